@@ -1,0 +1,53 @@
+# Everything runs in .venv, which the first command makes. Needed: Python 3.11+, Java 17+, make.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+QUICK := not spark and not slow and not long and not airflow and not browser
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types contracts quick long format clean
+
+help: ## Show what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Make the environment
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; name it: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	@touch $@
+
+demo: $(STAMP) ## Run the main job on a year of real flights
+	$(BIN)/materializer demo
+
+test: $(STAMP) ## Run the tests (without the slow and the long ones)
+	$(BIN)/python -m pytest -m "not slow and not long"
+
+check: lint types contracts quick ## Run the quick half of what CI runs
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+quick: $(STAMP)
+	$(BIN)/python -m pytest -q -m "$(QUICK)"
+
+long: $(STAMP) ## Run the long profile of the property tests
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
+
+format: $(STAMP) ## Format and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment and what tools left behind
+	rm -rf $(VENV) .demo .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
