@@ -1,0 +1,59 @@
+"""Continuous aggregates over Delta tables: declared once, kept true at a cost that follows what changed.
+
+The names below are the public ones; everything else is reachable by module path and provisional. Importing the package
+loads no engine and nothing else that is heavy: each name is fetched when it is first asked for.
+"""
+
+# ruff: noqa: PLC0415 - a name is fetched when it is asked for
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from materializer import errors
+    from materializer.core.define import define
+    from materializer.core.spans import Span
+    from materializer.core.spec import AggregateSpec
+    from materializer.errors import MaterializerError
+    from materializer.wiring import Materializer
+
+    __version__: str
+
+__all__ = ["AggregateSpec", "Materializer", "MaterializerError", "Span", "__version__", "define", "errors"]
+
+_HOMES = {
+    "AggregateSpec": "materializer.core.spec",
+    "Materializer": "materializer.wiring",
+    "MaterializerError": "materializer.errors",
+    "Span": "materializer.core.spans",
+    "define": "materializer.core.define",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name == "errors":
+        value = import_module("materializer.errors")
+    elif name == "__version__":
+        value = _installed_version()
+    else:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("materializer")
+    except PackageNotFoundError:
+        return "0+not-installed"

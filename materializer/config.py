@@ -1,0 +1,292 @@
+"""Settings of a lake: `materializer.toml`, overlaid by `MATERIALIZER_*` environment variables.
+
+Everything has a default, so a lake needs no file. What is given is validated whole: one :class:`ConfigError` names
+every problem with its file and key. Relative paths in the file are relative to the file, those in the environment to
+the working directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from materializer.errors import ConfigError
+
+FILE_NAME = "materializer.toml"
+PREFIX = "MATERIALIZER_"
+
+Profile = Literal["short", "long"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConfig:
+    """How the embedded Spark is started; a session that the user brings ignores all of it.
+
+    Args:
+        profile: ``short`` starts quickly, for commands of seconds; ``long`` has the full compiler, for backfills.
+        memory: Heap of the JVM, as Spark writes it, such as ``2g``.
+        jars: Folder that holds the two Delta jars, or None for the user's cache.
+        options: Spark options, passed through; they win over ours.
+    """
+
+    profile: Profile = "short"
+    memory: str = "2g"
+    jars: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of one lake.
+
+    Args:
+        lake: Root of the lake, a path or a URI.
+        sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
+        spark: How the embedded Spark is started.
+        lease_seconds: How long a lease lasts without renewal.
+        driver_lane_rows: Results up to this many rows are committed by the driver without Spark.
+        run_rows: Source rows that one run of a backfill aims at.
+        log_max_entries: Entries of an invalidation log before neighbours are joined.
+        snapshot_every: Journal commits between two snapshots.
+        python_aggregates: Aggregates written in Python, as ``module:attribute``.
+        single_driver: Promise that nobody else writes to this lake; wanted on stores that cannot create a file
+            atomically.
+        file: The file that was read, or None.
+    """
+
+    lake: str = "lake"
+    sources: Mapping[str, str] = field(default_factory=dict)
+    spark: SparkConfig = field(default_factory=SparkConfig)
+    lease_seconds: int = 30
+    driver_lane_rows: int = 1_000_000
+    run_rows: int = 4_000_000
+    log_max_entries: int = 1_000
+    snapshot_every: int = 40
+    python_aggregates: tuple[str, ...] = ()
+    single_driver: bool = False
+    file: Path | None = None
+
+
+def read(
+    file: str | Path | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+) -> Config:
+    """Return the settings in force.
+
+    Args:
+        file: The configuration file; by default `MATERIALIZER_CONFIG`, else `materializer.toml` in *directory* when it
+            is there, else none.
+        environ: Environment to read; the process's own by default.
+        directory: Where to look, and what relative paths in the environment are relative to; by default the working
+            directory.
+
+    Raises:
+        ConfigError: If a file that was named is missing or is no TOML, or if any key or value is not understood; all
+            problems at once.
+    """
+    env = os.environ if environ is None else environ
+    here = Path.cwd() if directory is None else directory
+    path = _file(file, env, here)
+    problems: list[str] = []
+    found: dict[str, Any] = {}
+    if path is not None:
+        found |= _Table(str(path), path.parent, problems).read(_parsed(path))
+    found |= _Table("environment", here, problems).read_environment(env)
+    if problems:
+        raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
+    spark = {k.removeprefix("spark."): found.pop(k) for k in list(found) if k.startswith("spark.")}
+    return Config(spark=SparkConfig(**spark), file=path, **found)
+
+
+def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path | None:
+    named = file or env.get(PREFIX + "CONFIG")
+    if named:
+        path = here / Path(named).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"configuration file {str(path)!r} does not exist", hint="name a file that exists")
+        return path
+    path = here / FILE_NAME
+    return path if path.is_file() else None
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: not valid TOML: {exc}", hint="mend the file at that place") from exc
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc.strerror}", hint="make the file readable") from exc
+
+
+class _Invalid(Exception):  # noqa: N818 - a signal inside this module, not an error that anybody sees
+    """A value is not what its key wants; the text says what it wants."""
+
+
+class _Table:
+    """One place that settings come from; collects values and problems."""
+
+    def __init__(self, place: str, base: Path, problems: list[str]) -> None:
+        self.place = place
+        self.base = base
+        self.problems = problems
+
+    def read(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a parsed file by key; problems go to the list."""
+        found: dict[str, Any] = {}
+        for key, value in _with_one_level("spark", data):
+            convert = _KEYS.get(key)
+            if key == "spark":
+                self.problems.append(f"{self.place}: 'spark' must be a table, found {value!r}")
+            elif convert is None:
+                self._unknown(key, [*_KEYS, "spark"])
+            else:
+                self._take(found, key, key, convert, value)
+        return found
+
+    def read_environment(self, env: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of the environment by key; a variable that nearly is one of ours is a problem."""
+        found: dict[str, Any] = {}
+        suffixes = [name.removeprefix(PREFIX) for name in _VARIABLES]
+        for name, text in env.items():
+            if name in _VARIABLES:
+                key = _VARIABLES[name]
+                self._take(found, key, name, _KEYS[key], text)
+            elif name.startswith(PREFIX) and (near := get_close_matches(name.removeprefix(PREFIX), suffixes, 1, 0.85)):
+                self.problems.append(
+                    f"{self.place}: unknown variable {name!r}; the nearest known one is {PREFIX + near[0]!r}"
+                )
+        return found
+
+    def _take(self, found: dict[str, Any], key: str, name: str, convert: _Convert, value: Any) -> None:
+        try:
+            found[key] = convert(value, self.base)
+        except _Invalid as wanted:
+            self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {value!r}")
+
+    def _unknown(self, key: str, known: list[str]) -> None:
+        near = get_close_matches(key, known, 1, 0.6)
+        advice = f"the nearest known one is {near[0]!r}" if near else f"known are {', '.join(sorted(known))}"
+        self.problems.append(f"{self.place}: unknown key {key!r}; {advice}")
+
+
+def _with_one_level(section: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if key == section and isinstance(value, Mapping):
+            yield from ((f"{section}.{k}", v) for k, v in value.items())
+        else:
+            yield key, value
+
+
+# -- what a value must be: each takes the value as found and the folder that relative paths start from -------------------
+
+_Convert = Callable[[Any, Path], Any]
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _count(value: Any, _: Path) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _Invalid("a whole number of at least 1")
+    return value
+
+
+def _truth(value: Any, _: Path) -> bool:
+    if isinstance(value, str):
+        value = _TRUTH.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise _Invalid("true or false")
+    return value
+
+
+def _profile(value: Any, _: Path) -> str:
+    if value not in {"short", "long"}:
+        raise _Invalid("'short' or 'long'")
+    return str(value)
+
+
+def _memory(value: Any, _: Path) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmgt]", value.strip().lower()):
+        raise _Invalid("a size such as '2g' or '900m'")
+    return value.strip().lower()
+
+
+def _folder(value: Any, base: Path) -> Path:
+    if not isinstance(value, str) or not value.strip():
+        raise _Invalid("a folder")
+    return base / Path(value).expanduser()
+
+
+def _location(value: Any, base: Path) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _Invalid("a path or URI")
+    return value if "://" in value else str(base / Path(value).expanduser())
+
+
+def _sources(value: Any, base: Path) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(v, str) and v.strip() for v in value.values()):
+        raise _Invalid('a table of name = "path, URI or catalog name"')
+    return {str(k): _source(v, base) for k, v in value.items()}
+
+
+def _source(text: str, base: Path) -> str:
+    # `bronze.trades` is a catalog name, `trades` or `lake/trades` a path; a path with a dot needs a slash
+    if "://" in text or re.fullmatch(r"\w+(\.\w+){1,2}", text):
+        return text
+    return str(base / Path(text).expanduser())
+
+
+def _options(value: Any, _: Path) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise _Invalid("a table of Spark options")
+    return dict(_flat("", value))
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    # unquoted, `spark.sql.x = 1` is three nested tables
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        match item:
+            case Mapping():
+                yield from _flat(f"{name}.", item)
+            case bool():
+                yield name, str(item).lower()
+            case str() | int() | float():
+                yield name, str(item)
+            case _:
+                raise _Invalid(f"a table of texts, numbers and truth values (at {name!r})")
+
+
+def _names(value: Any, _: Path) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list) or not all(isinstance(v, str) and ":" in v for v in value):
+        raise _Invalid("a list of 'module:attribute'")
+    return tuple(value)
+
+
+_KEYS: dict[str, _Convert] = {
+    "lake": _location,
+    "sources": _sources,
+    "lease_seconds": _count,
+    "driver_lane_rows": _count,
+    "run_rows": _count,
+    "log_max_entries": _count,
+    "snapshot_every": _count,
+    "python_aggregates": _names,
+    "single_driver": _truth,
+    "spark.profile": _profile,
+    "spark.memory": _memory,
+    "spark.jars": _folder,
+    "spark.options": _options,
+}
+_VARIABLES: dict[str, str] = {
+    PREFIX + key.replace(".", "_").upper(): key
+    for key in _KEYS
+    if key not in {"sources", "spark.options", "spark.jars"}
+} | {PREFIX + "JARS": "spark.jars"}
