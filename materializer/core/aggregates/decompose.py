@@ -1,0 +1,226 @@
+"""From a definition to its layout: every aggregate call taken apart, equal partials kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial as bind
+
+from materializer.core.aggregates import moments, ordered, simple, sketches
+from materializer.core.aggregates.layout import Layout, PartialColumn
+from materializer.core.aggregates.order import RowOrder, row_order
+from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
+from materializer.core.aggregates.registry import Aggregate, find
+from materializer.core.spec import AggregateSpec, Call, Formula
+from materializer.errors import DefinitionError, Problem
+
+
+def decompose(spec: AggregateSpec) -> Layout:
+    """Return the layout of *spec*, whose calls must carry the types of their arguments.
+
+    Raises:
+        DefinitionError: If a call has the wrong number of arguments, a DISTINCT or WITHIN GROUP that means nothing
+            there, or needs an order of rows that cannot be had; with every problem of the definition.
+        ValueError: If a call that depends on the types of its arguments does not carry them.
+    """
+    formulas = [(m.name, m.formula) for m in spec.measures]
+    having = [("HAVING", spec.having)] if spec.having else []
+    taken = _Taker(row_order(spec), _sums(f for _, f in formulas + having))
+    measures = [(name, formula, taken.apart(name, formula)) for name, formula in formulas]
+    filters = [(formula, taken.apart(name, formula)) for name, formula in having]
+    taken.refuse_together([(n, c) for n, f in formulas + having for c in f.calls])
+    if taken.problems:
+        raise DefinitionError(taken.problems)
+    every = [p for *_, parts in measures for p in parts] + [p for _, parts in filters for p in parts]
+    return Layout(
+        partials=_once(p for parts in every for p in parts.partials),
+        finals=tuple((n, _filled(f, [p.final for p in parts])) for n, f, parts in measures),
+        having=_filled(filters[0][0], [p.final for p in filters[0][1]]) if filters else None,
+        reference=tuple((n, _filled(f, [p.reference for p in parts])) for n, f, parts in measures),
+        having_reference=_filled(filters[0][0], [p.reference for p in filters[0][1]]) if filters else None,
+        not_mergeable=_reasons(p.not_mergeable for p in every),
+        not_retractable=_reasons(p.not_retractable for p in every),
+        tolerances=tuple((n, _loosest(parts)) for n, _, parts in measures),
+        brackets=tuple(
+            (n, *parts[0].bracket) for n, f, parts in measures if _is_bare(f) and parts[0].bracket is not None
+        ),
+    )
+
+
+def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:
+    """Take one call apart.
+
+    Args:
+        call: The call, with the types of its arguments.
+        order: The order of rows in the definition.
+        is_summed: Whether the definition also asks for the sum of the same argument.
+
+    Raises:
+        CallError: If the call cannot be accepted.
+    """
+    aggregate = find(call.function)
+    if aggregate is None:
+        return _foreign(call)
+    _check(call, aggregate)
+    call = replace(call, function=aggregate.name)
+    if call.distinct and aggregate.distinct == "recompute" and aggregate.family not in ("list", "listagg"):
+        exact = call.function in ("count", "bit_xor") or (call.function == "sum" and _is_whole(call))
+        return ordered.recompute(call, plain(call.function, call.args, call.where, distinct=True), is_exact=exact)
+    return _FAMILIES[aggregate.family](call, order, is_summed)
+
+
+@dataclass(slots=True)
+class _Taker:
+    """Takes formulas apart and gathers what is wrong with them."""
+
+    order: RowOrder
+    sums: frozenset[str]
+    problems: list[Problem]
+
+    def __init__(self, order: RowOrder, sums: frozenset[str]) -> None:
+        self.order = order
+        self.sums = sums
+        self.problems = []
+
+    def apart(self, name: str, formula: Formula) -> list[Parts]:
+        return [p for p in (self._one(name, call) for call in formula.calls) if p is not None]
+
+    def refuse_together(self, calls: list[tuple[str, Call]]) -> None:
+        """Refuse what Spark accepts and then cannot plan: WITHIN GROUP of ``listagg`` beside DISTINCT aggregates."""
+        lists = [name for name, c in calls if c.function in ("listagg", "string_agg") and c.order_by is not None]
+        others = [name for name, c in calls if c.distinct and name not in lists]
+        if lists and others:
+            message = (
+                f"measure '{lists[0]}': listagg WITHIN GROUP cannot stand beside DISTINCT in measure '{others[0]}'"
+            )
+            hint = "leave WITHIN GROUP out, which sorts by the value, or make two aggregates"
+            self.problems.append(Problem("definition.not-together", message, hint))
+
+    def _one(self, name: str, call: Call) -> Parts | None:
+        try:
+            return parts_of(call, self.order, is_summed=simple.sum_name(call) in self.sums)
+        except CallError as error:
+            self.problems.append(Problem(error.code, f"measure '{name}': {error.message}", error.hint))
+            return None
+
+
+def _sums(formulas: Iterable[Formula]) -> frozenset[str]:
+    calls = (c for f in formulas for c in f.calls)
+    return frozenset(simple.sum_name(c) for c in calls if c.function == "sum" and not c.distinct)
+
+
+def _filled(formula: Formula, texts: list[str]) -> str:
+    return formula.fill([t if t.isidentifier() else f"({t})" for t in texts])
+
+
+def _is_bare(formula: Formula) -> bool:
+    return len(formula.calls) == 1 and all(not isinstance(p, str) or not p.strip() for p in formula.pieces)
+
+
+def _once(partials: Iterable[PartialColumn]) -> tuple[PartialColumn, ...]:
+    return tuple({p.name: p for p in partials}.values())
+
+
+def _reasons(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(t for t in texts if t))
+
+
+def _loosest(parts: list[Parts]) -> Tolerance:
+    found: set[Tolerance] = {p.tolerance for p in parts}
+    return "rank" if "rank" in found else "float" if "float" in found else "exact"
+
+
+def _is_whole(call: Call) -> bool:
+    return bool(call.types) and (call.types[0].endswith("int") or call.types[0].startswith("decimal"))
+
+
+def _check(call: Call, aggregate: Aggregate) -> None:
+    shown = call.text or call.function
+    given, most = len(call.args), aggregate.most
+    if given < aggregate.least or (most is not None and given > most):
+        expected = str(aggregate.least) if most == aggregate.least else f"{aggregate.least} to {most or 'any number'}"
+        raise CallError("definition.wrong-arguments", f"{shown} has {given} arguments, expected {expected}")
+    if "*" in call.args and aggregate.name != "count":
+        raise CallError("definition.wrong-arguments", f"{shown} cannot take *, only count can")
+    if call.distinct and (aggregate.distinct == "refused" or "*" in call.args):
+        raise CallError("definition.wrong-arguments", f"{shown} cannot take DISTINCT", "leave DISTINCT out")
+    takes_order = aggregate.family in ("within_group", "listagg", "mode")
+    if call.order_by is not None and not takes_order:
+        raise CallError("definition.wrong-arguments", f"{shown} cannot take WITHIN GROUP", "leave it out")
+    if call.order_by is None and (aggregate.family == "within_group" or (aggregate.family == "mode" and not given)):
+        raise CallError(
+            "definition.wrong-arguments", f"{shown} needs WITHIN GROUP", "write WITHIN GROUP (ORDER BY column)"
+        )
+
+
+def _foreign(call: Call) -> Parts:
+    parts = ordered.recompute(call, plain(call.function, call.args, call.where, distinct=call.distinct), is_exact=False)
+    return replace(parts, partials=tuple(replace(p, is_foreign=True) for p in parts.partials))
+
+
+def _mode(call: Call) -> Parts:
+    if call.order_by is not None:
+        return _within_group(call)
+    # The flag makes Spark choose the smallest of the most frequent, whatever the user's says.
+    return ordered.recompute(call, plain("mode", (call.args[0], "true"), call.where))
+
+
+def _within_group(call: Call) -> Parts:
+    inside = ", ".join(map(group, call.args))
+    text = f"{call.function}({inside}) WITHIN GROUP (ORDER BY {call.order_by}\n)"
+    return ordered.recompute(call, filtered(text, call.where), is_exact=call.function == "mode")
+
+
+def _listagg(call: Call) -> Parts:
+    x = group(call.args[0])
+    inside = ("DISTINCT " if call.distinct else "") + ", ".join(map(group, call.args))
+    if call.order_by is None and type_of(call) == "string":
+        # Not WITHIN GROUP, which Spark cannot plan beside several DISTINCT aggregates.
+        gathered = plain("collect_set" if call.distinct else "collect_list", (x,), call.where)
+        between = f"coalesce({group(call.args[1])}, '')" if len(call.args) > 1 else "''"
+        counted = plain("count", (x,), call.where)
+        joined = f"if({counted} = 0, NULL, array_join(sort_array({gathered}), {between}))"
+        return ordered.recompute(call, joined)
+    # Rows that tie in the given order may differ in the value; with the value as last resort they cannot.
+    keys = x if call.order_by is None else call.order_by if call.distinct else f"{call.order_by}\n, {x}"
+    return ordered.recompute(call, filtered(f"listagg({inside}) WITHIN GROUP (ORDER BY {keys}\n)", call.where))
+
+
+def _set(call: Call) -> Parts:
+    return ordered.recompute(call, f"sort_array({plain('collect_set', call.args, call.where)})")
+
+
+def _percentile(call: Call) -> Parts:
+    return ordered.recompute(call, plain(call.function, call.args, call.where), is_exact=False)
+
+
+def _alone(take: Callable[[Call], Parts]) -> Callable[[Call, RowOrder, bool], Parts]:
+    return bind(_ignore_rest, take)
+
+
+def _ignore_rest(take: Callable[[Call], Parts], call: Call, _order: RowOrder, _is_summed: bool) -> Parts:  # noqa: FBT001
+    return take(call)
+
+
+def _ordered(take: Callable[[Call, RowOrder], Parts]) -> Callable[[Call, RowOrder, bool], Parts]:
+    return lambda call, order, _is_summed: take(call, order)
+
+
+_FAMILIES: dict[str, Callable[[Call, RowOrder, bool], Parts]] = {
+    "same": _alone(simple.same),
+    "count": _alone(simple.count),
+    "sum": _alone(simple.total),
+    "avg": lambda call, _order, is_summed: simple.average(call, is_summed=is_summed),
+    "variance": _alone(moments.variance),
+    "comoment": _alone(moments.comoment),
+    "end": _ordered(ordered.end_of_order),
+    "extreme_by": _ordered(ordered.extreme_by),
+    "list": _ordered(ordered.list_of),
+    "hll": _alone(sketches.distinct_count),
+    "kll": _alone(sketches.quantile),
+    "set": _alone(_set),
+    "mode": _alone(_mode),
+    "within_group": _alone(_within_group),
+    "listagg": _alone(_listagg),
+    "percentile": _alone(_percentile),
+}

@@ -1,0 +1,119 @@
+"""Variances, covariances and what follows from them: counts, means and centred sums, merged by Chan's rule.
+
+Centred sums stay accurate where sums of squares cancel. Each family keeps one struct, null where no row counts, so that
+all functions over the same arguments share it and merging a single partial gives it back unchanged.
+
+Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
+"""
+
+from __future__ import annotations
+
+from materializer.core.aggregates.layout import PartialColumn
+from materializer.core.aggregates.parts import Parts, group, partial_name, plain
+from materializer.core.spec import Call
+
+_INEXACT = "is computed in floating-point numbers"
+
+
+def variance(call: Call) -> Parts:
+    """Take apart ``var_pop``, ``var_samp``, ``stddev_pop`` and ``stddev_samp``."""
+    x = group(call.args[0])
+    name = partial_name("moments", *call.args, call.where)
+    counted = plain("count", call.args, call.where)
+    build = (
+        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'mean', {_mean(x, call.where)},"
+        f" 'm2', {plain('var_pop', call.args, call.where)} * {counted}))"
+    )
+    zero = "named_struct('n', 0L, 'mean', 0D, 'm2', 0D)"
+    joined = (
+        f"named_struct('n', a.n + b.n, 'mean', {_merged_mean('mean')}, 'm2', {_merged_product('m2', 'mean', 'mean')})"
+    )
+    squares, n = f"{name}.m2", f"{name}.n"
+    root = "sqrt" if call.function.startswith("stddev") else ""
+    final = f"{root}({_pop(squares, n) if call.function.endswith('pop') else _samp(squares, n)})"
+    return _parts(
+        call, PartialColumn(name, build, _fold(name, zero, joined)), final, plain(call.function, call.args, call.where)
+    )
+
+
+def comoment(call: Call) -> Parts:
+    """Take apart covariance, correlation and linear regression, over the rows where both arguments are not null."""
+    a, b = (group(t) for t in call.args)
+    both = f"{a} IS NOT NULL AND {b} IS NOT NULL"
+    where = both if call.where is None else f"{group(call.where)} AND {both}"
+    name = partial_name("comoments", *call.args, call.where)
+    counted = plain("count", ("1",), where)
+    build = (
+        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'ma', {_mean(a, where)}, 'mb', {_mean(b, where)},"
+        f" 'cab', {plain('covar_pop', (a, b), where)} * {counted}, 'caa', {plain('var_pop', (a,), where)} * {counted},"
+        f" 'cbb', {plain('var_pop', (b,), where)} * {counted}))"
+    )
+    zero = "named_struct('n', 0L, 'ma', 0D, 'mb', 0D, 'cab', 0D, 'caa', 0D, 'cbb', 0D)"
+    joined = (
+        f"named_struct('n', a.n + b.n, 'ma', {_merged_mean('ma')}, 'mb', {_merged_mean('mb')},"
+        f" 'cab', {_merged_product('cab', 'ma', 'mb')}, 'caa', {_merged_product('caa', 'ma', 'ma')},"
+        f" 'cbb', {_merged_product('cbb', 'mb', 'mb')})"
+    )
+    reference = plain(call.function, call.args, call.where)
+    if call.function == "corr":
+        # Spark's corr divides by zero under ANSI where an argument is constant, which would fail the bucket; without
+        # ANSI it gives null there, and that is what it means here.
+        reference = (
+            f"if({counted} < 2, NULL, try_divide({plain('covar_pop', (a, b), where)},"
+            f" sqrt({plain('var_pop', (a,), where)}) * sqrt({plain('var_pop', (b,), where)})))"
+        )
+    return _parts(
+        call, PartialColumn(name, build, _fold(name, zero, joined)), _comoment_final(call.function, name), reference
+    )
+
+
+def _parts(call: Call, partial: PartialColumn, final: str, reference: str) -> Parts:
+    return Parts((partial,), final, reference, tolerance="float", not_retractable=f"{call.function} {_INEXACT}")
+
+
+def _comoment_final(function: str, p: str) -> str:
+    # The first argument of the regressions is the dependent one.
+    slope = f"({p}.cab / {p}.cbb)"
+    match function:
+        case "covar_pop":
+            return _pop(f"{p}.cab", f"{p}.n")
+        case "covar_samp":
+            return _samp(f"{p}.cab", f"{p}.n")
+        case "corr":
+            return f"if({p}.n < 2, NULL, try_divide({p}.cab, sqrt({p}.caa) * sqrt({p}.cbb)))"
+        case "regr_slope":
+            return f"if({p}.cbb = 0, NULL, {slope})"
+        case _:
+            return f"if({p}.cbb = 0, NULL, {p}.ma - {slope} * {p}.mb)"
+
+
+def _pop(products: str, n: str) -> str:
+    return f"({products} / {n})"
+
+
+def _samp(products: str, n: str) -> str:
+    return f"if({n} < 2, NULL, {products} / ({n} - 1))"
+
+
+def _mean(x: str, where: str | None) -> str:
+    # A sum divided by a count is not exactly the constant that was summed, and constants must have variance zero.
+    low, high = plain("min", (x,), where), plain("max", (x,), where)
+    mean = plain("avg", (f"CAST({x} AS DOUBLE)",), where)
+    return f"if({low} = {high}, CAST({low} AS DOUBLE), {mean})"
+
+
+def _merged_mean(mean: str) -> str:
+    return f"a.{mean} + (b.{mean} - a.{mean}) * (b.n / (a.n + b.n))"
+
+
+def _merged_product(product: str, left: str, right: str) -> str:
+    weight = "(a.n * (b.n / (a.n + b.n)))"
+    return f"a.{product} + b.{product} + (b.{left} - a.{left}) * (b.{right} - a.{right}) * {weight}"
+
+
+def _fold(name: str, zero: str, joined: str) -> str:
+    # Sorted, so that the last digits do not depend on the order in which a shuffle delivers the partials.
+    return (
+        f"aggregate(sort_array(collect_list({name})), {zero}, (a, b) -> if(a.n = 0, b, {joined}),"
+        " a -> if(a.n = 0, NULL, a))"
+    )

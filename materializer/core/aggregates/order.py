@@ -1,0 +1,67 @@
+"""The order of rows that gives ``first``, ``last``, ties and lists one meaning.
+
+Rows are ordered by time, then by the declared sequence column, then by every column that the definition reads, by name.
+Rows that are equal in all of these are interchangeable, so the order never depends on files, commits or partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from materializer.core.aggregates.parts import column_of, is_orderable, quoted
+from materializer.core.spec import AggregateSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The columns that order rows inside a group.
+
+    Args:
+        columns: Column names, the deciding one first.
+        constants: Columns that are equal for all rows of a group, in lower case.
+        unorderable: Columns that are read, cannot be ordered, and have no sequence column to decide in their place.
+    """
+
+    columns: tuple[str, ...]
+    constants: frozenset[str]
+    unorderable: tuple[str, ...] = ()
+
+    def before(self, column: str | None, *, without: str | None = None) -> tuple[str, ...]:
+        """Return the columns that decide before *column* does, all of them if it is None or not among them.
+
+        Args:
+            column: The column whose value is picked, in lower case.
+            without: A column that an earlier place decides already, in lower case.
+        """
+        if column is not None and (column in self.constants or column == without):
+            return ()
+        names = [c.casefold() for c in self.columns]
+        end = names.index(column) if column in names else len(names)
+        return tuple(c for c in self.columns[:end] if c.casefold() != without)
+
+
+def row_order(spec: AggregateSpec) -> RowOrder:
+    """Return the order of rows of *spec*, fixed by the columns it reads and by its sequence column."""
+    constants = frozenset(c for c in (column_of(k.sql) for k in spec.keys) if c is not None)
+    first = [spec.time_column] + ([spec.sequence] if spec.sequence else [])
+    types = dict(spec.read_types)
+    leading = {c.casefold() for c in first}
+    rest = [c for c in sorted(spec.reads) if c.casefold() not in leading | constants]
+    loose = tuple(c for c in rest if not is_orderable(types.get(c, "")))
+    return RowOrder(
+        columns=(*first, *(c for c in rest if c not in loose)),
+        constants=constants - {spec.time_column.casefold()},
+        unorderable=() if spec.sequence else loose,
+    )
+
+
+def order_struct(columns: tuple[str, ...], *, by: str | None = None, value: str | None = None) -> str:
+    """Return a struct that sorts as the rows do: *by* first, then *columns*, then *value*.
+
+    Examples:
+        >>> order_struct(("ts",), value="(price)")
+        "named_struct('o0', `ts`, 'v', (price))"
+    """
+    fields = ([f"'y', {by}"] if by else []) + [f"'o{i}', {quoted(c)}" for i, c in enumerate(columns)]
+    fields += [f"'v', {value}"] if value else []
+    return f"named_struct({', '.join(fields)})"

@@ -1,0 +1,163 @@
+"""What one aggregate call comes apart into, and the few ways of writing SQL that all families share.
+
+Texts of the user are put into larger expressions only through :func:`group` and :func:`filtered`, so that neither an
+``or`` nor a comment in them can swallow what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal, TypeAlias
+
+from materializer.core.aggregates.layout import PartialColumn
+from materializer.core.spec import Call
+
+Tolerance: TypeAlias = Literal["exact", "float", "rank"]
+
+INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+class CallError(ValueError):
+    """A call cannot be taken apart; caught where all problems of a definition are gathered."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One aggregate call, taken apart; all texts are Spark SQL.
+
+    Args:
+        partials: Columns to store.
+        final: Scalar expression over them that gives the value of the call.
+        reference: Plain aggregate expression over source rows: what the call means.
+        tolerance: How a value may differ from the reference.
+        not_mergeable: Why it cannot be merged, or "".
+        not_retractable: Why rows cannot be taken out exactly, or "".
+        bracket: For quantiles, (lowest, highest) aggregate expressions between which the value lies, both included.
+    """
+
+    partials: tuple[PartialColumn, ...]
+    final: str
+    reference: str
+    tolerance: Tolerance = "exact"
+    not_mergeable: str = ""
+    not_retractable: str = ""
+    bracket: tuple[str, str] | None = None
+
+
+def group(text: str) -> str:
+    """Return *text* in parentheses, safe to stand anywhere in an expression."""
+    return f"({text}\n)" if "--" in text else f"({text})"
+
+
+def filtered(aggregate: str, *conditions: str | None) -> str:
+    """Return *aggregate* with a FILTER over all *conditions* that are not None.
+
+    Examples:
+        >>> filtered("sum(a)", "b > 0", None)
+        'sum(a) FILTER (WHERE (b > 0))'
+    """
+    present = [group(c) for c in conditions if c is not None]
+    return f"{aggregate} FILTER (WHERE {' AND '.join(present)})" if present else aggregate
+
+
+def plain(function: str, args: Iterable[str], *conditions: str | None, distinct: bool = False) -> str:
+    """Return the call of *function* as Spark would be asked for it."""
+    inside = ", ".join(a if a == "*" else group(a) for a in args)
+    return filtered(f"{function}({'DISTINCT ' if distinct else ''}{inside})", *conditions)
+
+
+def quoted(name: str) -> str:
+    """Return *name* as an identifier, whatever it contains."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column_of(text: str) -> str | None:
+    """Return the column that *text* names and does nothing else with, folded to lower case, or None."""
+    bare = text.strip()
+    if bare.startswith("`") and bare.endswith("`") and "`" not in bare[1:-1]:
+        return bare[1:-1].casefold()
+    return bare.casefold() if bare.isidentifier() else None
+
+
+def partial_name(kind: str, *texts: str | None) -> str:
+    """Return the column name for what *kind* and *texts* say; equal up to case and blanks outside quotes is equal."""
+    parts = "\x1f".join("\x1e" if t is None else normal(t) for t in (kind, *texts))
+    return f"p_{sha256(parts.encode()).hexdigest()[:12]}"
+
+
+def normal(text: str) -> str:
+    """Return *text* in lower case without blanks, except inside quotes; used for names, never executed.
+
+    Text with comments is left as it is.
+
+    Examples:
+        >>> normal("Price  * 'A b'")
+        "price*'A b'"
+        >>> normal("a IS  NULL")
+        'a is null'
+    """
+    if "--" in text or "/*" in text:
+        return text
+    out: list[str] = []
+    quote, gap = "", False
+    for i, char in enumerate(text):
+        if quote:
+            out.append(char)
+            if char == quote and text[i - 1] != "\\":
+                quote = ""
+        elif char.isspace():
+            gap = True
+        else:
+            if gap and out and _is_word(out[-1]) and _is_word(char):
+                out.append(" ")
+            gap = False
+            out.append(char.lower())
+            quote = char if char in "'\"`" else ""
+    return "".join(out)
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def type_of(call: Call, position: int = 0) -> str:
+    """Return the Spark type of an argument.
+
+    Raises:
+        ValueError: If the types are not known yet (:func:`materializer.spark.analyse.analyse` fills them in).
+    """
+    if position >= len(call.types):
+        msg = f"the argument types of {call.function} are not known, the definition has to be analysed first"
+        raise ValueError(msg)
+    return call.types[position].strip().lower()
+
+
+def decimal_of(spark_type: str) -> tuple[int, int] | None:
+    """Return precision and scale of a decimal type, or None for another type.
+
+    Examples:
+        >>> decimal_of("decimal(18,4)")
+        (18, 4)
+    """
+    if not spark_type.startswith("decimal("):
+        return None
+    precision, scale = spark_type[len("decimal(") : -1].split(",")
+    return int(precision), int(scale)
+
+
+def is_orderable(spark_type: str) -> bool:
+    """Whether values of a Spark type can be compared by size.
+
+    Examples:
+        >>> is_orderable("array<map<string,int>>"), is_orderable("struct<a:int>")
+        (False, True)
+    """
+    return not any(word in spark_type.lower() for word in ("map<", "variant", "calendarinterval"))

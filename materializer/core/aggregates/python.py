@@ -1,0 +1,76 @@
+"""Aggregates that users write in Python.
+
+Such an aggregate sees all values of a group at once and has no partial, so every bucket that changed is recomputed. It
+must depend on the values alone: their order is not defined.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from materializer.core.aggregates.registry import find
+from materializer.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class PythonAggregate:
+    """A named function of one or more pandas Series that returns one value.
+
+    Args:
+        name: What it is called in definitions.
+        function: Takes one Series for each argument, all of a group's rows; returns a value of type *returns*.
+        returns: Spark type of the result, such as ``double``.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    returns: str
+
+
+def python_aggregate(returns: str, *, name: str = "") -> Callable[[Callable[..., Any]], PythonAggregate]:
+    """Return a decorator that makes a function an aggregate; it is called like the function unless *name* is given.
+
+    Examples:
+        >>> @python_aggregate("double")
+        ... def spread(price):
+        ...     return float(price.max() - price.min())
+        >>> spread.name, spread.returns
+        ('spread', 'double')
+    """
+
+    def decorate(function: Callable[..., Any]) -> PythonAggregate:
+        return PythonAggregate((name or function.__name__).lower(), function, returns)
+
+    return decorate
+
+
+def by_name(aggregates: Iterable[PythonAggregate | str]) -> Mapping[str, PythonAggregate]:
+    """Return aggregates by name; a text ``module:attribute`` is imported.
+
+    Raises:
+        UsageError: If one cannot be imported, has an unfit name, or has the name of a built-in aggregate.
+    """
+    found: dict[str, PythonAggregate] = {}
+    for item in aggregates:
+        one = _imported(item) if isinstance(item, str) else item
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", one.name) or find(one.name) is not None or one.name in found:
+            msg = f"a Python aggregate cannot be called '{one.name}': letters, digits, underscores, and not taken"
+            raise UsageError(msg, hint="give it another name")
+        found[one.name] = one
+    return found
+
+
+def _imported(text: str) -> PythonAggregate:
+    module, _, attribute = text.partition(":")
+    hint = "write module:attribute, importable where the command runs, made with @python_aggregate"
+    try:
+        value = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise UsageError(f"the Python aggregate '{text}' cannot be imported: {exc}", hint=hint) from exc
+    if not isinstance(value, PythonAggregate):
+        raise UsageError(f"'{text}' is no Python aggregate but a {type(value).__name__}", hint=hint)
+    return value

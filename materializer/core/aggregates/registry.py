@@ -1,0 +1,105 @@
+"""The aggregates that definitions may use, by name: what each takes and what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Family: TypeAlias = Literal[
+    "same", "count", "sum", "avg", "variance", "comoment", "end", "extreme_by", "list", "hll", "kll", "set", "mode",
+    "within_group", "listagg", "percentile",
+]  # fmt: skip
+Distinct: TypeAlias = Literal["same", "recompute", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate function.
+
+    Args:
+        name: Canonical name, lower case.
+        family: How it comes apart.
+        least: Fewest arguments.
+        most: Most arguments, or None for any number.
+        distinct: What DISTINCT inside it means: nothing, a value that must be recomputed, or an error.
+        is_mergeable: Whether kept partials and partials of new rows merge to the partials of all rows.
+        is_retractable: Whether rows can be taken out exactly where the argument is an integer or a decimal.
+        is_ordered: Whether the value depends on the order of rows.
+    """
+
+    name: str
+    family: Family
+    least: int = 1
+    most: int | None = 1
+    distinct: Distinct = "recompute"
+    is_mergeable: bool = True
+    is_retractable: bool = False
+    is_ordered: bool = False
+
+
+def find(name: str) -> Aggregate | None:
+    """Return the aggregate that *name* (an alias too, in any case) stands for, or None.
+
+    Examples:
+        >>> find("MEAN").name
+        'avg'
+        >>> find("upper") is None
+        True
+    """
+    folded = name.lower()
+    return _BY_NAME.get(_ALIASES.get(folded, folded))
+
+
+def names() -> frozenset[str]:
+    """Return every name that :func:`find` knows, aliases included."""
+    return frozenset(_BY_NAME) | frozenset(_ALIASES)
+
+
+_ALIASES: Final = MappingProxyType(
+    {
+        "mean": "avg",
+        "std": "stddev_samp",
+        "stddev": "stddev_samp",
+        "variance": "var_samp",
+        "every": "bool_and",
+        "some": "bool_or",
+        "any": "bool_or",
+        "first_value": "first",
+        "last_value": "last",
+        "percentile_approx": "approx_percentile",
+        "array_agg": "collect_list",
+        "string_agg": "listagg",
+    }
+)
+
+
+def _all() -> tuple[Aggregate, ...]:
+    same = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
+    variances = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+    comoments = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept")
+    return (
+        Aggregate("count", "count", most=None, is_retractable=True),
+        Aggregate("count_if", "count", distinct="refused", is_retractable=True),
+        Aggregate("sum", "sum", is_retractable=True),
+        Aggregate("avg", "avg", is_retractable=True),
+        *(Aggregate(n, "same", distinct="same") for n in same),
+        Aggregate("bit_xor", "same"),
+        *(Aggregate(n, "variance") for n in variances),
+        *(Aggregate(n, "comoment", least=2, most=2, distinct="refused") for n in comoments),
+        *(Aggregate(n, "end", most=2, distinct="refused", is_ordered=True) for n in ("first", "last", "any_value")),
+        *(Aggregate(n, "extreme_by", 2, 2, distinct="refused", is_ordered=True) for n in ("min_by", "max_by")),
+        Aggregate("approx_count_distinct", "hll", most=2, distinct="same"),
+        Aggregate("approx_percentile", "kll", least=2, most=3, distinct="refused"),
+        Aggregate("percentile", "percentile", least=2, most=3, distinct="refused", is_mergeable=False),
+        Aggregate("median", "percentile", is_mergeable=False),
+        Aggregate("percentile_cont", "within_group", distinct="refused", is_mergeable=False),
+        Aggregate("percentile_disc", "within_group", distinct="refused", is_mergeable=False),
+        Aggregate("mode", "mode", least=0, most=2, distinct="refused", is_mergeable=False),
+        Aggregate("collect_set", "set", distinct="same", is_mergeable=False),
+        Aggregate("collect_list", "list", is_mergeable=False, is_ordered=True),
+        Aggregate("listagg", "listagg", most=2, is_mergeable=False),
+    )
+
+
+_BY_NAME: Final = MappingProxyType({a.name: a for a in _all()})

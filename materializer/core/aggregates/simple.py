@@ -1,0 +1,137 @@
+"""Aggregates whose partial is one value or two: counts, sums, averages, extremes, booleans and bits."""
+
+from __future__ import annotations
+
+from materializer.core.aggregates.layout import PartialColumn
+from materializer.core.aggregates.parts import (
+    INTEGERS,
+    Parts,
+    Tolerance,
+    decimal_of,
+    group,
+    partial_name,
+    plain,
+    type_of,
+)
+from materializer.core.spec import Call
+
+_MAX_PRECISION = 38
+# A bucket holds fewer rows than this many digits can count; a narrow count leaves digits for the quotient.
+_COUNT = "decimal(12,0)"
+# Columns of a larger scale leave no room for a quotient's four more digits; their averages keep the column's scale.
+_MAX_LONG_DIVISION = 24
+
+
+def same(call: Call) -> Parts:
+    """Take apart a function that merges by itself and does not mind duplicates: ``min``, ``bool_and``, ``bit_or`` …"""
+    name = partial_name(call.function, *call.args, call.where)
+    partial = PartialColumn(name, plain(call.function, call.args, call.where), f"{call.function}({name})")
+    return Parts((partial,), name, partial.build, not_retractable=f"{call.function} forgets what it dropped")
+
+
+def count(call: Call) -> Parts:
+    """Take apart ``count(*)``, ``count(a, b)`` (rows where none is null) and ``count_if``."""
+    partial = _count(call.function, call.args, call.where)
+    return Parts((partial,), partial.name, partial.build)
+
+
+def total(call: Call) -> Parts:
+    """Take apart ``sum``; integers and decimals raise on overflow, also when partial sums are merged."""
+    partial = _sum(call)
+    exact = _is_exact(type_of(call))
+    return Parts(
+        (partial,),
+        partial.name,
+        partial.build,
+        tolerance="exact" if exact else "float",
+        not_retractable="" if exact else "sum over floating-point numbers is not exact",
+    )
+
+
+def average(call: Call, *, is_summed: bool) -> Parts:
+    """Take apart ``avg``.
+
+    Args:
+        call: The call.
+        is_summed: Whether the definition also asks for the ``sum`` of the same bigint, so that its overflow would fail
+            the bucket anyway and the sum can be shared. Spark's own ``avg`` of bigints never overflows.
+    """
+    of = type_of(call)
+    counted = _count("count", call.args, call.where)
+    reference = plain("avg", call.args, call.where)
+    decimal = decimal_of(of)
+    if of == "bigint" and not is_summed:
+        high, low = _halves(call)
+        quotient = f"try_divide({high.name} * 4294967296D + {low.name}, {counted.name})"
+        return Parts((high, low, counted), quotient, reference, tolerance="float")
+    summed = _sum(call)
+    if decimal:
+        final = _decimal_quotient(summed.name, counted.name, decimal)
+    else:
+        final = f"try_divide(CAST({summed.name} AS DOUBLE), {counted.name})"
+    tolerance: Tolerance = "exact" if decimal and decimal[1] <= _MAX_LONG_DIVISION else "float"
+    reason = "" if _is_exact(of) else "avg over floating-point numbers is not exact"
+    return Parts((summed, counted), final, reference, tolerance=tolerance, not_retractable=reason)
+
+
+def sum_name(call: Call) -> str:
+    """Return the name of the column that holds the sum of the argument of *call*."""
+    return partial_name("sum", *call.args, call.where)
+
+
+def _is_exact(spark_type: str) -> bool:
+    return spark_type in INTEGERS or decimal_of(spark_type) is not None
+
+
+def _count(function: str, args: tuple[str, ...], where: str | None) -> PartialColumn:
+    name = partial_name(function, *args, where)
+    return PartialColumn(name, plain(function, args, where), f"sum({name})")
+
+
+def _sum(call: Call) -> PartialColumn:
+    name = sum_name(call)
+    merge = f"sum({name})"
+    decimal = decimal_of(type_of(call))
+    if decimal:
+        # Spark widens the sum of a sum by another ten digits; the cast takes them back and raises if they are needed.
+        merge = f"CAST({merge} AS decimal({_sum_precision(decimal[0])},{decimal[1]}))"
+    return PartialColumn(name, plain("sum", call.args, call.where), merge)
+
+
+def _sum_precision(precision: int) -> int:
+    return min(_MAX_PRECISION, precision + 10)
+
+
+def _halves(call: Call) -> tuple[PartialColumn, PartialColumn]:
+    # The sums of the upper and lower 32 bits are exact and cannot overflow before two thousand million rows.
+    x = group(call.args[0])
+    name = sum_name(call)
+    return tuple(  # type: ignore[return-value]
+        PartialColumn(f"{name}_{half}", plain("sum", (bits,), call.where), f"sum({name}_{half})")
+        for half, bits in (("hi", f"shiftright({x}, 32)"), ("lo", f"{x} & 4294967295L"))
+    )
+
+
+def _decimal_quotient(summed: str, counted: str, decimal: tuple[int, int]) -> str:
+    """Return sum / count rounded half up once to Spark's type for ``avg``, as Spark's own ``avg`` is.
+
+    Spark divides decimals to at most 38 digits, and a second rounding of a wide quotient would differ. So wide sums are
+    divided as by hand: the whole part, the digits of the column's scale, and the four digits that ``avg`` adds. Every
+    sum in it is narrow enough that Spark takes no digit of its scale away.
+    """
+    precision, scale = decimal
+    width = _sum_precision(precision)
+    more = min(_MAX_PRECISION, scale + 4)
+    result = f"decimal({min(_MAX_PRECISION, precision + 4)},{more})"
+    n = f"CAST(nullif({counted}, 0) AS {_COUNT})"
+    if width + 13 <= _MAX_PRECISION or scale > _MAX_LONG_DIVISION:
+        return f"CAST({summed} / {n} AS {result})"
+    inner = f"decimal({12 + scale},{scale})"
+    fraction = f"decimal({more + 1},{more})"
+    unit = f"CAST('1E-{scale}' AS decimal({max(scale, 1)},{scale}))"
+    rest = f"CAST({summed} % {n} AS {inner})"
+    whole = f"CAST(({summed} - {rest}) / {n} AS decimal({_MAX_PRECISION - 1 - more},0))"
+    last = f"CAST({rest} % CAST({n} * {unit} AS {inner}) AS {inner})"
+    digits = f"CAST(({rest} - {last}) / {n} AS {fraction})"
+    tail = f"CAST(CAST(round(CAST({last} / {unit} AS {_COUNT}) / {n}, 4) AS decimal(5,4)) * {unit} AS {fraction})"
+    return f"CAST({whole} + CAST({digits} + {tail} AS {fraction}) AS {result})"

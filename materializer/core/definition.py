@@ -1,0 +1,58 @@
+"""A definition compiled for use: what the query, the tables and the commands need of it, without Spark.
+
+Internal column names: ``slice`` (start of the bucket), ``k_<key>`` and ``p_…`` (partials). Output columns have the
+names of the definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from materializer.core.aggregates.layout import Layout
+from materializer.core.grid import Grid
+from materializer.core.spec import AggregateSpec, TimeType
+
+SLICE: Final = "slice"
+
+
+def quoted(name: str) -> str:
+    """Return a column name as a Spark SQL identifier, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def key_column(name: str) -> str:
+    """Return the partials' column for the key called *name*."""
+    return f"k_{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A resolved definition with everything that the query needs of it.
+
+    Args:
+        spec: What the user declared.
+        layout: Its partials and expressions.
+        grid: How its time is divided.
+        partial_columns: (name, Spark type) of the partials table, ``slice`` first.
+        output_columns: (name, Spark type) of the output table.
+    """
+
+    spec: AggregateSpec
+    layout: Layout
+    grid: Grid
+    partial_columns: tuple[tuple[str, str], ...]
+    output_columns: tuple[tuple[str, str], ...]
+
+    @property
+    def time_type(self) -> TimeType:
+        """Type of the time column."""
+        if self.spec.time_type is None:
+            msg = f"the definition of {self.spec.name} was not resolved"
+            raise ValueError(msg)
+        return self.spec.time_type
+
+    @property
+    def group_columns(self) -> list[str]:
+        """``slice`` and the key columns of the partials."""
+        return [SLICE, *(key_column(k.name) for k in self.spec.keys)]

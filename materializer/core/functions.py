@@ -1,0 +1,111 @@
+"""The Spark functions that a definition may call, and why others may not be called.
+
+A function is allowed when its result depends on its arguments alone. The names are Spark's, lower-case; types and
+numbers of arguments are checked by Spark when a definition is applied.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final
+
+from materializer.core.aggregates import registry
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the words of *text*."""
+    return frozenset(text.split())
+
+
+BUCKETS: Final = names_in("window time_bucket session_window")
+
+SCALARS: Final = names_in("""
+    abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc degrees div e exp expm1
+    factorial floor greatest hex hypot least ln log log10 log1p log2 mod negative pi pmod positive pow power radians rint
+    round sec sign signum sin sinh sqrt tan tanh try_add try_divide try_mod try_multiply try_subtract unhex width_bucket
+    nanvl isnan
+
+    ascii base64 bit_length btrim char char_length character_length chr collate collation concat concat_ws contains decode
+    elt encode endswith find_in_set format_number format_string initcap instr is_valid_utf8 make_valid_utf8 lcase left len
+    length levenshtein locate lower lpad ltrim luhn_check mask octet_length overlay position printf quote regexp
+    regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr repeat replace
+    reverse right rlike rpad rtrim sentences soundex space split split_part startswith substr substring substring_index
+    to_binary to_char to_number to_varchar translate trim try_to_binary try_to_number try_validate_utf8 ucase unbase64
+    upper validate_utf8 like ilike
+
+    add_months convert_timezone date date_add date_diff date_format date_from_unix_date date_part date_sub date_trunc
+    dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear extract from_unixtime from_utc_timestamp hour
+    last_day make_date make_dt_interval make_interval make_timestamp make_timestamp_ltz make_timestamp_ntz
+    make_ym_interval minute month monthname months_between next_day quarter second timestamp timestamp_micros
+    timestamp_millis timestamp_seconds timestampadd timestampdiff to_date to_timestamp to_timestamp_ltz
+    to_timestamp_ntz to_unix_timestamp to_time to_utc_timestamp trunc try_make_interval try_make_timestamp
+    try_make_timestamp_ltz try_make_timestamp_ntz try_to_date try_to_timestamp unix_date unix_micros unix_millis
+    unix_seconds unix_timestamp weekday weekofyear year
+
+    coalesce equal_null if ifnull isnotnull isnull nullif nullifzero nvl nvl2 typeof zeroifnull case
+
+    bigint binary boolean cast decimal dec numeric double float int smallint string tinyint try_cast
+    varchar
+
+    from_csv from_json from_xml get_json_object is_variant_null json_array_length json_object_keys parse_json
+    schema_of_csv schema_of_json schema_of_variant schema_of_xml to_csv to_json to_variant_object to_xml try_parse_json try_variant_get variant_get
+    parse_url try_parse_url url_decode url_encode try_url_decode xpath xpath_boolean xpath_double xpath_float xpath_int
+    xpath_long xpath_number xpath_short xpath_string
+
+    aggregate array array_append array_compact array_contains array_distinct array_except array_insert array_intersect
+    array_join array_max array_min array_position array_prepend array_remove array_repeat array_size array_sort
+    array_union arrays_overlap arrays_zip cardinality element_at exists filter flatten forall get map map_concat
+    map_contains_key map_entries map_filter map_from_arrays map_from_entries map_keys map_values map_zip_with
+    named_struct reduce sequence size slice sort_array str_to_map struct transform transform_keys transform_values
+    try_element_at zip_with
+
+    crc32 hash md5 sha sha1 sha2 xxhash64 aes_decrypt try_aes_decrypt
+
+    bit_count bit_get getbit bitmap_bit_position bitmap_bucket_number bitmap_count shiftleft shiftright
+    shiftrightunsigned hll_sketch_estimate hll_union theta_sketch_estimate
+    kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double kll_sketch_get_quantile_float
+""")
+
+NON_DETERMINISTIC: Final = names_in("""
+    rand random randn randstr uniform uuid shuffle aes_encrypt monotonically_increasing_id spark_partition_id now curdate
+    current_date current_timestamp current_time current_timezone current_user current_catalog current_database
+    current_schema current_role localtimestamp session_user user version input_file_name input_file_block_start
+    input_file_block_length getdate sysdate ai_query http_request sleep current_path
+""")
+
+BARE_NON_DETERMINISTIC: Final = names_in("current_date current_timestamp current_time current_user localtimestamp")
+"""Those that Spark calls without parentheses, unless a column has the name."""
+
+MOVING_LITERALS: Final = names_in("now today yesterday tomorrow")
+"""What `TIMESTAMP '…'` and `DATE '…'` turn into the current time."""
+
+REFLECTION: Final = names_in("java_method reflect try_reflect")
+
+GENERATORS: Final = names_in("""
+    explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
+    variant_explode_outer
+""")
+
+WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value")
+
+AGGREGATES: Final = registry.names()
+
+UNSUPPORTED_AGGREGATES: Final = names_in("""
+    skewness kurtosis try_sum try_avg regr_avgx regr_avgy regr_count regr_r2 regr_sxx regr_sxy regr_syy histogram_numeric
+    count_min_sketch bitmap_construct_agg bitmap_or_agg bitmap_and_agg hll_sketch_agg hll_union_agg theta_sketch_agg
+    theta_union_agg theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
+    kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float approx_top_k approx_top_k_accumulate
+    approx_top_k_combine schema_of_variant_agg grouping grouping_id
+""")
+
+
+def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...]) -> str:
+    """Return the known name most like *name* as ``did you mean `x`?``, or "" when none is near.
+
+    Examples:
+        >>> nearest("coalesc", SCALARS)
+        'did you mean `coalesce`?'
+    """
+    by_lower = {k.lower(): k for k in sorted(known)}
+    found = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return f"did you mean `{by_lower[found[0]]}`?" if found else ""

@@ -1,0 +1,150 @@
+"""The properties of a definition: what SQL has no word for.
+
+Some say how the source is read (`sequence`, `time.resolution`, `time.timezone`) and become fields of the spec; the others
+are stored as text once their form was checked, and never change a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from materializer.core.functions import names_in, nearest
+from materializer.core.grid import parse_width
+from materializer.core.spec import Resolution
+from materializer.core.sql_text import Fragment
+from materializer.errors import MaterializerError, Problem
+
+_RESOLUTIONS: Final = ("s", "ms", "us", "ns")
+_CRON_ALIASES: Final = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+_CRON_LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_CRON_NAMES: Final = names_in("jan feb mar apr may jun jul aug sep oct nov dec sun mon tue wed thu fri sat")
+_NOT_YET: Final = {
+    "fill": "filling of empty buckets",
+    "closed": "the choice of the closed side",
+    "source.retention": "retention of the source",
+    "output.retention": "retention of the output",
+    "output.change_feed": "the change feed of the output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the properties of a definition say."""
+
+    sequence: str | None = None
+    resolution: Resolution = Resolution.NONE
+    timezone: str | None = None
+    stored: tuple[tuple[str, str], ...] = ()
+
+
+def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[Problem]) -> Settings:
+    """Return what properties say, adding a problem to *problems* for each that is unknown or malformed.
+
+    Args:
+        items: (name, value, where it stands).
+        problems: Where problems go.
+    """
+    values: dict[str, str] = {}
+    for name, value, place in items:
+        key = name.lower()
+        if key in values:
+            problems.append(place.problem("definition.property", f"the property '{key}' is given twice", "keep one"))
+            continue
+        values[key] = value
+        refusal = _refusal(key, value)
+        if refusal:
+            problems.append(place.problem(*refusal))
+    resolution = values.pop("time.resolution", "none").lower()
+    return Settings(
+        sequence=values.pop("sequence", None),
+        resolution=Resolution(resolution) if resolution in _RESOLUTIONS else Resolution.NONE,
+        timezone=values.pop("time.timezone", None),
+        stored=tuple(sorted((k, v) for k, v in values.items() if k in _STORED)),
+    )
+
+
+def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
+    if key in _NOT_YET:
+        return "definition.not-yet", f"'{key}': {_NOT_YET[key]} comes later", "leave it away"
+    if key == "engine" and value.lower() != "continuous_aggregate":
+        return (
+            "definition.not-yet",
+            f"the engine '{value}' comes later",
+            "write 'continuous_aggregate' or leave it away",
+        )
+    if key == "lateness" and value.lower() != "recompute":
+        return "definition.not-yet", f"the lateness '{value}' comes later", "write 'recompute' or leave it away"
+    if key not in _KNOWN:
+        hint = nearest(key, _KNOWN) or f"the properties are {', '.join(sorted(_KNOWN))}"
+        return "definition.unknown-property", f"there is no property '{key}'", hint
+    expected = _FORMS[key](value) if key in _FORMS else None
+    return (
+        ("definition.property", f"the property '{key}' must be {expected}, got '{value}'", "correct the value")
+        if expected
+        else None
+    )
+
+
+def _offset(value: str) -> str | None:
+    if value.lower() in ("null", "none") or value.lstrip("-").isdigit():
+        return None
+    try:
+        parse_width(value)
+    except (ValueError, MaterializerError):
+        return "a length such as '7 days', a whole number, or 'none'"
+    return None
+
+
+def _schedule(value: str) -> str | None:
+    fields = value.lower().split()
+    if value.lower() in _CRON_ALIASES:
+        return None
+    if len(fields) == 5 and all(_is_cron_field(f, *limits) for f, limits in zip(fields, _CRON_LIMITS, strict=True)):
+        return None
+    return "five cron fields such as '*/5 * * * *', or one of " + ", ".join(_CRON_ALIASES)
+
+
+def _is_cron_field(field: str, low: int, high: int) -> bool:
+    for part in field.split(","):
+        base, slash, step = part.partition("/")
+        if slash and not (step.isdigit() and int(step) > 0):
+            return False
+        ends = base.split("-")
+        if base != "*" and (len(ends) > 2 or not all(_is_cron_value(end, low, high) for end in ends)):
+            return False
+    return True
+
+
+def _is_cron_value(text: str, low: int, high: int) -> bool:
+    return text in _CRON_NAMES or (text.isdigit() and low <= int(text) <= high)
+
+
+def _one_of(*values: str) -> Callable[[str], str | None]:
+    listed = " or ".join(f"'{value}'" for value in values)
+    return lambda value: None if value.lower() in values else listed
+
+
+def _whole_number(least: int) -> Callable[[str], str | None]:
+    return lambda value: None if value.isdigit() and int(value) >= least else f"a whole number of at least {least}"
+
+
+def _column(value: str) -> str | None:
+    return None if value.strip() else "the name of a column"
+
+
+_FORMS: Final[dict[str, Callable[[str], str | None]]] = {
+    "sequence": _column,
+    "time.resolution": _one_of(*_RESOLUTIONS),
+    "time.timezone": lambda value: None if value.strip() else "a time zone such as 'Europe/Paris'",
+    "refresh.start_offset": _offset,
+    "refresh.end_offset": _offset,
+    "refresh.schedule": _schedule,
+    "refresh.max_runs": _whole_number(0),
+    "refresh.order": _one_of("newest", "oldest"),
+    "refresh.catch_dirt": _one_of("true", "false"),
+    "log.max_entries": _whole_number(1),
+}
+_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.")))
+_KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

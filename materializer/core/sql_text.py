@@ -1,0 +1,346 @@
+"""Texts and the pieces cut out of them.
+
+A :class:`Fragment` is a run of tokens of a :class:`Script`. Its text is always a slice of what the user wrote, never a
+syntax tree printed back, because printing can change the meaning (``percentile_cont`` comes back as another function).
+The syntax tree is asked only what a text *is*: whether it parses, and which columns it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+
+from materializer.errors import Problem
+
+SYNTAX: Final = "definition.syntax"
+
+_PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY", "POSITION")
+
+
+class DefinitionDialect(Spark):
+    """Spark SQL with `window` as an ordinary name and every function as it was written.
+
+    `GROUP BY window(…)` does not parse while WINDOW is a keyword, and functions that the parser knows lose their name
+    and sometimes an argument.
+    """
+
+    class Tokenizer(Spark.Tokenizer):
+        """Words, without those that would swallow what follows."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            text: kind for text, kind in Spark.Tokenizer.KEYWORDS.items() if kind != TokenType.WINDOW
+        }
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(SparkParser):
+        """Grammar that keeps names and arguments of functions."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: SparkParser.FUNCTION_PARSERS[name] for name in _PARSED_SPECIALLY
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse
+            for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name in ("ANY", "CASE", "IF")
+        }
+
+
+_DIALECT: Final = DefinitionDialect()
+_SELECT: Final = _DIALECT.tokenize("SELECT")[0]
+_OPEN: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSE: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_PARAMETERS: Final = (TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.L_BRACE)
+_TEXTS: Final = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING, TokenType.HEX_STRING)
+
+
+class Refused(Exception):  # noqa: N818
+    """Carries one problem from where it is found to where problems are collected; never leaves the core."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A text that holds definitions, or one argument of the Python API.
+
+    Args:
+        text: The whole text.
+        file: Where it stands, for people.
+        label: Which argument it is; such a text has no line and column of its own.
+    """
+
+    text: str
+    file: str = ""
+    label: str = ""
+
+    def problem(self, at: int, code: str, message: str, hint: str = "") -> Problem:
+        """Return a problem at the character *at* (0-based)."""
+        if self.label:
+            return Problem(code, f"{self.label}: {message}", hint, self.file)
+        line = self.text.count("\n", 0, at) + 1
+        return Problem(code, message, hint, self.file, line, at - self.text.rfind("\n", 0, at))
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return the tokens of the text.
+
+        Raises:
+            Refused: If a quote or a comment is never closed.
+        """
+        try:
+            return tuple(_DIALECT.tokenize(self.text))
+        except TokenError:
+            at, what = _unclosed(self.text)
+            raise Refused(self.problem(at, SYNTAX, f"{what} that begins here is never closed", "close it")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A run of tokens of a script, usually one expression; ``at`` is where it would stand if it had any."""
+
+    script: Script
+    tokens: tuple[Token, ...]
+    at: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def start(self) -> int:
+        """Offset of the first character."""
+        return self.tokens[0].start if self.tokens else self.at
+
+    @property
+    def stop(self) -> int:
+        """Offset after the last character."""
+        return self.tokens[-1].end + 1 if self.tokens else self.at
+
+    @property
+    def text(self) -> str:
+        """The slice of the script, comments inside included."""
+        return self.script.text[self.start : self.stop]
+
+    @property
+    def normal(self) -> tuple[str, ...]:
+        """What the text says, token by token, so that equal meaning is equal value more often."""
+        return tuple(spelling(self.script.text, token) for token in self.tokens)
+
+    def part(self, start: int, stop: int | None = None) -> Fragment:
+        """Return the tokens from index *start* to before *stop*."""
+        found = self.tokens[start:stop]
+        at = start % len(self.tokens) if self.tokens and start < len(self.tokens) else len(self.tokens)
+        return Fragment(self.script, found, self.tokens[at].start if at < len(self.tokens) else self.stop)
+
+    def refused(self, code: str, message: str, hint: str = "", *, token: int = 0) -> Refused:
+        """Return the exception for a problem that stands at the given token."""
+        return Refused(self.problem(code, message, hint, token=token))
+
+    def problem(self, code: str, message: str, hint: str = "", *, token: int = 0) -> Problem:
+        """Return a problem that stands at the given token, or at the end of an empty fragment."""
+        return self.script.problem(self.tokens[token].start if self.tokens else self.at, code, message, hint)
+
+    def closing(self, opening: int) -> int:
+        """Return the index of the bracket that closes the one at index *opening*; the last token if none does."""
+        depth = 0
+        for at in range(opening, len(self.tokens)):
+            depth += depth_change(self.tokens[at])
+            if depth == 0:
+                return at
+        return len(self.tokens) - 1
+
+    def split(self) -> list[Fragment]:
+        """Return the pieces between the commas that stand in no bracket."""
+        pieces, begin = [], 0
+        for at in self.top_level():
+            if self.tokens[at].token_type == TokenType.COMMA:
+                pieces.append(self.part(begin, at))
+                begin = at + 1
+        pieces.append(self.part(begin))
+        return pieces
+
+    def top_level(self) -> Iterator[int]:
+        """Yield the indexes of the tokens that stand in no bracket and in no `::` type."""
+        depth = angle = 0
+        for at, token in enumerate(self.tokens):
+            depth += depth_change(token)
+            if token.token_type == TokenType.LT and (angle or self._opens_type(at)):
+                angle += 1
+            elif angle and token.text in (">", ">>"):
+                angle -= len(token.text)
+            elif depth == 0 and angle <= 0:
+                yield at
+
+    def _opens_type(self, at: int) -> bool:
+        return at > 1 and self.tokens[at - 2].token_type == TokenType.DCOLON
+
+    def tree(self) -> exp.Expression:
+        """Return the syntax tree of the one expression that this is, perhaps with its alias.
+
+        Raises:
+            Refused: If it does not parse as one expression.
+        """
+        if not self.tokens:
+            raise self.refused(SYNTAX, "an expression is missing here", "write one, or take the comma or keyword away")
+        if self.tokens[0].token_type in (TokenType.ALIAS, TokenType.ALL, TokenType.DISTINCT):
+            raise self.refused(SYNTAX, f"`{self.tokens[0].text}` may not begin an expression", "take it away")
+        self.check_brackets()
+        for at, token in enumerate(self.tokens):
+            following = self.tokens[at + 1 : at + 2]
+            if token.text == "?" and following and following[0].text == ":":
+                raise self.refused(SYNTAX, "the operator `?:` is not understood here", "write coalesce(a, b)", token=at)
+            if token.token_type in _PARAMETERS or (token.token_type == TokenType.COLON and self._begins_operand(at)):
+                raise self.refused(
+                    SYNTAX,
+                    f"`{token.text}` is not understood: a definition has no parameters",
+                    "write the value",
+                    token=at,
+                )
+        try:
+            parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
+            trees = parser.parse([_SELECT, *self.tokens], self.script.text)
+        except ParseError as error:
+            at = self._place(error)
+            found = self.tokens[at].text if at < len(self.tokens) else "the end"
+            raise self.refused(
+                SYNTAX, f"`{_short(self.text)}` is not understood near `{found}`", "compare it with Spark SQL", token=at
+            ) from None
+        select = trees[0] if len(trees) == 1 else None
+        if not isinstance(select, exp.Select) or len(select.expressions) != 1 or _has_clauses(select):
+            raise self.refused(SYNTAX, f"`{_short(self.text)}` is not one expression", "write one expression here")
+        return select.expressions[0]  # type: ignore[no-any-return]
+
+    def _begins_operand(self, at: int) -> bool:
+        before = self.tokens[at - 1] if at else None
+        return before is None or not (is_name(before) or before.token_type in _CLOSE)
+
+    def check_brackets(self) -> None:
+        """Check that each bracket is closed.
+
+        Raises:
+            Refused: If one is not, or closes nothing.
+        """
+        opened: list[int] = []
+        for at, token in enumerate(self.tokens):
+            if token.token_type in _OPEN:
+                opened.append(at)
+            elif token.token_type in _CLOSE:
+                if not opened:
+                    raise self.refused(SYNTAX, f"`{token.text}` closes nothing", "take it away, or open it", token=at)
+                opened.pop()
+        if opened:
+            raise self.refused(
+                SYNTAX, f"`{self.tokens[opened[-1]].text}` is never closed", "close it", token=opened[-1]
+            )
+
+    def _place(self, error: ParseError) -> int:
+        where = (error.errors or [{}])[0]
+        for at, token in enumerate(self.tokens):
+            if (token.line, token.col) == (where.get("line"), where.get("col")):
+                return at
+        return 0
+
+
+def depth_change(token: Token) -> int:
+    """Return 1 for an opening bracket, -1 for a closing one, else 0."""
+    return (token.token_type in _OPEN) - (token.token_type in _CLOSE)
+
+
+def spelling(text: str, token: Token) -> str:
+    """Return the canonical spelling of a token: strings as written, names and keywords in lower case and unquoted if possible."""
+    if token.token_type in _TEXTS:
+        return text[token.start : token.end + 1]
+    if token.token_type == TokenType.IDENTIFIER:
+        return token.text.lower() if token.text.isidentifier() else f"`{token.text.lower().replace('`', '``')}`"
+    return " ".join(token.text.lower().split())
+
+
+def normalised(sql: str) -> str:
+    """Return *sql* with single spaces, no comments, and names and keywords in lower case.
+
+    Examples:
+        >>> normalised("SUM( `Price`*2 )  -- cents")
+        'sum ( price * 2 )'
+    """
+    script = Script(sql)
+    try:
+        return " ".join(Fragment(script, script.tokens()).normal)
+    except Refused:
+        return sql
+
+
+def fragment_of(text: str, label: str) -> Fragment:
+    """Return the tokens of one argument of the Python API.
+
+    Raises:
+        Refused: If a quote or a comment in it is never closed.
+    """
+    script = Script(text, label=label)
+    return Fragment(script, script.tokens())
+
+
+def string_value(token: Token) -> str | None:
+    """Return the value of a string literal, or None for any other token."""
+    return token.text if token.token_type in (TokenType.STRING, TokenType.RAW_STRING) else None
+
+
+def is_name(token: Token) -> bool:
+    """Whether the token can name something: quoted, or a word."""
+    return token.token_type == TokenType.IDENTIFIER or (token.token_type not in _TEXTS and token.text.isidentifier())
+
+
+def words(tokens: Sequence[Token]) -> str:
+    """Return the tokens as one upper-case line, to compare with keywords."""
+    return " ".join(" ".join(token.text.upper().split()) for token in tokens)
+
+
+def _has_clauses(select: exp.Select) -> bool:
+    return any(value for name, value in select.args.items() if name != "expressions")
+
+
+def _short(text: str, limit: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _unclosed(text: str) -> tuple[int, str]:
+    at = 0
+    names = {"'": "the string", '"': "the string", "`": "the quoted name"}
+    while at < len(text):
+        begin, char = at, text[at]
+        if char in names:
+            at = _after_quote(text, at)
+            if at < 0:
+                return begin, names[char]
+        elif text.startswith("--", at):
+            at = text.find("\n", at)
+        elif text.startswith("/*", at):
+            at = text.find("*/", at + 2)
+            if at < 0:
+                return begin, "the comment"
+            at += 2
+        else:
+            at += 1
+        if at < 0:
+            break
+    return max(len(text) - 1, 0), "a quote or comment"
+
+
+def _after_quote(text: str, at: int) -> int:
+    quote, at = text[at], at + 1
+    while at < len(text):
+        if text[at] == "\\" and quote != "`":
+            at += 2
+        elif text[at] == quote:
+            return at + 1
+        else:
+            at += 1
+    return -1
