@@ -1,0 +1,373 @@
+"""The driver's lane: small commits to tables of ours, without a JVM.
+
+A commit is made against the very version that was opened, without the library's own rebasing: between looking at the
+transaction number and writing it nothing can slip in. The library never skips a write by itself, so the number is
+compared here. Our tables have no deletion vectors, no column mapping, no clustering and no partitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
+from deltalake import write_deltalake as write_to_delta
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from materializer.core.spans import Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
+from materializer.lake.extent import file_bounds, instants_of, time_column
+from materializer.lake.failures import first_line, translated
+from materializer.lake.log import read_commit
+from materializer.lake.predicates import hulls, inside, predicate
+from materializer.lake.table import open_table
+from materializer.lake.types import columns_of, schema_of
+
+ATTEMPTS: Final = 5
+FILE_ROWS: Final = 25_000
+"""Rows that a file holds, roughly."""
+ROW_GROUP: Final = 65_536
+CHECKPOINT_EVERY: Final = 10
+NOT_COMMITTED: Final = "nothing was committed; files of the failed write may stay until the next vacuum"
+PROPERTIES: Final[Mapping[str, str]] = {
+    "delta.enableDeletionVectors": "false",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+    "delta.dataSkippingNumIndexedCols": "-1",
+}
+"""What every table of ours is created with, so that no default of a session decides; binary columns have no statistics."""
+
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What one commit did.
+
+    Args:
+        version: The version it made.
+        files_added: New files.
+        files_removed: Files that went.
+        bytes: Bytes of the new files.
+        rows_copied: Rows outside the spans that had to be written again.
+    """
+
+    version: int
+    files_added: int
+    files_removed: int
+    bytes: int
+    rows_copied: int
+
+
+def create_table(
+    path: str,
+    schema: pa.Schema | Sequence[Sequence[str]],
+    *,
+    name: str,
+    description: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Create an empty table of ours.
+
+    Args:
+        path: Folder, which must not hold a table yet.
+        schema: Arrow schema, or (name, Spark type text) of each column.
+        name: Its name, for people.
+        description: Its description, for people.
+        properties: Table properties besides ``PROPERTIES``, which they may replace.
+
+    Raises:
+        ForeignTableError: If a table is there already.
+        StorageError: If it cannot be written.
+    """
+    if os.path.isdir(os.path.join(path, "_delta_log")):  # noqa: PTH112, PTH118  text, later a URL
+        raise ForeignTableError(
+            f"'{path}' holds a table already", hint="move it away, or choose another name", path=path
+        )
+    shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
+    configuration = {**PROPERTIES, **(properties or {})}
+    with translated(path, "creating", wrote=NOT_COMMITTED):
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103  text, later a URL
+        DeltaTable.create(path, shape, mode="error", name=name, description=description, configuration=configuration)
+
+
+def replace_spans(
+    path: str,
+    table: pa.Table,
+    column: str,
+    time_type: TimeType,
+    spans: SpanSet,
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+    *,
+    is_end: bool = False,
+) -> CommitResult:
+    """Replace the rows of *spans* by *table*, in one commit that carries refresh number *n*.
+
+    Args:
+        path: A table of ours.
+        table: New rows, sorted as they are to lie; every one of them inside *spans*. May be empty.
+        column: The column that places a row in time.
+        time_type: Its type.
+        spans: What is replaced; everything in it that *table* does not bring is deleted.
+        app_id: Transaction identifier.
+        n: Its number.
+        note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
+        is_end: Whether *column* holds the ends of buckets, so that a span takes (start, end].
+
+    Raises:
+        WriteFencedError: If the table carries *n* or a higher number already.
+        RetryableError: If other commits came first, again and again.
+        ForeignTableError: If the table's columns or types are others than those of *table*.
+        StorageError: If the disk is full or permission is refused.
+        ValueError: If a row lies outside *spans*.
+    """
+    _check_inside(table, column, time_type, spans, is_end=is_end)
+
+    def attempt(opened: DeltaTable) -> None:
+        new = _fitted(path, opened, table)
+        around = hulls(spans)
+        if around != spans:
+            new = _with_kept(path, opened, new, column, time_type, spans, around, is_end=is_end)
+        where = predicate(column, time_type, around, is_end=is_end)
+        properties = _properties(app_id, n, note)
+        if where is None:
+            _append(opened, new, properties)
+        else:
+            write_to_delta(
+                opened,
+                new,
+                mode="overwrite",
+                predicate=where,
+                target_file_size=_file_size(new),
+                writer_properties=_WRITER,
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+
+    return _committed(path, app_id, n, attempt, new_rows=table.num_rows)
+
+
+def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:
+    """Append *table* in one commit that carries number *n*; raises as :func:`replace_spans`."""
+    return _committed(
+        path,
+        app_id,
+        n,
+        lambda opened: _append(opened, _fitted(path, opened, table), _properties(app_id, n, note)),
+        new_rows=table.num_rows,
+    )
+
+
+def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None:
+    """Record number *n* in an empty commit, so that a late writer with it is refused.
+
+    Returns:
+        The version it made, or None when the table carries *n* or a higher number already.
+    """
+    try:
+        return _committed(
+            path,
+            app_id,
+            n,
+            lambda opened: _append(opened, _schema(opened).empty_table(), _properties(app_id, n, note)),
+            new_rows=0,
+        ).version
+    except WriteFencedError:
+        return None
+
+
+def replace_schema(path: str, columns: Sequence[Sequence[str]], note: Mapping[str, Any]) -> int:
+    """Empty a table of ours and give it new columns, in one commit; identity and numbers stay.
+
+    Args:
+        path: The table.
+        columns: (name, Spark type text) of each.
+        note: For ``commitInfo.userMetadata``.
+
+    Returns:
+        The version it made.
+    """
+
+    def attempt(opened: DeltaTable) -> None:
+        write_to_delta(
+            opened,
+            _arrow(columns).empty_table(),
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=_properties(None, 0, note),
+            post_commithook_properties=_NO_HOOKS,
+        )
+
+    return _committed(path, None, 0, attempt, new_rows=0).version
+
+
+def _committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
+    """Run *attempt* against the newest version until its commit is in, or must not be."""
+    for _ in range(ATTEMPTS):
+        opened = open_table(path)
+        base = opened.version()
+        _refuse_fenced(path, opened, app_id, n)
+        try:
+            with translated(path, "writing to", wrote=NOT_COMMITTED):
+                attempt(opened)
+        except StorageError as exc:
+            if not isinstance(exc.__cause__, CommitFailedError):
+                raise
+            newest = open_table(path)
+            if newest.version() == base:
+                raise
+            continue
+        version = int(opened.version())
+        _keep_short(opened)
+        return _result(path, version, new_rows)
+    raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
+
+
+def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) -> None:
+    found = None if app_id is None else opened.transaction_version(app_id)
+    if found is not None and found >= n:
+        message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {found} already"
+        raise WriteFencedError(message, path=path, found=found, n=n)
+
+
+def _keep_short(opened: DeltaTable) -> None:
+    # The commit is in: whatever goes wrong here costs speed, not truth, and the next round number tries again.
+    if opened.version() % CHECKPOINT_EVERY == 0:
+        with contextlib.suppress(DeltaError, OSError):
+            opened.create_checkpoint()
+            opened.cleanup_metadata()
+
+
+def _result(path: str, version: int, new_rows: int) -> CommitResult:
+    found = read_commit(path, version)
+    rows = sum(f.rows or 0 for f in found.adds)
+    return CommitResult(
+        version, len(found.adds), len(found.removes), sum(f.bytes for f in found.adds), max(0, rows - new_rows)
+    )
+
+
+def _append(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
+    write_to_delta(
+        opened,
+        table,
+        mode="append",
+        target_file_size=_file_size(table),
+        writer_properties=_WRITER,
+        commit_properties=properties,
+        post_commithook_properties=_NO_HOOKS,
+    )
+
+
+def _properties(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
+    text = json.dumps(dict(note), separators=(",", ":"))
+    transactions = None if app_id is None else [Transaction(app_id, n)]
+    return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
+
+
+def _file_size(table: pa.Table) -> int:
+    # Compressed columns take about half of what they take in memory.
+    width = table.nbytes / table.num_rows if table.num_rows else 0
+    return max(1 << 18, int(width * FILE_ROWS / 2))
+
+
+def _arrow(columns: Sequence[Sequence[str]]) -> pa.Schema:
+    return pa.schema(Schema.from_json(schema_of(columns)).to_arrow())
+
+
+def _schema(opened: DeltaTable) -> pa.Schema:
+    return pa.schema(opened.schema().to_arrow())
+
+
+def _fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
+    """Return *table* with the columns in the table's order; the library would cast other types without a word."""
+    table = _in_utc(table)
+    expected = columns_of(opened.schema().to_json())
+    try:
+        found = dict(columns_of(Schema.from_arrow(table.schema).to_json()))
+    except Exception as exc:
+        raise ValueError(f"rows for '{path}' have a type that Delta does not store: {first_line(exc)}") from exc
+    wrong = [
+        f"{name}: {found.get(name, 'missing')} instead of {kind}" for name, kind in expected if found.get(name) != kind
+    ]
+    wrong += [f"{name}: not in the table" for name in found if name not in dict(expected)]
+    if wrong:
+        raise ForeignTableError(
+            f"the table at '{path}' has other columns than the rows that are to be written: {'; '.join(wrong)}",
+            hint="drop the aggregate and apply it again, or restore its table",
+            path=path,
+        )
+    return table.select([name for name, _ in expected])
+
+
+def _in_utc(table: pa.Table) -> pa.Table:
+    for i, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz not in {None, "UTC"}:
+            column = table.column(i).cast(pa.timestamp(field.type.unit, tz="UTC"))
+            table = table.set_column(i, pa.field(field.name, column.type), column)
+    return table
+
+
+def _check_inside(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool) -> None:
+    if not table.num_rows:
+        return
+    if table[column].null_count:
+        raise ValueError(f"a row to be written has no {column}")
+    outside = int(np.count_nonzero(~inside(_values(table, column, time_type), spans, is_end=is_end)))
+    if outside:
+        raise ValueError(f"{outside} of {table.num_rows} rows to be written lie outside the spans that are replaced")
+
+
+def _values(table: pa.Table, column: str, time_type: TimeType) -> Any:
+    return instants_of(table[column], time_type).to_numpy()
+
+
+def _with_kept(
+    path: str,
+    opened: DeltaTable,
+    table: pa.Table,
+    column: str,
+    time_type: TimeType,
+    spans: SpanSet,
+    around: SpanSet,
+    *,
+    is_end: bool,
+) -> pa.Table:
+    """Return *table* with the rows between the spans, which a predicate of few hulls would delete.
+
+    Files are chosen by our own bounds: the statistics are cut to milliseconds, and a reader that trusts them loses rows.
+    """
+    shape = _schema(opened)
+    reach = SpanSet.union(Span(s.start, s.end + 1) for s in around) if is_end else around
+    parts = [table.cast(shape)]
+    for name, _, bounds in file_bounds(opened, time_column(opened, column, time_type)):
+        if bounds.is_known and (bounds.span is None or not SpanSet.of(bounds.span) & reach):
+            continue
+        with translated(path, "reading", wrote=NOT_COMMITTED):
+            old = pq.ParquetFile(f"{path}/{name}").read()
+        old = pa.Table.from_pylist([], shape) if not old.num_rows else _shaped(old, shape)
+        has_time = old[column].is_valid()
+        old = old.filter(has_time)
+        values = _values(old, column, time_type)
+        kept = inside(values, around, is_end=is_end) & ~inside(values, spans, is_end=is_end)
+        parts.append(old.filter(pa.array(kept)))
+    return pa.concat_tables(parts).sort_by(column) if len(parts) > 1 else table
+
+
+def _shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:
+    columns = [
+        old[field.name].cast(field.type) if field.name in old.column_names else pa.nulls(old.num_rows, field.type)
+        for field in shape
+    ]
+    return pa.Table.from_arrays(columns, schema=shape)

@@ -1,0 +1,215 @@
+"""Where a table's rows lie in time at one version, from the statistics of its files; no row is read.
+
+Every answer errs on the side of "may be there": a file without statistics is everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from materializer.core.spans import Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.failures import translated
+from materializer.lake.statistics import DAY, Bounds, TimeColumn, column_bounds, partition_bounds
+from materializer.lake.table import open_table
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """One data file: its rows, its size, and the half-open run of time that holds its rows."""
+
+    rows: int
+    bytes: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Files that say nothing about their times; *rows* counts those that say nothing about rows as one each."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What reading some spans costs.
+
+    Args:
+        rows: Rows of all files that may hold something: an upper bound.
+        bytes: Bytes of these files.
+        files: How many they are.
+        likely_rows: Rows when each file's rows were spread evenly over its time.
+        is_exact: Whether *rows* is exact: no file is cut by a span and every file is known.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+    likely_rows: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The files of one version of a table, by time.
+
+    Args:
+        version: The version.
+        files: Files whose times are known, sorted by start.
+        unknown: The others.
+        null_times: Rows without a time; None when some file does not say.
+    """
+
+    version: int
+    files: tuple[FileStat, ...]
+    unknown: Unknown = Unknown()
+    null_times: int | None = 0
+
+    @property
+    def hull(self) -> Span | None:
+        """The smallest span that holds all files with known times, or None when there are none."""
+        return Span(self.files[0].start, max(f.end for f in self.files)) if self.files else None
+
+    def rows_in(self, spans: SpanSet) -> int:
+        """Return the rows that likely lie in *spans*, files without statistics counted whole."""
+        return self.estimate(spans).likely_rows
+
+    def estimate(self, spans: SpanSet) -> Estimate:
+        """Return what reading *spans* costs."""
+        unknown = self.unknown if spans else Unknown()
+        rows, size, count, likely = unknown.rows, unknown.bytes, unknown.files, float(unknown.rows)
+        is_exact = count == 0
+        for file, covered in _overlaps(self.files, spans):
+            rows, size, count = rows + file.rows, size + file.bytes, count + 1
+            length = file.end - file.start
+            likely += file.rows * covered / length
+            is_exact = is_exact and covered == length
+        return Estimate(rows, size, count, round(likely), is_exact)
+
+    def present(self, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans* that may hold rows."""
+        if self.unknown.files:
+            return spans
+        return SpanSet.union(Span(f.start, f.end) for f in self.files) & spans
+
+
+def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
+    """Return where the rows of a table lie in time at one version.
+
+    Args:
+        path: Folder of the table.
+        version: Its version.
+        column: Its time column.
+        time_type: Type of that column.
+
+    Raises:
+        SourceDamagedError: If the version can no longer be read.
+        TableNotFoundError, NotADeltaTableError, StorageError: As their names say.
+    """
+    table = open_table(path, version)
+    found: list[FileStat] = []
+    unknown, null_times = Unknown(), 0
+    are_nulls_known = True
+    for _, size, bounds in file_bounds(table, time_column(table, column, time_type)):
+        if bounds.nulls is None and bounds.rows != 0:
+            are_nulls_known = False
+        null_times += bounds.nulls or 0
+        if bounds.span is not None and bounds.rows is not None:
+            found.append(FileStat(bounds.rows, size, bounds.span.start, bounds.span.end))
+        elif not bounds.is_known or bounds.span is not None:
+            rows = 1 if bounds.rows is None else bounds.rows
+            unknown = Unknown(unknown.files + 1, unknown.rows + rows, unknown.bytes + size)
+    found.sort(key=lambda f: (f.start, f.end))
+    return Extent(version, tuple(found), unknown, null_times if are_nulls_known else None)
+
+
+def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn:
+    """Return the time column of *table* with its name in statistics (physical on column-mapped tables)."""
+    physical = name
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if field["name"] == name:
+            physical = field.get("metadata", {}).get("delta.columnMapping.physicalName", name)
+    return TimeColumn(name, time_type, physical, is_partition=name in table.metadata().partition_columns)
+
+
+def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, int, Bounds]]:
+    """Yield path (decoded), bytes and bounds of each file of an open table."""
+    with translated(str(table.table_uri), "reading"):
+        # pa.table() of a foreign object would import pandas
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+    rows = actions["num_records"].to_pylist()
+    if column.is_partition:
+        values = _first(actions, f"partition.{column.name}", f"partition.{column.physical}")
+        found = [_of_partition(r, v, column.time_type) for r, v in zip(rows, values, strict=True)]
+    else:
+        nulls = _first(actions, f"null_count.{column.name}", f"null_count.{column.physical}")
+        lowest = _instants(actions, "min", column)
+        highest = _instants(actions, "max", column)
+        zipped = zip(rows, nulls, lowest, highest, strict=True)
+        found = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
+    for path, size, bounds in zip(paths, sizes, found, strict=True):
+        yield unquote(path), size, bounds
+
+
+def _of_partition(rows: int | None, value: Any, time_type: TimeType) -> Bounds:
+    if value is not None and time_type is TimeType.TIMESTAMP and getattr(value, "tzinfo", None) is None:
+        return Bounds(rows, 0)
+    return partition_bounds(rows, None if value is None else str(value), time_type)
+
+
+def _first(actions: pa.Table, *names: str) -> list[Any]:
+    for name in names:
+        if name in actions.column_names:
+            return list(actions[name].to_pylist())
+    return [None] * actions.num_rows
+
+
+def _instants(actions: pa.Table, which: str, column: TimeColumn) -> list[int | None]:
+    for name in (f"{which}.{column.name}", f"{which}.{column.physical}"):
+        if name in actions.column_names:
+            return list(instants_of(actions[name], column.time_type).to_pylist())
+    return [None] * actions.num_rows
+
+
+def instants_of(values: Any, time_type: TimeType) -> Any:
+    """Return an Arrow column of the time type as 64-bit instants, nulls kept.
+
+    Raises:
+        TypeError: If the column has another type than *time_type* says.
+    """
+    kind = values.type
+    if time_type.is_integer:
+        if not pa.types.is_integer(kind):
+            raise TypeError(f"expected {time_type}, got {kind}")
+        return values.cast(pa.int64())
+    if time_type is TimeType.DATE:
+        if not pa.types.is_date(kind):
+            raise TypeError(f"expected date, got {kind}")
+        return pc.multiply_checked(values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), DAY)
+    if not pa.types.is_timestamp(kind) or (kind.tz is None) != (time_type is TimeType.TIMESTAMP_NTZ):
+        raise TypeError(f"expected {time_type}, got {kind}")
+    return values.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+
+
+def _overlaps(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> Iterator[tuple[FileStat, int]]:
+    """Yield each file that meets *spans*, with the length of its time inside them."""
+    starts = [s.start for s in spans]
+    for file in sorted_files:
+        first = max(bisect_right(starts, file.start) - 1, 0)
+        last = bisect_left(starts, file.end)
+        covered = sum(max(0, min(s.end, file.end) - max(s.start, file.start)) for s in spans.spans[first:last])
+        if covered:
+            yield file, covered

@@ -1,0 +1,98 @@
+"""What goes wrong below us, in our own words: the errors of `deltalake`, `pyarrow` and the file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deltalake.exceptions import DeltaError
+from deltalake.exceptions import TableNotFoundError as NoTableError
+
+from materializer.errors import (
+    NOTHING,
+    CatalogManagedError,
+    MaterializerError,
+    NotADeltaTableError,
+    SourceDamagedError,
+    StorageError,
+    TableNotFoundError,
+)
+
+_STORAGE = re.compile(
+    r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
+    r"|File too large|os error (?:5|13|27|28|30|116|122)\b",
+    re.IGNORECASE,
+)
+_DAMAGE = re.compile(
+    r"contiguous|found gap|Json error|expected value|No table metadata or protocol|not found|No such file"
+    r"|Failed to fetch metadata|corrupt|Invalid Parquet|Invalid table version|end version",
+    re.IGNORECASE,
+)
+
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+
+
+@contextmanager
+def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]:
+    """Turn failures of *doing* something to the table at *path* into errors of ours.
+
+    Raises:
+        TableNotFoundError: If nothing is at *path*.
+        NotADeltaTableError: If something is there, but no Delta log.
+        CatalogManagedError: If only a catalog knows its newest version.
+        SourceDamagedError: If the log has a hole or cannot be parsed, or a file that it names is gone.
+        StorageError: If the disk is full, permission is refused, or anything else failed while reading or writing.
+    """
+    try:
+        yield
+    except MaterializerError:
+        raise
+    except NoTableError as exc:
+        raise missing(path) from exc
+    except (DeltaError, OSError, ValueError) as exc:
+        raise failure(path, doing, exc, wrote=wrote) from exc
+    except Exception as exc:
+        if type(exc) is not Exception:  # what Rust raises without a class of its own; everything else is a bug of ours
+            raise
+        raise failure(path, doing, exc, wrote=wrote) from exc
+
+
+def missing(path: str) -> MaterializerError:
+    """Return the error for a path that holds no Delta table."""
+    if not os.path.lexists(path):
+        return TableNotFoundError(
+            f"there is no table at '{path}'", hint="check the path, or create the table first", path=path
+        )
+    return NotADeltaTableError(
+        f"'{path}' exists, but holds no Delta log", hint="point to the folder that holds '_delta_log'"
+    )
+
+
+def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> MaterializerError:
+    """Return the error of ours for *exc*, which came while *doing* something to the table at *path*."""
+    reason = first_line(exc)
+    if _STORAGE.search(str(exc)) or (isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}):
+        hint = "free some space or mend the permission, then run the same command again"
+        return StorageError(f"{doing} '{path}' failed: {reason}", hint=hint, wrote=wrote, path=path)
+    if not os.path.isdir(os.path.join(path, "_delta_log")):  # noqa: PTH112, PTH118  paths here are text, later URLs
+        return missing(path)
+    if "catalog-managed" in str(exc):
+        msg = f"the table at '{path}' is managed by a catalog and cannot be read by path"
+        return CatalogManagedError(msg, wrote=wrote, path=path)
+    if (escape := _ESCAPE.search(path)) and not isinstance(exc, FileNotFoundError):
+        msg = f"'{path}' cannot be opened: the Delta library takes '{escape[0]}' in a path for another character"
+        return StorageError(msg, hint="rename the folder", wrote=wrote, path=path)
+    if isinstance(exc, FileNotFoundError) or _DAMAGE.search(str(exc)):
+        hint = "restore the missing file from a backup, or the table to a whole version"
+        return SourceDamagedError(f"the table at '{path}' is damaged: {reason}", hint=hint, wrote=wrote, path=path)
+    return StorageError(f"{doing} '{path}' failed: {reason}", hint="see the cause above", wrote=wrote, path=path)
+
+
+def first_line(exc: BaseException) -> str:
+    """Return the part of a message that people can read: no colours, no stack trace, at most 300 characters."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "<unknown>" not in line]
+    return (lines[0] if lines else type(exc).__name__)[:300]

@@ -1,0 +1,361 @@
+"""The transaction log of a Delta table, read as what it is: one file of JSON lines for each version.
+
+Only what later decisions stand on is kept: who committed what, which files came and went, and where their times lie.
+A version file that is gone is a :class:`~materializer.errors.LogGapError` when everything older is gone too (it was
+cleaned away) and a :class:`~materializer.errors.SourceDamagedError` when older ones are still there (a hole).
+
+Source: the Delta protocol, sections *Delta Log Entries* and *Actions*.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from materializer.core.spans import Span
+from materializer.core.spec import TimeType
+from materializer.errors import LogGapError, SourceDamagedError, StorageError
+from materializer.lake.failures import first_line, missing
+from materializer.lake.statistics import TimeColumn, bounds
+
+__all__ = [
+    "ChangeFile",
+    "Commit",
+    "CommitNote",
+    "DataFile",
+    "LogGapError",
+    "Metadata",
+    "Protocol",
+    "commit_file",
+    "commits",
+    "find_notes",
+    "latest_version",
+    "read_commit",
+]
+
+_NAME: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One ``add`` or ``remove``.
+
+    Args:
+        path: As written in the log (relative and URL-encoded).
+        bytes: Its size; 0 when a remove does not say.
+        rows: Its live rows, None when unknown.
+        nulls: Rows whose time is null, None when unknown.
+        span: Where its times lie, end excluded; None when unknown or when it holds no times.
+        is_known: Whether *span* tells the truth; a known file without a span holds no times.
+        data_change: Whether rows changed, rather than only moved between files.
+        has_deletion_vector: Whether some of its rows are marked as deleted.
+        partition: Partition values.
+    """
+
+    path: str
+    bytes: int
+    rows: int | None
+    nulls: int | None
+    span: Span | None
+    is_known: bool
+    data_change: bool
+    has_deletion_vector: bool
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """One ``cdc`` action: a file that holds the rows a commit changed."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A ``metaData`` action.
+
+    Args:
+        id: Table id.
+        schema_json: Spark's JSON of the schema.
+        partition_columns: Physical names of partition columns, in order.
+        configuration: Table properties.
+    """
+
+    id: str
+    schema_json: str
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+
+    @property
+    def has_change_feed(self) -> bool:
+        """Whether commits record a change data feed."""
+        return self.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A ``protocol`` action: versions and the names of all reader and writer features."""
+
+    reader: int
+    writer: int
+    features: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a table.
+
+    Args:
+        version: Its number.
+        timestamp: When, milliseconds since the epoch; the in-commit timestamp where there is one.
+        operation: As the writer called it.
+        user_metadata: ``commitInfo.userMetadata``.
+        metadata: The new metadata, if this commit changed it.
+        protocol: The new protocol, if this commit changed it.
+        adds: Files that came.
+        removes: Files that went.
+        change_files: Files of the change data feed.
+        transactions: Transaction identifiers that it records, with their numbers.
+    """
+
+    version: int
+    timestamp: int
+    operation: str
+    user_metadata: str | None
+    metadata: Metadata | None
+    protocol: Protocol | None
+    adds: tuple[DataFile, ...]
+    removes: tuple[DataFile, ...]
+    change_files: tuple[ChangeFile, ...]
+    transactions: Mapping[str, int]
+
+    @property
+    def is_data_change(self) -> bool:
+        """Whether it changed rows."""
+        return bool(self.change_files) or any(f.data_change for f in (*self.adds, *self.removes))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What a commit of ours says about itself.
+
+    Args:
+        version: Version of the table that it made.
+        n: Refresh number; 0 for maintenance.
+        plan_id: Id of the plan.
+        kind: ``data``, ``fence``, ``maintain`` or ``switch``.
+        source_version: Source version that the plan was made against, if any.
+    """
+
+    version: int
+    n: int
+    plan_id: str
+    kind: str
+    source_version: int | None
+
+
+def commits(
+    path: str, after: int, upto: int, *, column: str | None = None, time_type: TimeType | None = None
+) -> list[Commit]:
+    """Return the commits of versions (*after*, *upto*], in order.
+
+    Args:
+        path: Folder of the table.
+        after: Last version that is not wanted.
+        upto: Last version that is.
+        column: Column whose spans are wanted, as statistics name it; none are told without *time_type*.
+        time_type: Its type.
+
+    Raises:
+        LogGapError: If one of them was cleaned out of the log.
+        SourceDamagedError: If one is missing although older ones are there, or cannot be parsed.
+    """
+    found = TimeColumn(column, time_type, column) if column and time_type else None
+    return [read_commit(path, version, found) for version in range(after + 1, upto + 1)]
+
+
+def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
+    """Return the commit of *version*, with spans of *column*; raises as :func:`commits`."""
+    return _commit(path, version, [_json_line(path, version, line) for line in _lines(path, version)], column)
+
+
+def latest_version(path: str) -> int:
+    """Return the newest version.
+
+    Raises:
+        TableNotFoundError: If nothing is at *path*.
+        NotADeltaTableError: If no Delta log is there.
+    """
+    versions = _versions(path)
+    if not versions:
+        raise missing(path)
+    return versions[-1]
+
+
+def commit_file(path: str, version: int) -> str:
+    """Return the name of the file that holds *version*."""
+    return f"{path}/_delta_log/{version:020d}.json"
+
+
+def find_notes(path: str, after_version: int) -> list[CommitNote]:
+    """Return the notes of our own commits after a version, in order; other writers' commits have none.
+
+    Raises:
+        LogGapError: If a commit after *after_version* was cleaned out of the log.
+    """
+    result = []
+    for version in range(after_version + 1, latest_version(path) + 1):
+        for line in _lines(path, version):
+            if '"commitInfo"' in line:
+                info = _json_line(path, version, line).get("commitInfo")
+                if isinstance(info, dict):
+                    result += _note(version, info.get("userMetadata"))
+    return result
+
+
+def _note(version: int, text: object) -> list[CommitNote]:
+    try:
+        data = json.loads(str(text))
+        source = data.get("source_version")
+        source_version = None if source is None else int(source)
+        return [CommitNote(version, int(data["n"] or 0), str(data["plan"]), str(data["kind"]), source_version)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
+    """Return one action; raises SourceDamagedError when it is not a JSON object."""
+    try:
+        data = json.loads(line)
+    except ValueError as exc:
+        raise _unreadable(path, version, first_line(exc)) from exc
+    if not isinstance(data, dict):
+        raise _unreadable(path, version, "a line is not an object")
+    return data
+
+
+def _lines(path: str, version: int) -> Iterator[str]:
+    try:
+        with open(commit_file(path, version), encoding="utf-8") as file:  # noqa: PTH123  text, later a URL
+            return iter([line for line in file if line.strip()])
+    except FileNotFoundError:
+        raise _gap(path, version) from None
+    except UnicodeDecodeError as exc:
+        raise _unreadable(path, version, first_line(exc)) from exc
+    except OSError as exc:
+        hint = "check that the folder is mounted and readable, then run the same command again"
+        raise StorageError(f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint) from exc
+
+
+def _unreadable(path: str, version: int, reason: str) -> SourceDamagedError:
+    hint = "restore this file from a backup"
+    return SourceDamagedError(
+        f"version {version} of the table at '{path}' cannot be read: {reason}", hint=hint, version=version
+    )
+
+
+def _gap(path: str, version: int) -> Exception:
+    versions = _versions(path)
+    if not versions:
+        return missing(path)
+    oldest = next((v for v in versions if v > version), None)
+    if oldest is not None and versions[0] < version:
+        return SourceDamagedError(
+            f"the log of the table at '{path}' has a hole: version {version} is missing, {versions[0]} and {oldest} are there",
+            hint="restore the missing file from a backup",
+            version=version,
+        )
+    return LogGapError(
+        f"version {version} of the table at '{path}' is no longer in its log (found {versions[0]} to {versions[-1]})",
+        hint="what it changed cannot be told; everything is refreshed again",
+        version=version,
+        oldest=versions[0],
+    )
+
+
+def _versions(path: str) -> list[int]:
+    """Return all versions that have a commit file; a checkpoint's version when there is nothing else."""
+    try:
+        names = os.listdir(f"{path}/_delta_log")  # noqa: PTH208  text, later a URL
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        hint = "check that the folder is mounted and readable, then run the same command again"
+        raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
+    found = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
+    return found or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})
+
+
+def _commit(path: str, version: int, actions: list[dict[str, Any]], column: TimeColumn | None) -> Commit:
+    info: dict[str, Any] = {}
+    metadata, protocol = None, None
+    adds, removes, changes = [], [], []
+    transactions = {}
+    try:
+        for action in actions:
+            for name, body in action.items():
+                match name:
+                    case "add":
+                        adds.append(_file(body, column))
+                    case "remove":
+                        removes.append(_file(body, column))
+                    case "cdc":
+                        changes.append(ChangeFile(body["path"], body.get("size") or 0))
+                    case "commitInfo":
+                        info = body
+                    case "metaData":
+                        metadata = _metadata(body)
+                    case "protocol":
+                        protocol = _protocol(body)
+                    case "txn":
+                        transactions[body["appId"]] = int(body["version"])
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise _unreadable(path, version, f"unexpected form of an action ({first_line(exc)})") from exc
+    return Commit(
+        version,
+        info.get("inCommitTimestamp") or info.get("timestamp") or 0,
+        info.get("operation") or "",
+        info.get("userMetadata"),
+        metadata,
+        protocol,
+        tuple(adds),
+        tuple(removes),
+        tuple(changes),
+        transactions,
+    )
+
+
+def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
+    partition = body.get("partitionValues") or {}
+    vector = body.get("deletionVector")
+    stats = body.get("stats")
+    found = bounds(json.loads(stats) if stats else {}, partition, column)
+    rows = found.rows if found.rows is None or vector is None else found.rows - vector["cardinality"]
+    return DataFile(
+        body["path"],
+        body.get("size") or 0,
+        rows,
+        found.nulls,
+        found.span,
+        found.is_known,
+        body["dataChange"],
+        vector is not None,
+        partition,
+    )
+
+
+def _metadata(body: dict[str, Any]) -> Metadata:
+    return Metadata(
+        body["id"], body["schemaString"], tuple(body.get("partitionColumns") or ()), body.get("configuration") or {}
+    )
+
+
+def _protocol(body: dict[str, Any]) -> Protocol:
+    features = frozenset(body.get("readerFeatures") or ()) | frozenset(body.get("writerFeatures") or ())
+    return Protocol(body["minReaderVersion"], body["minWriterVersion"], features)

@@ -1,0 +1,91 @@
+"""Published rows, read without a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.extent import file_bounds, instants_of, time_column
+from materializer.lake.failures import translated
+from materializer.lake.predicates import inside
+from materializer.lake.table import open_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def row_count(path: str) -> int | None:
+    """Return the rows of the newest version as its files count them, None when some file does not."""
+    table = open_table(path)
+    with translated(path, "reading"):
+        counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
+    return None if counts.null_count else (pc.sum(counts).as_py() or 0)
+
+
+def to_pandas(path: str) -> pd.DataFrame:
+    """Return all rows of a table of ours as a pandas frame."""
+    table = open_table(path)
+    with translated(path, "reading"):
+        frame: pd.DataFrame = table.to_pyarrow_table().to_pandas()
+    return frame
+
+
+def newest_rows(
+    path: str,
+    column: str,
+    time_type: TimeType,
+    *,
+    limit: int,
+    start: int | None = None,
+    end: int | None = None,
+    is_end: bool = False,
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return column names and up to *limit* rows of some buckets, newest first; opens only the files it needs.
+
+    Args:
+        path: A table of ours.
+        column: The column that places a row in time.
+        time_type: Its type.
+        limit: Rows at most.
+        start: First instant, or None.
+        end: First instant after, or None.
+        is_end: Whether *column* holds the ends of buckets.
+    """
+    opened = open_table(path)
+    first, last = NEG_INF if start is None else start, POS_INF if end is None else end
+    shape = pa.schema(opened.schema().to_arrow())
+    if last <= first:
+        return shape.names, []
+    asked = SpanSet.of(Span(first, last))
+    bounds = [(b.span, name) for name, _, b in file_bounds(opened, time_column(opened, column, time_type)) if b.span]
+    bounds.sort(key=lambda b: b[0].end, reverse=True)
+    found: list[pa.Table] = []
+    kept, floor = 0, POS_INF
+    for span, name in bounds:
+        if kept >= limit and span.end <= floor:
+            break
+        if not SpanSet.of(Span(span.start, span.end + (1 if is_end else 0))) & asked:
+            continue
+        with translated(path, "reading"):
+            rows = pq.ParquetFile(f"{path}/{name}").read().select(shape.names).cast(shape)
+        values = instants_of(rows[column], time_type).to_numpy()
+        rows = rows.filter(pa.array(inside(values, asked, is_end=is_end)))
+        found.append(rows)
+        kept += rows.num_rows
+        floor = min(floor, span.start)
+    if not found:
+        return shape.names, []
+    others = [
+        (n, "ascending") for n, t in zip(shape.names, shape.types, strict=True) if n != column and _is_orderable(t)
+    ]
+    rows = pa.concat_tables(found).sort_by([(column, "descending"), *others]).slice(0, limit)
+    return rows.column_names, list(zip(*(c.to_pylist() for c in rows.columns), strict=True))
+
+
+def _is_orderable(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))

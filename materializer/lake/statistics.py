@@ -1,0 +1,134 @@
+"""Where the times of a data file lie, from the statistics that its ``add`` action carries.
+
+Statistics of timestamps are cut to milliseconds, so an exclusive end is the maximum plus one millisecond; other types
+are exact and end one unit later. What cannot be read with certainty is unknown (None), never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from materializer.core.spans import Span
+from materializer.core.spec import TimeType
+
+DAY: Final = 86_400_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_FRACTION: Final = re.compile(r"\.(\d{6})\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """A time column as the log knows it.
+
+    Args:
+        name: Its name.
+        time_type: Its type.
+        physical: Its name in statistics and partition values; differs on column-mapped tables.
+        is_partition: Whether the table is partitioned by it.
+    """
+
+    name: str
+    time_type: TimeType
+    physical: str
+    is_partition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What statistics say about one file.
+
+    Args:
+        rows: Rows in it, deleted ones included; None when unknown.
+        nulls: Rows whose time is null; None when unknown.
+        span: Where its times lie, end excluded; None when unknown or when it holds no times.
+        is_known: Whether *span* tells the truth; a known file without a span holds no times.
+    """
+
+    rows: int | None = None
+    nulls: int | None = None
+    span: Span | None = None
+    is_known: bool = False
+
+
+def unit(time_type: TimeType, *, is_cut: bool = True) -> int:
+    """Return how far behind a maximum the exclusive end lies.
+
+    Args:
+        time_type: Type of the column.
+        is_cut: Whether timestamps are cut to milliseconds, as in statistics (partition values are not).
+    """
+    if time_type is TimeType.DATE:
+        return DAY
+    return 1 if time_type.is_integer or not is_cut else 1000
+
+
+def instant(value: Any, time_type: TimeType) -> int | None:
+    """Return the instant of a statistic or a partition value, or None when it cannot be told.
+
+    A timestamp without a zone stands in an unknown zone, so it is None; years outside 1 to 9999 are None as well.
+
+    Examples:
+        >>> instant("1970-01-01T01:00:00.001+01:00", TimeType.TIMESTAMP)
+        1000
+        >>> instant("1970-01-01 00:00:00.5", TimeType.TIMESTAMP_NTZ)
+        500000
+        >>> instant("1970-01-02", TimeType.DATE)
+        86400000000
+    """
+    try:
+        if time_type.is_integer:
+            return int(value)
+        moment = datetime.fromisoformat(_FRACTION.sub(r".\1", str(value)))
+    except (ValueError, TypeError):
+        return None
+    if time_type is TimeType.TIMESTAMP:
+        return None if moment.tzinfo is None else (moment - _EPOCH) // _MICROSECOND
+    return (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> Bounds:
+    """Return what the statistics and partition values of an ``add`` say about *column*.
+
+    Args:
+        stats: The parsed ``stats`` text, empty when there was none.
+        partition: Its partition values.
+        column: The column asked for; None asks for the number of rows only.
+    """
+    rows = stats.get("numRecords")
+    if column is None:
+        return Bounds(rows)
+    if column.is_partition:
+        if column.physical not in partition:  # a remove may leave its partition values out
+            return Bounds(rows)
+        return partition_bounds(rows, partition.get(column.physical), column.time_type)
+    nulls = (stats.get("nullCount") or {}).get(column.physical)
+    lowest = (stats.get("minValues") or {}).get(column.physical)
+    highest = (stats.get("maxValues") or {}).get(column.physical)
+    return column_bounds(
+        rows, nulls, instant(lowest, column.time_type), instant(highest, column.time_type), column.time_type
+    )
+
+
+def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -> Bounds:
+    """Return the bounds of a file whose rows all have the partition value *value* as their time."""
+    if value is None or value == "":
+        return Bounds(rows, rows, None, is_known=True)
+    at = instant(value, time_type)
+    return (
+        Bounds(rows, 0) if at is None else Bounds(rows, 0, Span(at, at + unit(time_type, is_cut=False)), is_known=True)
+    )
+
+
+def column_bounds(
+    rows: int | None, nulls: int | None, lowest: int | None, highest: int | None, time_type: TimeType
+) -> Bounds:
+    """Return the bounds of a file from its column statistics, each as an instant or None."""
+    if lowest is None or highest is None or highest < lowest:
+        is_empty = rows == 0 or (rows is not None and nulls == rows)
+        return Bounds(rows, nulls, None, is_known=is_empty)
+    return Bounds(rows, nulls, Span(lowest, highest + unit(time_type)), is_known=True)

@@ -1,0 +1,165 @@
+"""What a Delta table is at its newest version: identity, schema, features, transaction numbers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from deltalake import DeltaTable
+
+from materializer.errors import NotADeltaTableError, TableNotFoundError
+from materializer.lake.failures import missing, translated
+from materializer.lake.log import commit_file, latest_version
+from materializer.lake.types import columns_of
+
+CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """Newest version and identity of a table."""
+
+    version: int
+    table_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFeatures:
+    """What decides who may read and write a table.
+
+    Args:
+        has_deletion_vectors: Its protocol allows rows to be marked as deleted.
+        has_column_mapping: Its columns may have other names in the files.
+        is_clustered: It has liquid clustering.
+        has_row_tracking: Its protocol tracks rows.
+        is_catalog_managed: Only its catalog knows its newest version.
+        partition_columns: Partition columns, in order.
+        names: All features that the protocol names.
+    """
+
+    has_deletion_vectors: bool
+    has_column_mapping: bool
+    is_clustered: bool
+    has_row_tracking: bool
+    is_catalog_managed: bool
+    partition_columns: tuple[str, ...]
+    names: frozenset[str]
+
+
+class DeltaFolder:
+    """A Delta table in a folder, looked at again and again.
+
+    Looking at an unchanged table costs two ``stat`` calls: the newest commit file must be the very file it was (a table
+    that was dropped and recreated has another), and the next one must not be there.
+
+    Args:
+        path: Where it lies; nothing is read before the first question.
+    """
+
+    _known: ClassVar[dict[str, DeltaFolder]] = {}
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, path: str) -> None:
+        self.path = str(path).rstrip("/")
+        self._table: DeltaTable | None = None
+        self._seen: tuple[int, ...] | None = None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def at(cls, path: str) -> DeltaFolder:
+        """Return the one folder object of this process for *path*, so that repeated looks stay cheap."""
+        key = os.path.abspath(path)  # noqa: PTH100  text, later a URL
+        with cls._guard:
+            return cls._known.setdefault(key, cls(key))
+
+    def exists(self) -> bool:
+        """Whether a Delta table is there."""
+        try:
+            return latest_version(self.path) >= 0
+        except (TableNotFoundError, NotADeltaTableError):
+            return False
+
+    def head(self) -> TableHead:
+        """Return the newest version and the table's id.
+
+        Raises:
+            TableNotFoundError: If nothing is there.
+            NotADeltaTableError: If something is, but no Delta log.
+            SourceDamagedError: If its log has a hole or cannot be parsed.
+            StorageError: If it cannot be read.
+        """
+        table = self.opened()
+        return TableHead(table.version(), str(table.metadata().id))
+
+    def schema_json(self) -> str:
+        """Return the newest schema as Spark's JSON."""
+        return self.opened().schema().to_json()
+
+    def schema(self) -> list[tuple[str, str]]:
+        """Return (name, Spark type text) of each column, in order."""
+        return columns_of(self.schema_json())
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the table properties."""
+        return dict(self.opened().metadata().configuration)
+
+    def features(self) -> TableFeatures:
+        """Return what the protocol and the properties allow."""
+        return features_of(self.opened())
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """Return the largest number recorded under a transaction identifier, None when there is none."""
+        found: int | None = self.opened().transaction_version(app_id)
+        return found
+
+    def opened(self) -> DeltaTable:
+        """Return the newest version, opened; it belongs to this object and moves on with it."""
+        with self._lock:
+            if self._table is not None:
+                version = self._table.version()
+                if identity(self.path, version) == self._seen is not None:
+                    if not os.path.exists(commit_file(self.path, version + 1)):  # noqa: PTH110  text, later a URL
+                        return self._table
+                    with translated(self.path, "reading"):
+                        self._table.update_incremental()
+                    self._seen = identity(self.path, self._table.version())
+                    return self._table
+            self._table = open_table(self.path)
+            self._seen = identity(self.path, self._table.version())
+            return self._table
+
+
+def identity(path: str, version: int) -> tuple[int, ...] | None:
+    """Return what tells the commit file of *version* from any other file, None when it is gone."""
+    try:
+        stat = os.stat(commit_file(path, version))  # noqa: PTH116  text, later a URL
+    except OSError:
+        return None
+    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable:
+    """Return the table at a version, the newest when None; raises as :meth:`DeltaFolder.head`."""
+    if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
+        raise missing(path)
+    with translated(path, "reading"):
+        return DeltaTable(path, version=version)
+
+
+def features_of(table: DeltaTable) -> TableFeatures:
+    """Return what a table's protocol and properties allow."""
+    protocol, metadata = table.protocol(), table.metadata()
+    names = frozenset(protocol.reader_features or ()) | frozenset(protocol.writer_features or ())
+    mapping = metadata.configuration.get("delta.columnMapping.mode") or "none"
+    return TableFeatures(
+        has_deletion_vectors="deletionVectors" in names,
+        has_column_mapping="columnMapping" in names or mapping != "none",
+        is_clustered="clustering" in names,
+        has_row_tracking="rowTracking" in names,
+        is_catalog_managed=bool(CATALOG_FEATURES & names),
+        partition_columns=tuple(metadata.partition_columns),
+        names=names,
+    )
