@@ -1,0 +1,350 @@
+"""What can happen to an aggregate, as rows of the journal.
+
+Every event belongs to one aggregate. A row is (format, aggregate id, kind, time of the commit as text, payload as JSON).
+An unknown kind or a newer format is an error, never skipped: a journal that is half understood is not understood.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeAlias, assert_never
+
+from materializer.core.invalidation import Entry
+from materializer.core.plan import Plan, RunReport
+from materializer.core.spans import NEG_INF, POS_INF
+from materializer.errors import JournalError, JournalVersionError
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """The table that a source name was resolved to when the definition was applied.
+
+    Args:
+        path: Where it lies.
+        table_id: Its Delta table id; another id is another table.
+        name: The catalog name, when it has to be addressed by name.
+    """
+
+    path: str
+    table_id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may write events of an aggregate.
+
+    Args:
+        owner: Unique to one holder.
+        host: Its host name.
+        pid: Its process.
+        started: When that process started (ticks since boot), so that a reused pid is not mistaken for it.
+        until: When the lease ends unless renewed, seconds since the epoch.
+        jvm_pid: The Spark driver's process, which may outlive Python, or 0.
+        jvm_started: Likewise.
+    """
+
+    owner: str
+    host: str
+    pid: int
+    started: int
+    until: float
+    jvm_pid: int = 0
+    jvm_started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """An aggregate exists from here on: everything is dirty, changes count from *cursor*.
+
+    Args:
+        name: Unique among living aggregates.
+        spec: The resolved definition, as JSON.
+        data_version: Id of this state of the partials; a changed definition gets a new one.
+        source: What the source was resolved to.
+        cursor: Source version from which changes are captured.
+        schemas: Column names and Spark types of ``partials`` and ``output``.
+        tables: Delta table ids of ``partials`` and ``output``.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    data_version: str
+    source: SourceIdentity
+    cursor: int
+    schemas: Mapping[str, Any]
+    tables: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The definition changed in its metadata only (comment, policies)."""
+
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """A process may write from here on."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRenewed:
+    """The holder is still working."""
+
+    owner: str
+    until: float
+    jvm_pid: int = 0
+    jvm_started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased:
+    """The holder is done."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Changes up to *version* are in the log.
+
+    Args:
+        version: The new cursor.
+        entries: What they made dirty.
+        extent_end: End of the bucket of the newest row at *version*; ``NEG_INF`` when there are no rows.
+        counts: For each version: ``rung``, changed ``rows`` (None when nobody counted) and rows by kind.
+        null_times: Rows with a null time in the source at *version*, when known.
+        reasons: Why a coarser rung was taken, where it was.
+        max_entries: More entries of the log than this are joined.
+    """
+
+    version: int
+    entries: tuple[Entry, ...]
+    extent_end: int = NEG_INF
+    counts: tuple[Mapping[str, Any], ...] = ()
+    null_times: int | None = None
+    reasons: tuple[str, ...] = ()
+    max_entries: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """Spans were declared dirty by hand, or clean buckets are refreshed by force."""
+
+    entries: tuple[Entry, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan's spans leave the log and the threshold rises to *threshold*, before anything is materialised."""
+
+    plan: Plan
+    threshold: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A gate has decided what of plan *n* is published; recovery repeats the verdict, never the audit.
+
+    Args:
+        n: The plan.
+        held: Spans that are not published; they go back to the log when the plan ends.
+        verdict: What the gate found.
+    """
+
+    n: int
+    held: tuple[tuple[int, int], ...]
+    verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Both tables carry plan *n*."""
+
+    n: int
+    report: RunReport
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Plan *n* will never be in a table; its spans are dirty again."""
+
+    n: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The aggregate is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The folded state of the aggregate; stands instead of all its earlier events."""
+
+    state: Mapping[str, Any]
+
+
+Event: TypeAlias = (
+    Defined
+    | Described
+    | LeaseTaken
+    | LeaseRenewed
+    | LeaseReleased
+    | Captured
+    | Invalidated
+    | Planned
+    | Audited
+    | Done
+    | Aborted
+    | Dropped
+    | Snapshot
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the journal table."""
+
+    aggregate: str
+    kind: str
+    at: str
+    payload: str
+    format: int = FORMAT
+
+
+KINDS: Final[dict[str, type]] = {
+    "defined": Defined,
+    "described": Described,
+    "lease_taken": LeaseTaken,
+    "lease_renewed": LeaseRenewed,
+    "lease_released": LeaseReleased,
+    "captured": Captured,
+    "invalidated": Invalidated,
+    "planned": Planned,
+    "audited": Audited,
+    "done": Done,
+    "aborted": Aborted,
+    "dropped": Dropped,
+    "snapshot": Snapshot,
+}
+_NAMES: Final = {cls: kind for kind, cls in KINDS.items()}
+
+
+def encode(aggregate: str, event: Event, *, at: str) -> Row:
+    """Return the journal row of *event*.
+
+    Args:
+        aggregate: Id of the aggregate.
+        event: What happened.
+        at: Time of the commit as ISO text; shown to people, never used for a decision.
+    """
+    return Row(aggregate, _NAMES[type(event)], at, json.dumps(_payload(event), separators=(",", ":")))
+
+
+def decode(row: Row) -> Event:
+    """Return the event of a journal row.
+
+    Raises:
+        JournalVersionError: If the row has a newer format or an unknown kind.
+        JournalError: If the payload does not fit its kind.
+    """
+    if row.format > FORMAT or row.kind not in KINDS:
+        raise JournalVersionError(
+            f"the journal holds a {row.kind!r} event of format {row.format}; this version knows format {FORMAT}",
+            hint="use the materializer version that wrote it, or a newer one",
+        )
+    try:
+        return _event(row.kind, json.loads(row.payload))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
+        raise JournalError(
+            f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",
+            hint="restore the journal from a backup, or drop and apply the aggregate again",
+        ) from exc
+
+
+def _payload(event: Event) -> dict[str, Any]:
+    match event:
+        case Captured():
+            return {
+                "version": event.version,
+                "entries": [e.as_json() for e in event.entries],
+                "extent_end": _instant(event.extent_end),
+                "counts": list(event.counts),
+                "null_times": event.null_times,
+                "reasons": list(event.reasons),
+                "max_entries": event.max_entries,
+            }
+        case Invalidated():
+            return {"entries": [e.as_json() for e in event.entries], "reason": event.reason}
+        case Planned():
+            return {
+                "plan": event.plan.as_json(),
+                "threshold": _instant(event.threshold),
+                "options": dict(event.options),
+            }
+        case (
+            Defined()
+            | Described()
+            | LeaseTaken()
+            | LeaseRenewed()
+            | LeaseReleased()
+            | Audited()
+            | Done()
+            | Aborted()
+            | Dropped()
+            | Snapshot()
+        ):
+            return asdict(event)
+        case _:
+            assert_never(event)
+
+
+def _event(kind: str, data: dict[str, Any]) -> Event:
+    match kind:
+        case "defined":
+            return Defined(**(data | {"source": SourceIdentity(**data["source"])}))
+        case "lease_taken":
+            return LeaseTaken(Lease(**data["lease"]))
+        case "captured":
+            entries = tuple(Entry.from_json(e) for e in data["entries"])
+            end = instant_from_json(data["extent_end"])
+            reasons = tuple(data.get("reasons", ()))
+            max_entries = data.get("max_entries", 1_000)
+            return Captured(
+                data["version"], entries, end, tuple(data["counts"]), data["null_times"], reasons, max_entries
+            )
+        case "invalidated":
+            return Invalidated(tuple(Entry.from_json(e) for e in data["entries"]), data["reason"])
+        case "planned":
+            return Planned(Plan.from_json(data["plan"]), instant_from_json(data["threshold"]), data["options"])
+        case "audited":
+            return Audited(data["n"], tuple((a, b) for a, b in data["held"]), data["verdict"])
+        case "done":
+            return Done(data["n"], RunReport(**data["report"]))
+        case _:
+            event: Event = KINDS[kind](**data)
+            return event
+
+
+def _instant(value: int) -> int | str:
+    return {NEG_INF: "-inf", POS_INF: "inf"}.get(value, value)
+
+
+def instant_from_json(value: int | str) -> int:
+    """Return the instant that stands in a payload, where infinite ones are words."""
+    return {"-inf": NEG_INF, "inf": POS_INF}[value] if isinstance(value, str) else value
+
+
+def instant_as_json(value: int) -> int | str:
+    """Return the JSON form of an instant, infinite ones as words."""
+    return _instant(value)

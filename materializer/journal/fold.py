@@ -1,0 +1,314 @@
+"""The state of all aggregates, folded from the journal's events in order.
+
+:func:`apply` is the whole meaning of an event. It refuses what the protocol never writes (a second open plan, an end
+without a plan), so that a damaged or foreign journal is noticed where it is read and not where it hurts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, assert_never
+
+from materializer.core.invalidation import InvalidationLog
+from materializer.core.plan import Plan, RunReport
+from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.errors import JournalError
+from materializer.journal.events import (
+    Aborted,
+    Audited,
+    Captured,
+    Defined,
+    Described,
+    Done,
+    Dropped,
+    Event,
+    Invalidated,
+    Lease,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseTaken,
+    Planned,
+    Row,
+    Snapshot,
+    SourceIdentity,
+    decode,
+    instant_as_json,
+    instant_from_json,
+)
+
+MAX_CHANGES: Final = 500
+"""Captures whose row counts the state keeps."""
+KEPT_ENDED: Final = 50
+"""Ended refreshes that the state keeps; older ones live in the history table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A refresh that ended, for people.
+
+    Args:
+        n: Refresh number.
+        at: When it ended, ISO text.
+        outcome: ``done`` or ``aborted``.
+        window: What it refreshed.
+        report: What it did; for an aborted one only the strategy it had planned.
+        reason: Why it was aborted.
+    """
+
+    n: int
+    at: str
+    outcome: str
+    window: Span
+    report: RunReport
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateState:
+    """Everything the journal knows of one aggregate.
+
+    Args:
+        id: Unique for ever; a dropped and recreated aggregate has another.
+        name: Its name.
+        spec: Definition as JSON.
+        data_version: Id of the partials' state.
+        source: The table it reads.
+        schemas: Column names and types of its tables.
+        tables: Delta table ids of its tables.
+        cursor: Source version up to which changes are captured.
+        threshold: Nothing at or above it was ever materialised.
+        log: What is dirty.
+        extent_end: End of the bucket of the newest row, at the cursor; ``NEG_INF`` without rows.
+        last_n: Largest refresh number planned.
+        written_n: Largest refresh number that both tables carry, as data or as a fence.
+        plan: The refresh that has not ended, or None.
+        held: Spans of the open plan that a gate holds back.
+        lease: Who may write, or None.
+        null_times: Rows with a null time at the cursor, when known.
+        changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
+        ended: The last refreshes, newest last.
+    """
+
+    id: str
+    name: str
+    spec: Mapping[str, Any]
+    data_version: str
+    source: SourceIdentity
+    schemas: Mapping[str, Any]
+    tables: Mapping[str, str]
+    cursor: int
+    threshold: int = NEG_INF
+    log: InvalidationLog = field(default_factory=InvalidationLog.everything)
+    extent_end: int = NEG_INF
+    last_n: int = 0
+    written_n: int = 0
+    plan: Plan | None = None
+    held: SpanSet = field(default_factory=SpanSet)
+    lease: Lease | None = None
+    null_times: int | None = None
+    changes: tuple[tuple[int, int | None], ...] = ()
+    ended: tuple[Ended, ...] = ()
+
+    def changed_rows(self, after: int) -> int | None:
+        """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
+        counts = [rows for version, rows in self.changes if version > after]
+        return None if None in counts else sum(rows or 0 for rows in counts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the payload of a snapshot event."""
+        data = {f: getattr(self, f) for f in _PLAIN}
+        return data | {
+            "source": asdict(self.source),
+            "threshold": instant_as_json(self.threshold),
+            "extent_end": instant_as_json(self.extent_end),
+            "log": self.log.as_json(),
+            "plan": self.plan and self.plan.as_json(),
+            "held": self.held.as_json(),
+            "lease": self.lease and asdict(self.lease),
+            "changes": [list(c) for c in self.changes],
+            "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AggregateState:
+        """Return the state that :meth:`as_json` wrote."""
+        ended = (
+            Ended(**(e | {"window": Span.from_json(e["window"]), "report": RunReport(**e["report"])}))
+            for e in data["ended"]
+        )
+        return cls(
+            **{f: data[f] for f in _PLAIN},
+            source=SourceIdentity(**data["source"]),
+            threshold=instant_from_json(data["threshold"]),
+            extent_end=instant_from_json(data["extent_end"]),
+            log=InvalidationLog.from_json(data["log"]),
+            plan=data["plan"] and Plan.from_json(data["plan"]),
+            held=SpanSet.from_json(data["held"]),
+            lease=data["lease"] and Lease(**data["lease"]),
+            changes=tuple((version, rows) for version, rows in data["changes"]),
+            ended=tuple(ended),
+        )
+
+
+_PLAIN: Final = (
+    "id",
+    "name",
+    "spec",
+    "data_version",
+    "schemas",
+    "tables",
+    "cursor",
+    "last_n",
+    "written_n",
+    "null_times",
+)
+
+States = Mapping[str, AggregateState]
+
+
+def fold(rows: Iterable[Row], states: States | None = None) -> States:
+    """Return the living aggregates by id after *rows*, starting from *states*.
+
+    Raises:
+        JournalError: If an event cannot be read or cannot follow what came before it.
+    """
+    result = dict(states or {})
+    for row in rows:
+        try:
+            state = apply(result.get(row.aggregate), row.aggregate, decode(row), at=row.at)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
+            raise JournalError(
+                f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
+                hint="restore the journal from a backup, or drop and apply the aggregate again",
+            ) from exc
+        if state is None:
+            result.pop(row.aggregate, None)
+        else:
+            result[row.aggregate] = state
+    return result
+
+
+def by_name(states: States, name: str) -> AggregateState | None:
+    """Return the living aggregate called *name* (case-insensitive), or None."""
+    return next((s for s in states.values() if s.name.lower() == name.lower()), None)
+
+
+def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str = "") -> AggregateState | None:
+    """Return the state after *event*, or None when the aggregate is gone."""
+    if isinstance(event, Snapshot):
+        return AggregateState.from_json(event.state)
+    if isinstance(event, Defined):
+        return _defined(state, aggregate, event)
+    if state is None:
+        msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    match event:
+        case Described():
+            return replace(state, spec=event.spec)
+        case LeaseTaken():
+            return replace(state, lease=event.lease)
+        case LeaseRenewed():
+            lease = state.lease
+            if lease is None or lease.owner != event.owner:
+                return state
+            jvm_pid, jvm_started = event.jvm_pid or lease.jvm_pid, event.jvm_started or lease.jvm_started
+            renewed = replace(lease, until=event.until, jvm_pid=jvm_pid, jvm_started=jvm_started)
+            return replace(state, lease=renewed)
+        case LeaseReleased():
+            return replace(state, lease=None) if state.lease and state.lease.owner == event.owner else state
+        case Captured():
+            return _captured(state, event)
+        case Invalidated():
+            return replace(state, log=state.log.add(event.entries))
+        case Planned():
+            return _planned(state, event)
+        case Audited():
+            _open_plan(state, event.n)
+            return replace(state, held=SpanSet.union(Span(a, b) for a, b in event.held))
+        case Done():
+            plan = _open_plan(state, event.n)
+            back = InvalidationLog(plan.taken).cut(state.held).taken
+            ended = Ended(event.n, at, "done", plan.window, event.report)
+            written = event.n if plan.spans else state.written_n
+            return replace(_close(state, ended), log=state.log.add(back), written_n=written)
+        case Aborted():
+            plan = _open_plan(state, event.n)
+            report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
+            ended = Ended(event.n, at, "aborted", plan.window, report, event.reason)
+            return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
+        case Dropped():
+            return None
+        case _:
+            assert_never(event)
+
+
+def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> AggregateState:
+    if state is None:
+        return AggregateState(
+            aggregate,
+            event.name,
+            event.spec,
+            event.data_version,
+            event.source,
+            event.schemas,
+            event.tables,
+            event.cursor,
+        )
+    if state.plan:
+        msg = f"the journal redefines {state.name} while refresh {state.plan.n} is open"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    return replace(
+        state,
+        spec=event.spec,
+        data_version=event.data_version,
+        source=event.source,
+        schemas=event.schemas,
+        tables=event.tables,
+        cursor=event.cursor,
+        threshold=NEG_INF,
+        log=InvalidationLog.everything(),
+        extent_end=NEG_INF,
+    )
+
+
+def _captured(state: AggregateState, event: Captured) -> AggregateState:
+    log = state.log.add(event.entries).limited(event.max_entries)
+    counted = [c["rows"] for c in event.counts]
+    changes = (*state.changes, (event.version, None if None in counted else sum(counted)))
+    taken = state.plan.taken if state.plan else ()
+    oldest = min((e.after for e in (*log.entries, *taken) if e.after is not None), default=event.version)
+    changes = tuple(c for c in changes if c[0] > oldest)
+    if len(changes) > MAX_CHANGES:
+        (_, first), (version, second), *rest = changes
+        changes = ((version, None if first is None or second is None else first + second), *rest)
+    return replace(
+        state,
+        cursor=event.version,
+        log=log,
+        extent_end=event.extent_end,
+        null_times=event.null_times,
+        changes=changes,
+    )
+
+
+def _planned(state: AggregateState, event: Planned) -> AggregateState:
+    plan = event.plan
+    if state.plan is not None or plan.n <= state.last_n:
+        msg = f"the journal plans refresh {plan.n} of {state.name} after {state.last_n}, open: {state.plan is not None}"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
+    threshold = max(state.threshold, event.threshold)
+    return replace(state, log=left, threshold=threshold, plan=plan, last_n=plan.n, held=SpanSet())
+
+
+def _open_plan(state: AggregateState, n: int) -> Plan:
+    if state.plan is None or state.plan.n != n:
+        found = state.plan and state.plan.n
+        msg = f"the journal ends refresh {n} of {state.name}, but the open one is {found}"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    return state.plan
+
+
+def _close(state: AggregateState, ended: Ended) -> AggregateState:
+    return replace(state, plan=None, held=SpanSet(), ended=(*state.ended, ended)[-KEPT_ENDED:])

@@ -1,0 +1,289 @@
+"""The journal as a Delta table of rows that is only ever appended to by compare-and-swap.
+
+Every row carries the version of the commit that wrote it and its place in it, so the order of events survives
+compaction of files. A commit against an older version than the newest is refused, never rebased: what a process
+decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replaces all rows by a few in one commit; the
+*generation* tells readers that their prefix is gone.
+
+```
+   version   0        1        2      …     40          41
+             create   row,row  row          snapshot    row
+   generation        1 ──────────────────▶  40 ───────────▶
+```
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from materializer.errors import (
+    JournalConflictError,
+    JournalError,
+    LogGapError,
+    SourceDamagedError,
+)
+from materializer.journal.events import Row
+from materializer.lake.failures import first_line, translated
+from materializer.lake.log import Commit, commit_file, read_commit
+from materializer.lake.table import identity, open_table
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("format", pa.int32(), nullable=False),
+        pa.field("aggregate", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("at", pa.string(), nullable=False),
+        pa.field("payload", pa.string(), nullable=False),
+    ]
+)
+PROPERTIES: Final = {
+    "delta.enableDeletionVectors": "false",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.checkpointInterval": "1000",
+    "delta.dataSkippingNumIndexedCols": "1",
+}
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_BACKUP: Final = "restore the folder from a backup"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSnapshot:
+    """All rows of the journal at one version.
+
+    Args:
+        version: Version of the table; -1 when there is none yet.
+        rows: In the order in which they were written.
+        generation: Version that wrote the first row: the last commit that replaced all rows, or the first one of all.
+            While it stays the same, *rows* only grows at its end.
+    """
+
+    version: int
+    rows: tuple[Row, ...]
+    generation: int = 0
+
+    def __repr__(self) -> str:
+        return f"JournalSnapshot(version={self.version}, {len(self.rows)} rows, generation={self.generation})"
+
+
+class JournalStore:
+    """One journal table; may be used from several threads.
+
+    Args:
+        root: Root folder of the lake.
+        name: Name of the table under ``_materializer``.
+    """
+
+    def __init__(self, root: str | Path, name: str = "journal") -> None:
+        self.path = f"{Path(root)}/_materializer/{name}"
+        self._table: DeltaTable | None = None
+        self._cached = JournalSnapshot(-1, ())
+        self._seen: tuple[int, ...] | None = None
+        self._lock = threading.RLock()
+
+    def read(self) -> JournalSnapshot:
+        """Return the newest state of the journal; an unchanged one costs two ``stat`` calls.
+
+        Raises:
+            JournalError: If the table is damaged, or is not a journal.
+            StorageError: If it cannot be read.
+        """
+        with self._lock:
+            cached = self._cached
+            if cached.version >= 0 and identity(self.path, cached.version) == self._seen:
+                upto = cached.version
+                while os.path.exists(commit_file(self.path, upto + 1)):  # noqa: PTH110  text, later a URL
+                    upto += 1
+                if upto == cached.version:
+                    return cached
+                return self._remember(self._extended(cached, upto) or self._loaded())
+            if not os.path.isdir(f"{self.path}/_delta_log"):  # noqa: PTH112  text, later a URL
+                if cached.version >= 0:
+                    raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
+                return cached
+            return self._remember(self._loaded())
+
+    def append(self, rows: Sequence[Row], *, expected_version: int) -> int:
+        """Append rows in one commit, if the journal still has *expected_version*, and return the new version.
+
+        Args:
+            rows: At least one; their order is kept.
+            expected_version: What :meth:`read` returned; -1 creates the table.
+
+        Raises:
+            JournalConflictError: If any commit came in between; nothing was written.
+            StorageError: If it cannot be written.
+        """
+        if not rows:
+            raise ValueError("an append needs at least one row")
+        with self._lock:
+            if expected_version < 0:
+                expected_version = self._created()
+            version = self._write(rows, expected_version, mode="append")
+            if self._cached.version == expected_version:
+                generation = self._cached.generation if self._cached.rows else version
+                self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation))
+            return version
+
+    def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
+        """Replace all rows by *rows*, in one file and one commit, and return the new version; raises as :meth:`append`."""
+        with self._lock:
+            version = self._write(rows, expected_version, mode="overwrite")
+            self._remember(JournalSnapshot(version, tuple(rows), version))
+            table = self._table
+            if table is not None:
+                try:
+                    table.create_checkpoint()
+                    table.cleanup_metadata()
+                except (DeltaError, OSError):
+                    pass  # the commit is in; a checkpoint only makes opening quicker, and the next one tries again
+            return version
+
+    def commits_since_snapshot(self) -> int:
+        """Return how many commits the newest state stands on since all rows were last replaced."""
+        found = self.read()
+        return max(0, found.version - found.generation)
+
+    # -- writing -----------------------------------------------------------------------------------------------------------
+
+    def _created(self) -> int:
+        if os.path.isdir(f"{self.path}/_delta_log"):  # noqa: PTH112  text, later a URL
+            raise self._conflict(-1)
+        with translated(self.path, "creating", wrote="nothing was committed"):
+            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103  text, later a URL
+            try:
+                DeltaTable.create(
+                    self.path, SCHEMA, mode="error", name="materializer_journal", configuration=PROPERTIES
+                )
+            except DeltaError as exc:
+                if os.path.exists(commit_file(self.path, 0)):  # noqa: PTH110  text, later a URL
+                    raise self._conflict(-1) from exc
+                raise
+        return 0
+
+    def _write(self, rows: Sequence[Row], expected: int, *, mode: Any) -> int:
+        table = self._opened(expected)
+        version = expected + 1
+        properties = CommitProperties(max_commit_retries=0)
+        with translated(self.path, "writing to", wrote="nothing was committed"):
+            try:
+                write_deltalake(
+                    table,
+                    _table(rows, version),
+                    mode=mode,
+                    commit_properties=properties,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            except CommitFailedError as exc:
+                self._table = None
+                raise self._conflict(expected) from exc
+            except Exception:
+                self._table = None
+                raise
+        return version
+
+    def _opened(self, expected: int) -> DeltaTable:
+        """Return the table at *expected*; raises JournalConflictError when another version is the newest."""
+        if os.path.exists(commit_file(self.path, expected + 1)):  # noqa: PTH110  text, later a URL
+            raise self._conflict(expected)
+        is_same = self._cached.version == expected and identity(self.path, expected) == self._seen
+        if self._table is None or not is_same:
+            self._table = open_table(self.path)
+        elif self._table.version() != expected:
+            with translated(self.path, "reading"):
+                self._table.update_incremental()
+        if self._table.version() != expected:
+            raise self._conflict(expected)
+        return self._table
+
+    def _conflict(self, expected: int) -> JournalConflictError:
+        return JournalConflictError(
+            f"another process committed to '{self.path}' after version {expected}", path=self.path, expected=expected
+        )
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def _remember(self, found: JournalSnapshot) -> JournalSnapshot:
+        self._cached = found
+        self._seen = identity(self.path, found.version)
+        return found
+
+    def _extended(self, cached: JournalSnapshot, upto: int) -> JournalSnapshot | None:
+        """Return *cached* with the rows of the commits since, or None when it has to be loaded whole."""
+        if not cached.rows:
+            return None
+        rows = list(cached.rows)
+        for version in range(cached.version + 1, upto + 1):
+            try:
+                commit = read_commit(self.path, version)
+            except LogGapError:
+                return None
+            except SourceDamagedError as exc:
+                raise JournalError(
+                    f"version {version} of the journal cannot be read: {exc.message}", hint=_BACKUP
+                ) from exc
+            if any(f.data_change for f in commit.removes):
+                return None
+            rows += self._added(commit)
+        return JournalSnapshot(upto, tuple(rows), cached.generation)
+
+    def _added(self, commit: Commit) -> list[Row]:
+        numbered = [r for f in commit.adds if f.data_change for r in self._numbered(f.path)]
+        return [row for _, _, row in sorted(numbered, key=lambda r: r[:2])]
+
+    def _loaded(self) -> JournalSnapshot:
+        try:
+            self._table = open_table(self.path)
+            version = self._table.version()
+            with translated(self.path, "reading"):
+                actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions()).read_all()["path"].to_pylist()
+        except SourceDamagedError as exc:
+            raise JournalError(f"the journal at '{self.path}' is damaged: {exc.message}", hint=_BACKUP) from exc
+        numbered = [r for name in actions for r in self._numbered(name)]
+        numbered.sort(key=lambda r: r[:2])
+        newest = numbered[-1][0] if numbered else 0
+        if newest > version:
+            message = f"the journal at '{self.path}' is at version {version}, but holds rows of version {newest}"
+            raise JournalError(message, hint=_BACKUP)
+        return JournalSnapshot(version, tuple(row for _, _, row in numbered), numbered[0][0] if numbered else version)
+
+    def _numbered(self, name: str) -> list[tuple[int, int, Row]]:
+        """Return the rows of one file with their version and position."""
+        try:
+            table = pq.ParquetFile(f"{self.path}/{name}").read()
+        except (OSError, pa.ArrowException) as exc:
+            raise JournalError(
+                f"file {name} of the journal at '{self.path}' cannot be read: {first_line(exc)}", hint=_BACKUP
+            ) from exc
+        if table.column_names != SCHEMA.names or any(column.null_count for column in table.columns):
+            message = f"file {name} of the journal at '{self.path}' has columns {table.column_names}, expected {SCHEMA.names} without nulls"
+            raise JournalError(
+                message, hint="use the materializer version that wrote it, or restore the folder from a backup"
+            )
+        columns = (table[c].to_pylist() for c in SCHEMA.names)
+        return [(v, p, Row(a, k, t, payload, f)) for v, p, f, a, k, t, payload in zip(*columns, strict=True)]
+
+
+def _table(rows: Sequence[Row], version: int) -> pa.Table:
+    columns: list[list[Any]] = [
+        [version] * len(rows),
+        list(range(len(rows))),
+        [r.format for r in rows],
+        [r.aggregate for r in rows],
+        [r.kind for r in rows],
+        [r.at for r in rows],
+        [r.payload for r in rows],
+    ]
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
