@@ -1,0 +1,158 @@
+"""Published rows beside the reference form, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import Definition, quoted
+from materializer.core.spans import SpanSet
+from materializer.core.spec import Call, Measure
+from materializer.spark import compute as c
+
+FLOAT_TOLERANCE: Final = 1e-9
+"""Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
+
+_SQUARED: Final = frozenset(
+    {
+        "var_pop",
+        "var_samp",
+        "stddev_pop",
+        "stddev_samp",
+        "covar_pop",
+        "covar_samp",
+        "corr",
+        "regr_slope",
+        "regr_intercept",
+    }
+)
+_NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the comparison found.
+
+    Args:
+        rows: Rows of the reference form.
+        differing: Rows that are missing, extra or different.
+        examples: Some of them: kind, row (bucket and keys as text), columns (published, reference).
+    """
+
+    rows: int
+    differing: int
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def compare(
+    definition: Definition, raw: DataFrame, published: DataFrame, spans: SpanSet, inside: SpanSet, *, examples: int
+) -> Compared:
+    """Compare *published* rows of *spans* with the reference form over *raw*.
+
+    Args:
+        definition: What is compared.
+        raw: The source at the version that the output reflects.
+        published: Rows of the output inside *spans*.
+        spans: Where to compare.
+        inside: The part of *spans* where the source has rows at all.
+        examples: How many differing rows to return.
+    """
+    spec = definition.spec
+    tolerances = dict(definition.layout.tolerances)
+    groups = [n for n in spec.columns if n not in {m.name for m in spec.measures}]
+    floats = {m.name: f"m_{i}" for i, m in enumerate(spec.measures) if tolerances[m.name] == "float"}
+    magnitudes = [(floats[m.name], _magnitude(m)) for m in spec.measures if m.name in floats]
+    brackets = {name: (f"low_{i}", f"high_{i}") for i, (name, _, _) in enumerate(definition.layout.brackets)}
+    bounds = [
+        (column, sql)
+        for name, *sqls in definition.layout.brackets
+        for column, sql in zip(brackets[name], sqls, strict=True)
+    ]
+    rows = c.relevant_rows(definition, raw, spans)
+    expected = c.reference(definition, rows, inside, [*magnitudes, *bounds])
+    ours = published.select(
+        *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(spec.columns)], sf.lit(1).alias("o")
+    )
+    theirs = expected.select(
+        *[sf.col(quoted(n)).alias(f"r_{i}") for i, n in enumerate(spec.columns)],
+        *floats.values(),
+        *(column for column, _ in bounds),
+        sf.lit(1).alias("r"),
+    )
+    at = {n: i for i, n in enumerate(spec.columns)}
+    on = sf.expr(" AND ".join(f"o_{at[n]} <=> r_{at[n]}" for n in groups))
+    both = ours.join(theirs, on, "full_outer")
+    wrong = []
+    for measure in spec.measures:
+        name, i = measure.name, at[measure.name]
+        if name in brackets:
+            same = _within(f"o_{i}", *brackets[name], dict(definition.output_columns)[name])
+        elif tolerances[name] == "rank":
+            same = f"(o_{i} IS NULL) = (r_{i} IS NULL)"
+        elif name in floats:
+            same = _close(f"o_{i}", f"r_{i}", floats[name])
+        else:
+            same = f"o_{i} <=> r_{i}"
+        wrong.append(f"CASE WHEN NOT ({same}) THEN {i} END")
+    differing = sf.expr(f"array_compact(array({', '.join(wrong)}))" if wrong else "array()").cast("array<int>")
+    both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
+        "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
+    )
+    both = both.where("r IS NOT NULL OR size(wrong) > 0").persist()
+    try:
+        counted = both.agg(
+            sf.count("r").alias("rows"), sf.count_if(sf.expr("size(wrong) > 0")).alias("differing")
+        ).collect()[0]
+        found = both.where("size(wrong) > 0").limit(examples).collect() if counted["differing"] else []
+    finally:
+        both.unpersist()
+    return Compared(counted["rows"], counted["differing"], [_example(r.asDict(), spec.columns, groups) for r in found])
+
+
+def _within(ours: str, low: str, high: str, kind: str) -> str:
+    """Return SQL: a quantile, or each of an array of them, lies in its bracket; NaN counts as infinity."""
+    if kind.startswith("array"):
+        element = _number(f"{ours}[i]", kind)
+        inner = f"{low}[i] <= {element} AND {element} <= {high}[i]"
+        test = f"forall(sequence(0, greatest(size({ours}), 1) - 1), i -> {inner})"
+    else:
+        number = _number(ours, kind)
+        test = f"{low} <= {number} AND {number} <= {high}"
+    return f"({ours} IS NULL AND {low} IS NULL) OR coalesce({test}, false)"
+
+
+def _number(text: str, kind: str) -> str:
+    return f"nanvl({text}, double('infinity'))" if "double" in kind or "float" in kind else text
+
+
+def _close(ours: str, theirs: str, magnitude: str) -> str:
+    tolerance = f"{FLOAT_TOLERANCE}D * greatest(abs(cast({theirs} AS double)), {magnitude}, 1D)"
+    is_finite = f"{magnitude} < double('infinity')"
+    return f"{ours} <=> {theirs} OR coalesce({is_finite} AND abs(cast({ours} AS double) - cast({theirs} AS double)) <= {tolerance}, false)"
+
+
+def _magnitude(measure: Measure) -> str:
+    parts = ["0D", *(p for call in measure.formula.calls for p in _parts(call))]
+    return " + ".join(parts)
+
+
+def _parts(call: Call) -> list[str]:
+    where = f" FILTER (WHERE {call.where})" if call.where else ""
+    parts = []
+    for arg, type_ in zip(call.args, call.types, strict=False):
+        if type_.startswith(_NUMERIC):
+            number = f"abs(cast(({arg}) AS double))"
+            value = f"{number} * {number} + {number}" if call.function in _SQUARED else number
+            parts.append(f"coalesce(sum({value}){where}, 0D)")
+    return parts
+
+
+def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str]) -> dict[str, Any]:
+    kind = "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
+    side = "r" if kind == "missing" else "o"
+    shown = {n: str(row[f"{side}_{columns.index(n)}"]) for n in groups}
+    wrong = {columns[i]: (str(row[f"o_{i}"]), str(row[f"r_{i}"])) for i in row["wrong"] if i >= 0}
+    return {"kind": kind, "row": shown, "columns": wrong}

@@ -1,0 +1,401 @@
+"""Spark as the services see it: compute a plan, commit a large result, read changes, answer questions about a source.
+
+An engine holds a session of its own (UTC, ANSI on) beside the user's. It is made on first use, because starting a JVM
+takes longer than anything that can be done without one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from materializer.core.aggregates.python import PythonAggregate
+from materializer.core.aggregates.registry import find
+from materializer.core.definition import SLICE, Definition, quoted
+from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
+from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spec import AggregateSpec
+from materializer.errors import TableNotFoundError, UsageError
+from materializer.journal.events import SourceIdentity
+from materializer.lake.inserts import read_small_inserts
+from materializer.spark import commit as spark_commit
+from materializer.spark import compute as c
+from materializer.spark.analyse import Analysed, analyse
+from materializer.spark.bucket_sql import bucket_start_sql, instant_of_sql
+from materializer.spark.compare import Compared, compare
+from materializer.spark.failures import feed_gaps, spoken
+from materializer.spark.python import register
+from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
+
+SMALL_CHANGES: Final = 200_000
+"""Inserted rows that the driver reads itself for a merge; more are read by Spark."""
+MAX_SLICES: Final = 100_000
+"""Touched buckets that are told one by one; more are told as "everywhere"."""
+_GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run of the change feed touches.
+
+    Args:
+        starts: Starts of the touched buckets; None when they are too many to tell.
+        is_insert_only: Whether every change was an insert.
+        counts: Changed rows by kind.
+        null_times: Changed rows whose time is null.
+    """
+
+    starts: tuple[int, ...] | None
+    is_insert_only: bool
+    counts: Mapping[str, int]
+    null_times: int
+
+
+@dataclass(slots=True)
+class Computed:
+    """The rows of a plan, either fetched (driver's lane) or still in Spark.
+
+    Args:
+        partials: New partials.
+        output: Finalised rows of the output.
+        rows: Rows of *partials*.
+        output_rows: Rows of *output*, when known.
+        buckets: Distinct buckets among them.
+        rows_read: Source rows that were aggregated.
+        group: Job group that counts the Spark jobs.
+    """
+
+    partials: pa.Table | DataFrame
+    output: pa.Table | DataFrame
+    rows: int
+    output_rows: int
+    buckets: int
+    rows_read: int
+    group: str
+    cached: list[DataFrame] = field(default_factory=list)
+
+
+class Engine:
+    """Spark for one lake.
+
+    Args:
+        spark: The user's session; it is left as it is found.
+        python: Aggregates written in Python, by name.
+
+    Raises:
+        ForeignSettingError: If the session would drop missing or corrupt files without a word.
+    """
+
+    def __init__(self, spark: SparkSession, python: Mapping[str, PythonAggregate] = MappingProxyType({})) -> None:
+        refuse_unsafe_settings(spark)
+        self.spark = work_session(spark)
+        # says every refusal a second time, with the whole plan
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        self._group = ""
+        self._python = frozenset(python)
+        for aggregate in python.values():
+            register(self.spark, aggregate)
+
+    def jvm_pid(self) -> int:
+        """Return the process id of the Spark driver on this host, 0 when it is elsewhere."""
+        return jvm_pid(self.spark) or 0
+
+    # -- a refresh -------------------------------------------------------------------------------------------------------
+
+    def compute(
+        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, *, hull: Span | None
+    ) -> Computed:
+        """Return the partials and output rows of all buckets of *plan*.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from, pinned to the plan's source version.
+            partials_path: Our partials table; kept ones are read at the version the plan was made on.
+            plan: What to do.
+            hull: Where the source has rows at all, when known.
+
+        Raises:
+            DataError: If the rows of a bucket make its aggregates fail.
+            SourceDamagedError: If a file that is needed is gone.
+        """
+        self._check_python(definition)
+        self._group = f"materializer-{uuid4().hex}"
+        with self._counted():
+            with spoken("reading the source", table=source.path, version=plan.source_version):
+                parts, observations = self._parts(definition, source, partials_path, plan, hull)
+            frame = reduce(DataFrame.unionByName, parts)
+            with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
+                fetch = self._fetched if plan.lane is Lane.DRIVER else self._cached
+                computed = fetch(definition, frame, plan, self._group)
+                computed.rows_read = sum(map(c.rows_seen, observations))
+        return computed
+
+    def _check_python(self, definition: Definition) -> None:
+        used = {
+            call.function for m in definition.spec.measures for call in m.formula.calls if find(call.function) is None
+        }
+        if missing := sorted(used - self._python):
+            raise UsageError(
+                f"'{definition.spec.name}' uses the Python aggregate {', '.join(missing)}, which this process does not know",
+                hint="name it in python_aggregates of materializer.toml, or pass it to Materializer(python_aggregates=…)",
+            )
+
+    def _parts(
+        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, hull: Span | None
+    ) -> tuple[list[DataFrame], list[Observation]]:
+        """Return frames whose union is all partials of the plan's buckets and of the clean ones between them."""
+        raw = SpanSet.union(s for step in plan.steps if isinstance(step, Recompute) for s in step.spans)
+        merges = [step for step in plan.steps if isinstance(step, Merge)]
+        starts = self._starts(definition, raw)
+        parts, observations = [], []
+        if raw:
+            rows, seen = self._raw(definition, source, plan, raw, starts, hull)
+            observations.append(seen)
+            parts.append(rows)
+        if merges or plan.replaced != raw:
+            spans = plan.replaced if starts is not None else plan.replaced - raw
+            kept = self.spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
+            kept = c.kept_partials(definition, kept, spans)
+            kept = kept if starts is None else c.except_buckets(definition, kept, starts)
+            news = []
+            for i, step in enumerate(merges):
+                changed = self._inserts(definition, source, step, plan.source_version)
+                rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
+                observations.append(seen)
+                news.append(c.build(definition, rows, step.spans & SpanSet.of(hull) if hull else step.spans))
+            parts.append(c.merge(definition, [kept, *news]) if news else kept)
+        return parts, observations
+
+    def _raw(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        plan: Plan,
+        raw: SpanSet,
+        starts: DataFrame | None,
+        hull: Span | None,
+    ) -> tuple[DataFrame, Observation]:
+        around = raw if starts is None else raw.at_most(MAX_SPANS)
+        inside = around & SpanSet.of(hull) if hull else around
+        rows = c.relevant_rows(definition, c.read_version(self.spark, source, plan.source_version), around)
+        if starts is not None:
+            rows = c.only_buckets(definition, rows, starts, inside)
+        rows, seen = c.observed(rows, "recompute")
+        return c.build(definition, rows, inside), seen
+
+    def _starts(self, definition: Definition, spans: SpanSet) -> DataFrame | None:
+        """Return the starts of the buckets of *spans* when they are in too many pieces for a predicate."""
+        if len(spans) <= MAX_SPANS:
+            return None
+        grid, starts = definition.grid, []
+        for span in spans:
+            at = span.start
+            while at < span.end:
+                starts.append((at,))
+                at = grid.next(at)
+        return self.spark.createDataFrame(starts, f"`{c.AT}` bigint")
+
+    def _inserts(self, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
+        small = read_small_inserts(source.path, step.after, upto, definition.spec.reads, max_rows=SMALL_CHANGES)
+        if small is None:
+            return c.read_inserts(self.spark, source, step.after, upto)
+        frame = self.spark.createDataFrame(small)
+        types = dict(definition.spec.read_types)
+        return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
+
+    def _fetched(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
+        table = c.to_arrow(c.combined(definition, frame, plan.replaced))
+        partials, output = c.split(definition, table)
+        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
+        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group)
+
+    def _cached(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
+        frame = frame.persist()
+        try:
+            counts = frame.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets")).collect()[
+                0
+            ]
+            output = c.finalise(definition, frame, plan.replaced)
+            output_rows = output.count() if definition.layout.having else counts["rows"]
+        except BaseException:
+            frame.unpersist()
+            raise
+        return Computed(frame, output, counts["rows"], output_rows, counts["buckets"], 0, group, [frame])
+
+    def free(self, computed: Computed) -> None:
+        """Give back what the computation holds in memory."""
+        for frame in computed.cached:
+            frame.unpersist()
+        computed.cached.clear()
+
+    def finalise_committed(
+        self, definition: Definition, path: str, version: int, spans: SpanSet, *, fetch: bool
+    ) -> pa.Table | DataFrame:
+        """Return the output rows of partials that are committed already; recovery publishes them."""
+        with spoken("finalising committed partials", table=path, version=version):
+            frame = self.spark.read.format("delta").option("versionAsOf", version).load(path)
+            output = c.finalise(definition, c.kept_partials(definition, frame, spans), spans)
+            return c.to_arrow(output) if fetch else output
+
+    def commit(
+        self,
+        frame: DataFrame,
+        path: str,
+        *,
+        predicate: str,
+        order: list[str],
+        rows: int,
+        app_id: str,
+        n: int,
+        note: Mapping[str, Any],
+    ) -> None:
+        """Commit a large result; see :func:`materializer.spark.commit.replace_spans`."""
+        with self._counted():
+            spark_commit.replace_spans(
+                frame, path, predicate=predicate, order=order, rows=rows, app_id=app_id, n=n, note=note
+            )
+
+    # -- questions -------------------------------------------------------------------------------------------------------
+
+    def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
+        """Return the definition with all types known, checked by Spark's own analysis; see :mod:`.analyse`."""
+        return analyse(self.spark, spec, StructType.fromJson(json.loads(schema_json)))
+
+    def table_named(self, name: str) -> SourceIdentity:
+        """Return the table of a catalog name.
+
+        Raises:
+            TableNotFoundError: If the catalog has no such Delta table.
+        """
+        quoted_name = ".".join(quoted(part) for part in name.split("."))
+        try:
+            row = self.spark.sql(f"DESCRIBE DETAIL {quoted_name}").collect()[0]
+        except PySparkException as exc:
+            msg = f"the catalog has no Delta table '{name}': {exc.getCondition() or type(exc).__name__}"
+            raise TableNotFoundError(msg, hint="name it as the session's catalog does, or give its path") from exc
+        return SourceIdentity(row["location"].removeprefix("file:"), row["id"], name)
+
+    def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+        """Return the largest event time of the source as an instant, by a scan; None without rows."""
+        column = quoted(definition.spec.time_column)
+        with spoken("looking for the newest row", table=source.path, version=version):
+            frame = c.read_version(self.spark, source, version)
+            newest = sf.expr(instant_of_sql(f"max({column})", definition.time_type))
+            value = frame.agg(newest.alias("newest")).collect()[0]["newest"]
+        return None if value is None else int(value)
+
+    def changes(self, definition: Definition, source: SourceIdentity, after: int, upto: int) -> Changes:
+        """Return which buckets the change feed of (after, upto] touches, read by Spark.
+
+        Raises:
+            ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
+        """
+        column = quoted(definition.spec.time_column)
+        with feed_gaps(source.path, after, upto):
+            frame = c.read_changes(self.spark, source, after, upto)
+            start = bucket_start_sql(definition.grid, column, SpanSet.of(EVERYTHING))
+            kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
+            slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
+            rows = frame.groupBy(slice_).agg(*kinds).limit(MAX_SLICES + 1).collect()
+        if len(rows) > MAX_SLICES:
+            return Changes(None, False, {}, 0)
+        counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
+        nulls = sum(r[kind] for r in rows if r[SLICE] is None for kind in KINDS)
+        return Changes(
+            tuple(int(r[SLICE]) for r in rows if r[SLICE] is not None),
+            counts["insert"] == sum(counts.values()),
+            counts,
+            nulls,
+        )
+
+    def read_output(self, path: str) -> DataFrame:
+        """Return the published rows, newest version."""
+        with spoken("reading the output", table=path):
+            return self.spark.read.format("delta").load(path)
+
+    def fresh(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        version: int,
+        path: str,
+        *,
+        clean: str,
+        dirty: SpanSet,
+        hull: Span | None,
+    ) -> DataFrame:
+        """Return all rows as of a source version: clean buckets as published, dirty ones computed from raw rows.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from.
+            version: Source version to be fresh at.
+            path: The output table.
+            clean: Predicate over the output for the clean buckets.
+            dirty: The other buckets.
+            hull: Where the source has rows at all, when known.
+        """
+        published = self.read_output(path).where(clean)
+        with spoken("reading the source", table=source.path, version=version):
+            rows = c.relevant_rows(definition, c.read_version(self.spark, source, version), dirty)
+            inside = dirty & SpanSet.of(hull) if hull else dirty
+            computed = c.finalise(definition, c.build(definition, rows, inside), inside)
+        return published.unionByName(computed)
+
+    def verify(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        path: str,
+        version: int,
+        spans: SpanSet,
+        *,
+        predicate: str,
+        hull: Span | None,
+        examples: int,
+    ) -> Compared:
+        """Compare published rows with the reference form; see :mod:`.compare`."""
+        inside = spans & SpanSet.of(hull) if hull else spans
+        with spoken("comparing with plain Spark", table=source.path, version=version):
+            raw = c.read_version(self.spark, source, version)
+            published = self.spark.read.format("delta").load(path).where(predicate)
+            return compare(definition, raw, published, spans, inside, examples=examples)
+
+    def jobs_of(self, computed: Computed) -> int:
+        """Return how many Spark jobs a computation and its commits took; 0 where Spark does not tell (Connect)."""
+        try:
+            return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(computed.group))
+        except (PySparkException, AttributeError):
+            return 0
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the jobs of the block under the refresh's group; the thread's own group is put back."""
+        try:
+            context = self.spark.sparkContext
+        except (PySparkException, AttributeError):
+            yield
+            return
+        before = {key: context.getLocalProperty(key) for key in _GROUP_KEYS}
+        context.setJobGroup(self._group, "materializer")
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                # the annotation says text, but None is how Spark takes a property away
+                context.setLocalProperty(key, value)  # type: ignore[arg-type]
