@@ -1,0 +1,155 @@
+"""The capture ladder: what changed in a run of source versions, by the best rung that is provably complete.
+
+The driver reads small change feeds and file statistics itself. Where the feed is on but the driver may not read it
+(deletion vectors, column mapping, many rows) Spark does; where Spark is refused too, file statistics, and last of all
+everything below the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from materializer.config import Config
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
+from materializer.journal.events import Captured
+from materializer.journal.fold import AggregateState
+from materializer.lake import changes as lake
+from materializer.lake.changes import NeedsSpark, Rung, Segment
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions import Bound
+
+if TYPE_CHECKING:
+    from materializer.spark.engine import Engine
+
+DRIVER_ROWS: Final = 500_000
+"""Changed rows that the driver reads itself; more are grouped by Spark."""
+
+_CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST}
+
+
+class Capture:
+    """Captures changes of the source of one aggregate.
+
+    Args:
+        bound: The aggregate.
+        config: Settings.
+        engine: Starts Spark on first use.
+    """
+
+    def __init__(self, bound: Bound, config: Config, engine: Callable[[], Engine]) -> None:
+        self._bound = bound
+        self._config = config
+        self._engine = engine
+
+    def upto(self, state: AggregateState, version: int) -> Captured:
+        """Return what the versions (cursor, *version*] made dirty.
+
+        Raises:
+            SourceSchemaChangedError: If a column that the definition reads changed its type or went away.
+            SourceReplacedError: If the source is another table now.
+        """
+        self._check_schema()
+        bound, grid = self._bound, self._bound.definition.grid
+        found = lake.capture_without_spark(
+            state.source.path,
+            after=state.cursor,
+            upto=version,
+            table_id=state.source.table_id,
+            time_column=bound.definition.spec.time_column,
+            time_type=bound.definition.time_type,
+            keys=self._plain_keys(),
+            max_rows=DRIVER_ROWS,
+            floor=grid.floor,
+            next_edge=grid.next,
+        )
+        captured = found.captured if isinstance(found, NeedsSpark) else found
+        entries = list(self._entries(state, captured))
+        counts = [_count(c) for c in captured.per_version]
+        reasons = list(captured.reasons)
+        if isinstance(found, NeedsSpark):
+            for segment in found.segments:
+                more, counted, why = self._by_spark(state, segment)
+                entries += more
+                counts += counted
+                reasons += why
+        return Captured(
+            version,
+            tuple(entries),
+            counts=tuple(counts),
+            reasons=tuple(reasons),
+            max_entries=self._config.log_max_entries,
+        )
+
+    def _entries(self, state: AggregateState, captured: lake.Captured) -> Iterator[Entry]:
+        for piece in captured.pieces:
+            is_fine = piece.rung is Rung.FEED
+            for span in piece.times:
+                yield Entry(
+                    span,
+                    state.cursor if is_fine else None,
+                    _CAUSES[piece.rung],
+                    piece.keys if is_fine else None,
+                    is_insert_only=is_fine and piece.is_insert_only,
+                )
+
+    def _by_spark(self, state: AggregateState, segment: Segment) -> tuple[list[Entry], list[dict[str, Any]], list[str]]:
+        first, last = segment.from_version, segment.to_version
+        definition = self._bound.definition
+        try:
+            found = self._engine().changes(definition, state.source, first - 1, last)
+        except ChangeFeedGapError as exc:
+            captured = lake.capture_by_files(
+                state.source.path,
+                after=state.cursor,
+                from_version=first,
+                to_version=last,
+                time_column=definition.spec.time_column,
+                time_type=definition.time_type,
+                floor=definition.grid.floor,
+                next_edge=definition.grid.next,
+                reason=exc.message,
+            )
+            return (
+                list(self._entries(state, captured)),
+                [_count(c) for c in captured.per_version],
+                list(captured.reasons),
+            )
+        rows = sum(found.counts.values())
+        if found.starts is None:
+            reason = f"versions {first} to {last} touch too many buckets to tell them apart"
+            return [Entry(EVERYTHING, None, Cause.LOST)], [{"version": last, "rung": "lost", "rows": None}], [reason]
+        spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
+        entries = [Entry(s, state.cursor, Cause.CHANGE, None, is_insert_only=found.is_insert_only) for s in spans]
+        count = {"version": last, "rung": "feed", "rows": rows, "null_time": found.null_times, **found.counts}
+        return entries, [count], []
+
+    def _plain_keys(self) -> tuple[str, ...] | None:
+        """Return the key columns when every key is a plain column of the source."""
+        spec = self._bound.definition.spec
+        columns = {name.lower(): name for name in spec.reads}
+        keys = [columns.get(key.sql.strip().strip("`").lower()) for key in spec.keys]
+        return tuple(k for k in keys if k) if keys and all(keys) else None
+
+    def _check_schema(self) -> None:
+        bound = self._bound
+        now = {name.lower(): kind for name, kind in DeltaFolder.at(bound.source.path).schema()}
+        for name, kind in bound.definition.spec.read_types:
+            found = now.get(name.lower())
+            if found != kind:
+                what = "is gone" if found is None else f"is {found} now"
+                raise SourceSchemaChangedError(
+                    f"'{bound.name}' reads column '{name}' as {kind}, but in its source it {what}",
+                    hint=f"run 'materializer apply --rebuild' on a definition of '{bound.name}' that fits the source",
+                    column=name,
+                    found=found,
+                    expected=kind,
+                )
+
+
+def _count(count: lake.VersionCount) -> dict[str, Any]:
+    is_counted = count.rung is Rung.FEED
+    rows = count.inserted + count.updated_pre + count.updated_post + count.deleted
+    return count.as_json() | {"rows": rows if is_counted else None}

@@ -1,0 +1,440 @@
+"""From a definition to an aggregate in the lake: resolve, check whole, create the tables, tell the journal.
+
+Everything is checked before anything is written. The tables are created first and the journal is told last, so a crash
+leaves folders that no aggregate owns and the next ``apply`` says so.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from materializer.config import Config
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.definition import SLICE, Definition, key_column, quoted
+from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.grid import build
+from materializer.core.resolve import resolve
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import AggregateSpec, TimeType
+from materializer.errors import (
+    CatalogManagedError,
+    DefinitionChangedError,
+    DefinitionError,
+    ForeignTableError,
+    JournalConflictError,
+    NotADeltaTableError,
+    Problem,
+    TableNotFoundError,
+)
+from materializer.journal.events import Defined, Described, Event, SourceIdentity
+from materializer.journal.fold import AggregateState, by_name
+from materializer.journal.journal import Journal, View
+from materializer.lake.commit import create_table, fence, replace_schema
+from materializer.lake.statistics import DAY
+from materializer.lake.table import DeltaFolder
+from materializer.spark.bucket_sql import spans_sql
+
+if TYPE_CHECKING:
+    from materializer.spark.analyse import Analysed
+    from materializer.spark.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An aggregate as it stands in the journal, with its definition compiled and its tables located.
+
+    Args:
+        name: Its name.
+        aggregate_id: Its id.
+        definition: The compiled definition.
+        source: The table it reads.
+        paths: Where ``partials`` and ``output`` lie.
+        app_ids: Their transaction identifiers.
+    """
+
+    name: str
+    aggregate_id: str
+    definition: Definition
+    source: SourceIdentity
+    paths: dict[str, str]
+    app_ids: dict[str, str]
+
+    @classmethod
+    def of(cls, state: AggregateState, root: Path) -> Bound:
+        """Return the aggregate of *state* in the lake at *root*."""
+        spec = AggregateSpec.from_json(state.spec)
+        if spec.time_type is None:
+            msg = f"the journal holds an unresolved definition of {state.name}"
+            raise ValueError(msg)
+        columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
+        grid = build(spec.grid, spec.time_type, spec.resolution)
+        definition = Definition(spec, decompose(spec), grid, columns["partials"], columns["output"])
+        paths = {
+            "partials": _partials_path(root, state.name, state.data_version),
+            "output": _output_path(root, state.name),
+        }
+        app_ids = {"partials": f"materializer/{state.data_version}", "output": f"materializer/{state.id}"}
+        return cls(state.name, state.id, definition, state.source, paths, app_ids)
+
+    def slice_column(self, which: str) -> tuple[str, bool]:
+        """Return the column that a table's buckets are replaced by, and whether it holds their ends."""
+        spec = self.definition.spec
+        if which == "partials":
+            return SLICE, False
+        if spec.bucket_start:
+            return spec.bucket_start, False
+        return spec.bucket_end or "", True
+
+    def predicate(self, which: str, spans: SpanSet) -> str:
+        """Return Spark SQL that holds for the rows of *spans* in a table of ours."""
+        column, is_end = self.slice_column(which)
+        time_type = self.definition.time_type
+        if is_end:
+            unit = DAY if time_type is TimeType.DATE else 1
+            spans = SpanSet.union(Span(_later(s.start, unit), _later(s.end, unit)) for s in spans)
+        return spans_sql(quoted(column), spans, time_type)
+
+    def order(self, which: str) -> list[str]:
+        """Return the columns a table is sorted by."""
+        column, _ = self.slice_column(which)
+        keys = self.definition.spec.keys
+        return [column, *(key_column(k.name) if which == "partials" else k.name for k in keys)]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What applying one definition does, or would do.
+
+    Args:
+        name: The aggregate.
+        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again) or ``data`` (everything is).
+        differences: Lines for people, ``-`` was, ``+`` will be.
+        source: Where its source lies.
+        source_version: Version from which changes count.
+    """
+
+    name: str
+    kind: str
+    differences: tuple[str, ...] = ()
+    source: str = ""
+    source_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    change: Change
+    spec: AggregateSpec
+    source: SourceIdentity
+    schemas: dict[str, Any]
+    existing: AggregateState | None
+
+
+class Definitions:
+    """Applies and drops definitions in one lake.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        config: Settings; ``sources`` names tables.
+        engine: Starts Spark on first use.
+    """
+
+    def __init__(self, root: Path, journal: Journal, config: Config, engine: Callable[[], Engine]) -> None:
+        self._root = root
+        self._journal = journal
+        self._config = config
+        self._engine = engine
+
+    def prepare(self, specs: Sequence[AggregateSpec]) -> list[_Prepared]:
+        """Check all definitions against their sources and the journal; writes nothing.
+
+        Raises:
+            DefinitionError: With every problem of every definition.
+        """
+        view = self._journal.view()
+        problems: list[Problem] = []
+        prepared: list[_Prepared] = []
+        for spec in specs:
+            try:
+                prepared.append(self._prepare(spec, view))
+            except DefinitionError as exc:
+                problems += [_of(spec, p) for p in exc.problems]
+        if problems:
+            raise DefinitionError(problems)
+        return prepared
+
+    def refuse_changed_data(self, prepared: Sequence[_Prepared]) -> None:
+        """Refuse definitions whose data changed, before any of them is written.
+
+        Raises:
+            DefinitionChangedError: Naming each of them with what differs.
+        """
+        changed = [p.change for p in prepared if p.change.kind == "data"]
+        if changed:
+            shown = "\n".join(f"'{c.name}':\n  " + "\n  ".join(c.differences) for c in changed)
+            raise DefinitionChangedError(
+                f"the data of {len(changed)} definition{'s' if len(changed) > 1 else ''} changed: {shown}",
+                hint="apply with --rebuild (the output is emptied and computed again), or under another name",
+            )
+
+    def apply(self, prepared: _Prepared, *, writing: Callable[[str], Any]) -> Change:
+        """Write one prepared definition; one whose data changed empties its output and starts over.
+
+        Args:
+            prepared: From :meth:`prepare`.
+            writing: Context manager that holds the lease of a named aggregate and has recovered it.
+
+        Raises:
+            ForeignTableError: If the folders of a new aggregate hold something already.
+        """
+        match prepared.change.kind:
+            case "new":
+                self._create(prepared)
+            case "metadata":
+                with writing(prepared.spec.name):
+                    self._describe(prepared)
+            case "data":
+                with writing(prepared.spec.name):
+                    self._redefine(prepared)
+        return prepared.change
+
+    def resolve_source(self, name: str) -> SourceIdentity:
+        """Return the table that a source name stands for.
+
+        Names are looked up in ``[sources]`` of the configuration, then among this lake's aggregates, then taken as a
+        path (relative to the lake's root, then to the working directory), then, when they have two or three parts, as
+        names of the session's catalog.
+
+        Raises:
+            TableNotFoundError: If nothing is there.
+            NotADeltaTableError: If something else is.
+        """
+        state = by_name(self._journal.view().states, name)
+        if name in self._config.sources:
+            candidates = [Path(self._config.sources[name])]
+        elif state is not None:
+            candidates = [Path(_output_path(self._root, state.name))]
+        else:
+            candidates = [self._root / name, Path(name)]
+        candidates = [p if p.is_absolute() else self._root / p for p in candidates[:1]] + candidates[1:]
+        if not candidates[0].exists() and re.fullmatch(r"\w+(\.\w+){1,2}", self._config.sources.get(name, name)):
+            return self._engine().table_named(self._config.sources.get(name, name))
+        for path in candidates:
+            if path.exists():
+                return SourceIdentity(str(path.resolve()), DeltaFolder.at(str(path.resolve())).head().table_id)
+        known = ", ".join(sorted(self._config.sources)) or "none"
+        raise TableNotFoundError(
+            f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
+            hint="name it in [sources] of materializer.toml, or give its path",
+        )
+
+    def _prepare(self, spec: AggregateSpec, view: View) -> _Prepared:
+        existing = by_name(view.states, spec.name)
+        source = self._source_of(spec)
+        folder = DeltaFolder.at(source.path)
+        if existing is not None and _is_same(spec, existing, source, folder):
+            return self._same_data(spec, existing)
+        if folder.features().is_catalog_managed:
+            msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
+            raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
+        resolved = resolve(spec, folder.schema())
+        analysed = self._engine().analyse(resolved, folder.schema_json())
+        version = folder.head().version
+        schemas = _schemas(analysed)
+        if existing is None:
+            change = Change(spec.name, "new", (), source.path, version)
+        else:
+            old = AggregateSpec.from_json(existing.spec)
+            lines = differences(old, analysed.spec)
+            if source != existing.source:
+                lines = (
+                    *lines,
+                    f"- source {existing.source.path} ({existing.source.table_id})",
+                    f"+ source {source.path} ({source.table_id})",
+                )
+            change = Change(spec.name, "data", lines, source.path, version)
+        return _Prepared(change, analysed.spec, source, schemas, existing)
+
+    def _same_data(self, spec: AggregateSpec, existing: AggregateState) -> _Prepared:
+        old = AggregateSpec.from_json(existing.spec)
+        new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
+        change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
+        return _Prepared(change, new, existing.source, dict(existing.schemas), existing)
+
+    def _source_of(self, spec: AggregateSpec) -> SourceIdentity:
+        try:
+            return self.resolve_source(spec.source)
+        except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
+            raise _problem(spec, exc.code, exc.message, exc.hint) from exc
+
+    def _create(self, prepared: _Prepared) -> None:
+        spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
+        folder = self._root / spec.name
+        if folder.exists():
+            raise ForeignTableError(
+                f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
+                hint="move or remove the folder (an interrupted apply or drop may have left it), or choose another name",
+            )
+        defined = self._defined(prepared, data_version, aggregate_id, written_n=0)
+        while True:
+            view = self._journal.view()
+            if by_name(view.states, spec.name) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise _problem(
+                    spec,
+                    "definition.name-taken",
+                    f"an aggregate '{spec.name}' was created a moment ago by another process",
+                    "",
+                )
+            try:
+                self._journal.append(view.version, aggregate_id, [defined])
+            except JournalConflictError:
+                continue
+            return
+
+    def _redefine(self, prepared: _Prepared) -> None:
+        existing = prepared.existing
+        if existing is None:
+            return
+        data_version = uuid4().hex
+        view = self._journal.view()
+        state = view.named(existing.name)
+        defined = self._defined(prepared, data_version, state.id, written_n=state.written_n)
+        self._append(state.id, [defined])
+        shutil.rmtree(_partials_path(self._root, state.name, state.data_version), ignore_errors=True)
+
+    def _defined(self, prepared: _Prepared, data_version: str, aggregate_id: str, *, written_n: int) -> Defined:
+        """Create the tables of a data version and return the event that makes them known."""
+        spec, schemas = prepared.spec, prepared.schemas
+        partials, output = _partials_path(self._root, spec.name, data_version), _output_path(self._root, spec.name)
+        create_table(
+            partials,
+            schemas["partials"],
+            name=f"{spec.name}_partials",
+            description=f"materializer partials {aggregate_id}",
+        )
+        if written_n:
+            note = {"plan": "", "n": written_n, "kind": "fence", "source_version": prepared.change.source_version}
+            fence(partials, f"materializer/{data_version}", written_n, note)
+        if Path(output).exists():
+            note = {"plan": "", "n": written_n, "kind": "switch", "source_version": prepared.change.source_version}
+            replace_schema(output, schemas["output"], note)
+        else:
+            create_table(
+                output,
+                schemas["output"],
+                name=spec.name,
+                description=f"materializer output {aggregate_id}: {spec.comment}".rstrip(": "),
+            )
+        tables = {
+            "partials": DeltaFolder.at(partials).head().table_id,
+            "output": DeltaFolder.at(output).head().table_id,
+        }
+        return Defined(
+            spec.name, spec.as_json(), data_version, prepared.source, prepared.change.source_version, schemas, tables
+        )
+
+    def _describe(self, prepared: _Prepared) -> None:
+        if prepared.existing is not None:
+            self._append(prepared.existing.id, [Described(prepared.spec.as_json())])
+
+    def _append(self, aggregate_id: str, events: Sequence[Event]) -> None:
+        while True:
+            try:
+                self._journal.append(self._journal.view().version, aggregate_id, events)
+            except JournalConflictError:
+                continue
+            return
+
+    def remove_folders(self, state: AggregateState) -> None:
+        """Remove the tables of an aggregate; what is missing already is not an error."""
+        shutil.rmtree(self._root / state.name, ignore_errors=True)
+
+
+def _later(instant: int, unit: int) -> int:
+    return instant if instant in (NEG_INF, POS_INF) else instant + unit
+
+
+def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:
+    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
+    old = AggregateSpec.from_json(existing.spec)
+    types = {name.lower(): kind for name, kind in folder.schema()}
+    return (
+        source == existing.source
+        and data_fingerprint(spec) == data_fingerprint(old)
+        and all(types.get(name.lower()) == kind for name, kind in old.read_types)
+        and folder.head().version >= existing.cursor
+    )
+
+
+def _schemas(analysed: Analysed) -> dict[str, Any]:
+    spec = analysed.spec
+    time_type = spec.time_type.value if spec.time_type else ""
+    partials = [[SLICE, time_type], *([key_column(n), t] for n, t in analysed.key_types)]
+    partials += [[f.name, f.dataType.simpleString()] for f in analysed.partial_schema]
+    return {"partials": partials, "output": [[f.name, f.dataType.simpleString()] for f in analysed.output_schema]}
+
+
+def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
+    """Return what differs between two definitions, a ``-`` and a ``+`` line a part."""
+    lines: list[str] = []
+    before, after = _parts(old), _parts(new)
+    for part in dict.fromkeys((*before, *after)):
+        was, is_now = before.get(part), after.get(part)
+        if was != is_now:
+            lines += [f"- {part}: {was}"] if was else []
+            lines += [f"+ {part}: {is_now}"] if is_now else []
+    return tuple(lines)
+
+
+def _parts(spec: AggregateSpec) -> dict[str, str]:
+    grid = {
+        f"grid.{k}": str(v)
+        for k, v in (
+            ("width", spec.grid.width),
+            ("timezone", spec.grid.timezone),
+            ("origin", spec.grid.origin),
+            ("offset", spec.grid.offset),
+        )
+        if v is not None
+    }
+    return {
+        "source": spec.source,
+        "time": spec.time_column,
+        **grid,
+        **{f"key {k.name}": k.sql for k in spec.keys},
+        **{f"measure {m.name}": m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures},
+        "columns": ", ".join(spec.columns),
+        "where": spec.where or "",
+        "having": spec.having.fill([call.text for call in spec.having.calls]) if spec.having else "",
+        "sequence": spec.sequence or "",
+        "comment": spec.comment,
+        **{f"property {k}": v for k, v in spec.properties},
+        **{f"type of {n}": t for n, t in spec.read_types},
+    }
+
+
+def _of(spec: AggregateSpec, problem: Problem) -> Problem:
+    """Return a problem that names its aggregate, when it has no place of its own."""
+    if problem.line or problem.message.startswith(f"{spec.name}:"):
+        return problem
+    return replace(problem, message=f"{spec.name}: {problem.message}")
+
+
+def _problem(spec: AggregateSpec, code: str, message: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])
+
+
+def _partials_path(root: Path, name: str, data_version: str) -> str:
+    return str(root / name / "partials" / data_version)
+
+
+def _output_path(root: Path, name: str) -> str:
+    return str(root / name / "output")

@@ -1,0 +1,36 @@
+"""Declaring buckets dirty by hand: after a repair of the source that no change feed shows, or a changed function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.spans import Span
+from materializer.errors import JournalConflictError
+from materializer.journal.events import Invalidated
+from materializer.services.refresh import Refresher
+
+
+@dataclass(slots=True)
+class Invalidator:
+    """Writes invalidations under the lease."""
+
+    refresher: Refresher
+
+    def invalidate(self, name: str, span: Span, reason: str) -> Span:
+        """Make whole buckets dirty.
+
+        Args:
+            name: The aggregate.
+            span: Whole buckets of its grid.
+            reason: Recorded with the event.
+        """
+        journal = self.refresher.journal
+        with self.refresher.writing(name) as state:
+            while True:
+                try:
+                    event = Invalidated((Entry(span, None, Cause.INVALIDATED),), reason)
+                    journal.append(journal.view().version, state.id, [event])
+                except JournalConflictError:
+                    continue
+                return span

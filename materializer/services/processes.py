@@ -1,0 +1,77 @@
+"""Who is alive on this host: what a lease is judged by."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from materializer.journal.events import Lease
+
+_START_FIELD: Final = 19
+"""Index of the start time among the fields of /proc/PID/stat that follow the command's name."""
+
+
+_at_work: Final[set[str]] = set()
+"""Owners of the leases that this process works under."""
+
+
+@contextmanager
+def at_work(lease: Lease) -> Iterator[None]:
+    """Tell this process that it works under *lease* while the block runs."""
+    _at_work.add(lease.owner)
+    try:
+        yield
+    finally:
+        _at_work.discard(lease.owner)
+
+
+def started(pid: int) -> int:
+    """Return when a process of this host started (ticks since boot), or 0 when there is no such process.
+
+    A zombie counts as gone: it can no longer write. Without /proc a living process is given the start time 1.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return 0
+        return 1 if _exists(pid) else 0
+    except OSError:
+        return 0
+    return 0 if fields[0] in ("Z", "X") else int(fields[_START_FIELD])
+
+
+def new_lease(now: float, seconds: float) -> Lease:
+    """Return a lease of this process, with an owner that no other lease has."""
+    pid = os.getpid()
+    return Lease(uuid4().hex, socket.gethostname(), pid, started(pid), now + seconds)
+
+
+def is_dead(lease: Lease, now: float) -> bool:
+    """Whether the holder of *lease* can no longer write.
+
+    On this host its Python process and, in Spark's lane, its JVM must both be gone: a JVM may commit after its Python
+    died. A lease of this very process counts while its work goes on: it may be left behind, when the disk was too full to
+    give it back. On another host only the end of the lease tells.
+    """
+    if lease.host != socket.gethostname():
+        return now > lease.until
+    if (lease.pid, lease.started) == (os.getpid(), started(os.getpid())):
+        return lease.owner not in _at_work
+    alive = [(lease.pid, lease.started), (lease.jvm_pid, lease.jvm_started)]
+    return not any(pid and started(pid) == since for pid, since in alive)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,263 @@
+"""Refreshing: one request, done in runs, each a whole refresh of its own.
+
+A no-op is found before anything is written: the journal and the source's newest version are enough to know that there is
+nothing to do. Otherwise each run takes the lease, recovers what a dead process left, plans from the newest state and
+ends; what is not done stays dirty, so a request can be stopped anywhere and asked again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from materializer.config import Config
+from materializer.core.plan import Plan, RunReport
+from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.errors import JournalConflictError, LeaseHeldError, MaterializerError, SourceDamagedError, SparkError
+from materializer.journal.events import Dropped, Lease
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.table import DeltaFolder
+from materializer.services import planning, processes, protocol
+from materializer.services.definitions import Bound
+from materializer.services.planning import Request
+from materializer.services.protocol import At, Process
+from materializer.services.workbench import RunNote, Workbench
+
+if TYPE_CHECKING:
+    from materializer.spark.engine import Engine
+
+_TOO_LARGE: Final = ("maxResultSize", "OutOfMemory")
+
+Checkpoint = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """One run of a request.
+
+    Args:
+        plan: What was decided.
+        report: What it did.
+        window: Its buckets.
+        runs_left: How many runs are left about, 0 for the last.
+    """
+
+    plan: Plan
+    report: RunReport
+    window: Span
+    runs_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh or backfill did.
+
+    Args:
+        name: The aggregate.
+        outcome: ``refreshed`` or ``up-to-date``.
+        window: The whole buckets of the refresh window; None when an open end left nothing.
+        source_version: Version of the source that the result reflects.
+        runs: What was done, in order.
+        recovered: Refreshes of dead processes that were ended first: (number, ``finished`` or ``aborted``).
+        left: What is dirty after it, outside the window.
+        null_times: Source rows left out because their time is null, when known.
+        seconds: Wall time of everything.
+    """
+
+    name: str
+    outcome: str
+    window: Span | None
+    source_version: int
+    runs: tuple[RunDone, ...] = ()
+    recovered: tuple[tuple[int, str], ...] = ()
+    left: SpanSet = field(default_factory=SpanSet)
+    null_times: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Refresher:
+    """Refreshes aggregates of one lake.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        config: Settings.
+        engine: Starts Spark on first use.
+        on_checkpoint: Told the name of each step before it is done; tests stop, kill and interleave there.
+    """
+
+    root: Path
+    journal: Journal
+    config: Config
+    engine: Callable[[], Engine]
+    on_checkpoint: Checkpoint = lambda _: None
+
+    def refresh(
+        self,
+        name: str,
+        request: Request,
+        *,
+        max_runs: int | None = None,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> RefreshReport:
+        """Bring every whole bucket of the window to one source version, run by run.
+
+        Args:
+            name: The aggregate.
+            request: Window and how to go about it.
+            max_runs: Stop after so many runs; the rest stays dirty.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+
+        Raises:
+            LeaseHeldError: If another live process works on it; nothing was written.
+            MaterializerError: Whatever planning, computing or writing found.
+        """
+        began = time.perf_counter()
+        idle = self._nothing_to_do(name, request)
+        if idle is not None:
+            return replace(idle, seconds=time.perf_counter() - began)
+        runs: list[RunDone] = []
+        recovered: list[tuple[int, str]] = []
+        note: RunNote | None = None
+        asked: Request | None = request
+        window: Span | None = None
+        while asked is not None and (max_runs is None or len(runs) < max_runs):
+            try:
+                process = self._run(name, asked, on_plan)
+            except SourceDamagedError:
+                if not asked.may_merge:
+                    raise
+                asked = replace(asked, may_merge=False)
+                continue
+            except SparkError as exc:
+                if not asked.may_fetch or not any(word in exc.message for word in _TOO_LARGE):
+                    raise
+                asked = replace(asked, may_fetch=False)
+                continue
+            recovered += process.recovered
+            note = process.note
+            window = window or (note.window if note else None)
+            if process.plan is None or process.report is None or note is None or note.run is None:
+                break
+            left = note.run.runs - 1 if note.run.rest else 0
+            done = RunDone(process.plan, process.report, note.run.window, left)
+            runs.append(done)
+            on_run(done)
+            asked = planning.following(asked, note.run)
+        self.journal.tidy()
+        state = self.journal.view().named(name)
+        return RefreshReport(
+            state.name,
+            "refreshed" if runs else "up-to-date",
+            window,
+            runs[-1].plan.source_version if runs else state.cursor,
+            tuple(runs),
+            tuple(recovered),
+            dirty_below_newest(state),
+            state.null_times,
+            time.perf_counter() - began,
+        )
+
+    def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
+        """Return the report of a no-op, found by reading two versions; None when there may be work."""
+        state = self.journal.view().named(name)
+        if state.plan is not None or request.is_forced:
+            return None
+        bound = self.bound(state)
+        head = DeltaFolder.at(state.source.path).head()
+        if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
+            return None
+        window = planning.whole_window(request, state, bound.definition.grid)
+        if window is not None and state.log.cut(SpanSet.of(window)).taken:
+            return None
+        return RefreshReport(
+            state.name, "up-to-date", window, state.cursor, left=dirty_below_newest(state), null_times=state.null_times
+        )
+
+    def _run(self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None]) -> Process:
+        state = self.journal.view().named(name)
+        bench = Workbench(self.journal, self.bound(state), self.config, self.engine, request, self.on_checkpoint)
+        process = Process(processes.new_lease(time.time(), self.config.lease_seconds))
+        with self._working(process.lease, bench):
+            while process.at is not At.END:
+                self.on_checkpoint(process.at.value)
+                before = process
+                process = protocol.advance(process, bench)
+                if before.at is At.PLAN and process.plan is not None:
+                    on_plan(process.plan, process.note)
+            self.on_checkpoint(At.END.value)
+        return process
+
+    @contextmanager
+    def _working(self, lease: Lease, bench: Workbench) -> Iterator[None]:
+        """Renew the lease while the block works; give it back when the block fails."""
+        stopped = threading.Event()
+
+        def renew() -> None:
+            while not stopped.wait(self.config.lease_seconds / 3):
+                try:
+                    bench.renew(lease)
+                except MaterializerError:
+                    return
+
+        thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
+        thread.start()
+        try:
+            with processes.at_work(lease):
+                yield
+        except LeaseHeldError:
+            raise
+        except BaseException:
+            stopped.set()
+            # what stopped the work is what is to be told; a lease that nobody works under is taken over
+            with suppress(MaterializerError):
+                protocol.release(Process(lease), bench)
+            raise
+        finally:
+            stopped.set()
+            bench.close()
+            thread.join()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[AggregateState]:
+        """Hold the lease of an aggregate, recovered, while another command writes; see architecture section 6, step 0."""
+        state = self.journal.view().named(name)
+        bench = Workbench(self.journal, self.bound(state), self.config, self.engine, Request(), self.on_checkpoint)
+        process = Process(processes.new_lease(time.time(), self.config.lease_seconds), is_recovery_only=True)
+        with self._working(process.lease, bench):
+            while process.at is not At.END:
+                self.on_checkpoint(process.at.value)
+                process = protocol.advance(process, bench)
+            yield self.journal.view().named(name)
+            if any(s.id == state.id for s in self.journal.view().states.values()):
+                protocol.release(process, bench)
+
+    def forget(self, state: AggregateState) -> None:
+        """Tell the journal that an aggregate is gone; its lease goes with it."""
+        while True:
+            try:
+                self.journal.append(self.journal.view().version, state.id, [Dropped()])
+            except JournalConflictError:
+                continue
+            return
+
+    def bound(self, state: AggregateState) -> Bound:
+        """Return the aggregate of *state*, compiled once a data version."""
+        return Bound.of(state, self.root)
+
+
+def dirty_below_newest(state: AggregateState) -> SpanSet:
+    """Return what is dirty below the newest row; the tail above it is not news."""
+    top = max(state.extent_end, state.threshold)
+    if top == NEG_INF:
+        return SpanSet()
+    return SpanSet.union(e.span for e in state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken)

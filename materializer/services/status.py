@@ -1,0 +1,175 @@
+"""Looking: how fresh an aggregate is, what was done to it, and its rows. No JVM, except for what Spark has to compute."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from materializer.core.instants import render
+from materializer.core.plan import RunReport
+from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.errors import MaterializerError
+from materializer.journal.fold import AggregateState, Ended
+from materializer.journal.journal import Journal
+from materializer.lake.rows import newest_rows, row_count
+from materializer.lake.table import DeltaFolder
+from materializer.services import processes
+from materializer.services.definitions import Bound
+from materializer.services.refresh import dirty_below_newest
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One aggregate at a glance.
+
+    Args:
+        name: The aggregate.
+        source: Where its source lies.
+        grid: Its buckets, in words.
+        time_type: Type of its time column; instants below are of that type.
+        cursor: Source version up to which changes are known.
+        newest: Newest source version, or None when the source cannot be read.
+        threshold: Nothing at or above it was ever materialised.
+        newest_bucket_end: End of the bucket of the newest row at the cursor.
+        dirty: Dirty spans below the newest row.
+        entries: Entries of the invalidation log.
+        changed_keys: Distinct changed keys, when all are known.
+        null_times: Source rows without a time, when known.
+        open_refresh: Number of a refresh that has not ended.
+        holder: Who works on it now, in words.
+        rows: Rows of the output, when its log tells.
+        last: The last refresh that ended.
+        state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``.
+        problem: Why the source cannot be read.
+    """
+
+    name: str
+    source: str
+    grid: str
+    time_type: TimeType
+    cursor: int
+    newest: int | None
+    threshold: int
+    newest_bucket_end: int
+    dirty: SpanSet
+    entries: int
+    changed_keys: int | None
+    null_times: int | None
+    open_refresh: int | None
+    holder: str
+    rows: int | None
+    last: Ended | None
+    state: str
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Looker:
+    """Answers questions about the aggregates of one lake; writes nothing."""
+
+    root: Path
+    journal: Journal
+
+    def status(self, name: str | None = None) -> list[Status]:
+        """Return the status of one aggregate, or of all by name."""
+        view = self.journal.view()
+        states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
+        return [self._status(s) for s in states]
+
+    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
+        """Return the last refreshes of an aggregate, newest first.
+
+        Args:
+            name: The aggregate.
+            limit: How many at most; None for all, also those that the journal has folded away.
+        """
+        state = self.journal.view().named(name)
+        recent = list(state.ended)
+        if limit is None or limit > len(recent):
+            recent = [*self._folded(state, {e.n for e in recent}), *recent]
+        recent.reverse()
+        return recent if limit is None else recent[:limit]
+
+    def _folded(self, state: AggregateState, known: set[int]) -> list[Ended]:
+        windows: dict[int, Span] = {}
+        ended: list[Ended] = []
+        for row in self.journal.history(state.id):
+            if row["kind"] == "planned":
+                windows[row["n"]] = Span.from_json(row["plan"]["window"])
+            elif row["n"] not in known and row["n"] in windows:
+                report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
+                ended.append(Ended(row["n"], row["at"], row["kind"], windows[row["n"]], report, row.get("reason", "")))
+        return ended
+
+    def _status(self, state: AggregateState) -> Status:
+        bound = Bound.of(state, self.root)
+        newest, problem, rows = None, "", None
+        try:
+            head = DeltaFolder.at(state.source.path).head()
+            newest = head.version
+            if head.table_id != state.source.table_id:
+                problem = "the source was dropped and recreated"
+            elif head.version < state.cursor:
+                problem = "the source is older than what was captured"
+            rows = row_count(bound.paths["output"])
+        except MaterializerError as exc:
+            problem = exc.message
+        dirty = dirty_below_newest(state)
+        keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
+        known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
+        return Status(
+            state.name,
+            state.source.path,
+            bound.definition.grid.describe(),
+            bound.definition.time_type,
+            state.cursor,
+            newest,
+            state.threshold,
+            state.extent_end,
+            dirty,
+            len(state.log.entries),
+            known,
+            state.null_times,
+            state.plan.n if state.plan else None,
+            _holder(state),
+            rows,
+            state.ended[-1] if state.ended else None,
+            _word(state, newest, dirty, problem),
+            problem,
+        )
+
+    def show(
+        self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return column names and some published rows, newest bucket first, without a JVM."""
+        bound = Bound.of(self.journal.view().named(name), self.root)
+        column, is_end = bound.slice_column("output")
+        path, time_type = bound.paths["output"], bound.definition.time_type
+        return newest_rows(path, column, time_type, limit=limit, start=start, end=end, is_end=is_end)
+
+
+def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: str) -> str:
+    if problem or newest is None:
+        return "source-unreadable"
+    if state.plan is not None:
+        return "unfinished"
+    if newest > state.cursor:
+        return "behind"
+    if dirty:
+        return "dirty"
+    return "empty" if state.threshold == NEG_INF else "fresh"
+
+
+def _holder(state: AggregateState) -> str:
+    if state.lease is None:
+        return ""
+    dead = processes.is_dead(state.lease, time.time())
+    return f"process {state.lease.pid} on {state.lease.host}" + (" (dead)" if dead else "")
+
+
+def text(time_type: TimeType, instant: int) -> str:
+    """Return an instant as text for people."""
+    return render(instant, time_type)

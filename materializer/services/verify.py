@@ -1,0 +1,126 @@
+"""Verifying: the published rows against plain Spark over the source at the version they claim to reflect.
+
+What is dirty at that version is left out, and said. Rows are compared by bucket and keys, null-safe; measures are equal
+exactly, within 1e-9 of the magnitudes that entered them (doubles), or within rank error (quantile sketches).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.extent import files
+from materializer.services import planning
+from materializer.services.definitions import Bound
+
+if TYPE_CHECKING:
+    from materializer.spark.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One published row that is not what plain Spark says.
+
+    Args:
+        kind: ``missing`` (plain Spark has it), ``extra`` (it should not be there) or ``differs``.
+        row: The bucket and keys, as text by column.
+        columns: For ``differs``: column → (published, plain Spark).
+    """
+
+    kind: str
+    row: dict[str, str]
+    columns: dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What verifying one aggregate found.
+
+    Args:
+        name: The aggregate.
+        source_version: Version that both sides reflect.
+        compared: Where rows were compared.
+        left_out: Dirty or never materialised, so not compared.
+        rows: Rows that plain Spark gives there.
+        differing: How many rows differ.
+        examples: Some of them.
+        tolerances: Measure → ``exact``, ``float`` or ``rank``: how it was compared.
+        seconds: Wall time.
+    """
+
+    name: str
+    source_version: int
+    compared: SpanSet
+    left_out: SpanSet
+    rows: int
+    differing: int
+    examples: tuple[Difference, ...]
+    tolerances: dict[str, str]
+    seconds: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.differing == 0
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Verifies aggregates of one lake."""
+
+    root: Path
+    journal: Journal
+    engine: Callable[[], Engine]
+
+    def verify(self, name: str, window: Span | None = None, *, examples: int = 5) -> VerifyReport:
+        """Compare every clean bucket of *window* (None: all) with the reference form; writes nothing.
+
+        Raises:
+            RefreshWindowTooSmallError: If *window* holds no whole bucket.
+            SourceDamagedError: If the source can no longer be read at the version that the output reflects.
+        """
+        began = time.perf_counter()
+        state = self.journal.view().named(name)
+        bound = Bound.of(state, self.root)
+        dirty = dirty_at_cursor(state)
+        asked = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, bound.definition.grid))
+        compared = asked - dirty
+        rows, differing, found = 0, 0, []
+        if compared:
+            extent = files(
+                state.source.path, state.cursor, bound.definition.spec.time_column, bound.definition.time_type
+            )
+            result = self.engine().verify(
+                bound.definition,
+                state.source,
+                bound.paths["output"],
+                state.cursor,
+                compared,
+                predicate=bound.predicate("output", compared),
+                hull=None if extent.unknown.files else extent.hull,
+                examples=examples,
+            )
+            rows, differing, found = result.rows, result.differing, result.examples
+        return VerifyReport(
+            state.name,
+            state.cursor,
+            compared,
+            asked & dirty,
+            rows,
+            differing,
+            tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
+            dict(bound.definition.layout.tolerances),
+            time.perf_counter() - began,
+        )
+
+
+def dirty_at_cursor(state: AggregateState) -> SpanSet:
+    """Return what the output does not reflect at the cursor: the log and the spans of an unfinished plan."""
+    planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+    return state.log.spans | planned

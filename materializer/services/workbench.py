@@ -1,0 +1,530 @@
+"""What a refresh touches, for real: the journal, the source and the two tables of one aggregate.
+
+:class:`Workbench` implements the protocol's ports. Small things go through the driver's lane (``deltalake``, no JVM);
+Spark is started only when something has to be computed, and computes always.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, assert_never
+from uuid import uuid4
+
+import pyarrow as pa
+
+from materializer.config import Config
+from materializer.core.invalidation import Entry
+from materializer.core.plan import (
+    Estimate,
+    Facts,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    RunReport,
+    Settle,
+    TableBase,
+    decide,
+)
+from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.errors import (
+    DataError,
+    JournalConflictError,
+    MaterializerError,
+    NotIncrementalError,
+    SourceReplacedError,
+    SourceRolledBackError,
+    WriteFencedError,
+)
+from materializer.journal.events import Aborted, Captured, Done, Event, Invalidated, Lease, LeaseRenewed, Planned
+from materializer.journal.fold import AggregateState, apply
+from materializer.journal.journal import Journal
+from materializer.lake.commit import fence, replace_spans
+from materializer.lake.extent import Extent, files
+from materializer.lake.log import LogGapError, commits, find_notes
+from materializer.lake.table import DeltaFolder
+from materializer.services import planning, processes
+from materializer.services.capture import Capture
+from materializer.services.planning import Request, Run
+from materializer.services.protocol import CommitsGoneError, Decision, TableHead, Which
+
+if TYPE_CHECKING:
+    from materializer.services.definitions import Bound
+    from materializer.spark.engine import Computed, Engine
+
+
+SAFETY: Final = 1.2
+"""How much larger a result may be than earlier ones let expect."""
+ROOM: Final = 0.95
+"""Share of the driver's lane that a run is sized for; it ends at a bucket's edge, a little later."""
+MAX_SHRINK: Final = 8
+"""Runs are made smaller for the driver's lane by this factor at most."""
+RECENT: Final = 10
+ENOUGH_ROWS: Final = 1_000
+"""Recomputes of fewer rows say little about the next one."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Deterministic costs of one run."""
+
+    commits: int = 0
+    files_rewritten: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What planning tells the caller: the run, what remains, and why there is nothing to do.
+
+    Args:
+        run: The run that was planned; None when nothing is dirty.
+        window: The whole refresh window; None when an open end leaves nothing.
+        dirty: Dirty spans inside the window before this run.
+        source_version: The version that was looked at.
+        captured: Whether new source versions were captured.
+        state: The aggregate after what was captured, before the plan.
+    """
+
+    run: Run | None
+    window: Span | None
+    dirty: SpanSet
+    source_version: int
+    captured: Captured | None
+    state: AggregateState
+
+
+class Workbench:
+    """The protocol's ports over real Delta tables.
+
+    Args:
+        journal: The lake's journal.
+        bound: The aggregate's definition, compiled for use.
+        config: Settings.
+        engine: Starts Spark on first use and returns the engine.
+        request: What was asked.
+        on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        bound: Bound,
+        config: Config,
+        engine: Callable[[], Engine],
+        request: Request,
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.request = request
+        self.counters = Counters()
+        self._journal = journal
+        self._bound = bound
+        self._config = config
+        self._engine = engine
+        self._checkpoint = on_checkpoint
+        self._capture = Capture(bound, config, engine)
+        self._source = DeltaFolder.at(bound.source.path)
+        self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
+        self._extents: dict[tuple[str, int], Extent] = {}
+        self._captured: dict[tuple[int, int], Captured | None] = {}
+        self._computed: Computed | None = None
+        self._lock = threading.Lock()
+
+    # -- journal ---------------------------------------------------------------------------------------------------------
+
+    def read(self) -> tuple[int, AggregateState]:
+        """See :class:`Ports`."""
+        view = self._journal.view()
+        return view.version, view.named(self._bound.name)
+
+    def append(self, version: int, events: Sequence[Event]) -> None:
+        """See :class:`Ports`."""
+        if events:
+            self._journal.append(version, self._bound.aggregate_id, events)
+            self.counters.commits += 1
+
+    def is_dead(self, lease: Lease) -> bool:
+        """See :class:`Ports`."""
+        return processes.is_dead(lease, time.time())
+
+    def renew(self, lease: Lease, *, jvm: tuple[int, int] = (0, 0)) -> None:
+        """Say that the holder still works; a lost race with another commit is tried again."""
+        for _ in range(20):
+            version, state = self.read()
+            if state.lease is None or state.lease.owner != lease.owner:
+                return
+            event = LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds, *jvm)
+            try:
+                self.append(version, [event])
+            except JournalConflictError:
+                continue
+            return
+
+    # -- tables ----------------------------------------------------------------------------------------------------------
+
+    def head(self, which: Which) -> TableHead:
+        """See :class:`Ports`."""
+        table = self._tables[which]
+        head = table.head()
+        return TableHead(head.table_id, head.version, table.transaction_version(self._bound.app_ids[which.value]) or 0)
+
+    def has_commit(self, which: Which, plan: Plan) -> bool:
+        """See :class:`Ports`."""
+        base = plan.partials if which is Which.PARTIALS else plan.output
+        try:
+            notes = find_notes(self._bound.paths[which.value], base.version)
+        except LogGapError as exc:
+            raise CommitsGoneError(str(exc)) from exc
+        return any(note.plan_id == plan.id and note.kind in ("data", "switch") for note in notes)
+
+    def fence(self, which: Which, plan: Plan) -> None:
+        """See :class:`Ports`."""
+        if self.head(which).n >= plan.n:
+            return
+        note = self._note(plan, "fence")
+        fence(self._bound.paths[which.value], self._bound.app_ids[which.value], plan.n, note)
+        self.counters.commits += 1
+
+    def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
+        """See :class:`Ports`."""
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            futures = [pool.submit(self._write_one, plan, result, one) for one in sorted(which)]
+        failures = [f.exception() for f in futures if f.exception()]
+        for failure in failures:
+            if not isinstance(failure, MaterializerError):
+                raise failure  # type: ignore[misc]  # the list holds no None
+        for failure in failures:
+            if isinstance(failure, MaterializerError) and not isinstance(failure, WriteFencedError):
+                raise failure
+
+    def _write_one(self, plan: Plan, result: Computed, which: Which) -> None:
+        self._checkpoint(f"writing_{which}")
+        if self.head(which).n < plan.n:
+            table = result.partials if which is Which.PARTIALS else result.output
+            self._commit(plan, table, which, plan.replaced, result.rows)
+        self._checkpoint(f"wrote_{which}")
+
+    def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
+        bound, note = self._bound, self._note(plan, "data")
+        path, app_id = bound.paths[which.value], bound.app_ids[which.value]
+        column, is_end = bound.slice_column(which.value)
+        if isinstance(rows, pa.Table):
+            result = replace_spans(
+                path,
+                rows,
+                column,
+                bound.definition.time_type,
+                spans,
+                app_id,
+                plan.n,
+                note,
+                is_end=is_end,
+            )
+            with self._lock:
+                self.counters.files_rewritten += result.files_removed
+        else:
+            predicate = bound.predicate(which.value, spans)
+            self._engine().commit(
+                rows,
+                path,
+                predicate=predicate,
+                order=bound.order(which.value),
+                rows=count,
+                app_id=app_id,
+                n=plan.n,
+                note=note,
+            )
+        with self._lock:
+            self.counters.commits += 1
+
+    def publish(self, plan: Plan, held: SpanSet) -> None:
+        """See :class:`Ports`."""
+        spans = plan.spans - held if held else plan.replaced
+        version = self._tables[Which.PARTIALS].head().version
+        rows = self._kept(version).estimate(spans).rows
+        in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
+        output = self._engine().finalise_committed(
+            self._bound.definition, self._bound.paths["partials"], version, spans, fetch=in_driver
+        )
+        self._commit(plan, output, Which.OUTPUT, spans, rows)
+
+    def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
+        return {"plan": plan.id, "n": plan.n, "kind": kind, "source_version": plan.source_version}
+
+    # -- planning --------------------------------------------------------------------------------------------------------
+
+    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+        """See :class:`Ports`."""
+        captured = self._look(state)
+        events: list[Event] = [captured] if captured else []
+        state = _applied(state, captured) if captured else state
+        window = planning.whole_window(self.request, state, self._bound.definition.grid)
+        if window is None:
+            return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
+        if self.request.is_forced:
+            event = Invalidated((planning.forced(window),), "forced")
+            events.append(event)
+            state = _applied(state, event)
+        dirty = state.log.cut(SpanSet.of(window)).taken
+        if not dirty:
+            return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
+        return self._plan(state, heads, window, dirty, events, captured)
+
+    def _plan(
+        self,
+        state: AggregateState,
+        heads: dict[Which, TableHead],
+        window: Span,
+        dirty: tuple[Entry, ...],
+        events: list[Event],
+        captured: Captured | None,
+    ) -> Decision:
+        raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
+        facts = self._facts(state, raw, kept)
+        dirt = state.log.cut(SpanSet.of(window)).taken
+        dirty_spans = SpanSet.union(e.span for e in dirty)
+        run = planning.first_run(
+            replace(self.request, run_rows=self._run_rows(state)),
+            window,
+            replace(state.log, entries=dirt),
+            self._bound.definition.grid,
+            present=facts.present(dirty_spans),
+            rows_in=raw.rows_in,
+        )
+        taken = state.log.cut(SpanSet.of(run.window)).taken
+        steps = decide(taken, facts)
+        self._refuse_if_strict(steps)
+        plan = Plan(
+            uuid4().hex,
+            1 + max(state.last_n, *(h.n for h in heads.values())),
+            state.cursor,
+            run.window,
+            taken,
+            steps,
+            Lane.DRIVER,
+            TableBase(heads[Which.PARTIALS].table_id, heads[Which.PARTIALS].version),
+            TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
+        )
+        plan = replace(plan, lane=self._lane(state, plan, raw, kept))
+        events.append(Planned(plan, run.window.end, {"forced": self.request.is_forced}))
+        if all(isinstance(s, Settle) for s in steps):
+            seconds = time.perf_counter() - self.counters.started
+            events.append(
+                Done(plan.n, RunReport(state.cursor, "settle", commits=self.counters.commits + 1, seconds=seconds))
+            )
+        note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
+        return Decision(tuple(events), plan, note)
+
+    def _look(self, state: AggregateState) -> Captured | None:
+        """Return what the source did since the cursor, or None when it is known already; remembered between attempts."""
+        head = self._source.head()
+        self.check_source(state, head.table_id, head.version)
+        if head.version == state.cursor and state.extent_end != NEG_INF:
+            return None
+        key = (state.cursor, head.version)
+        if key not in self._captured:
+            self._captured[key] = self._fresh_look(state, head.version)
+        return self._captured[key]
+
+    def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
+        extent = self._raw(version)
+        end = self._extent_end(extent)
+        if version > state.cursor:
+            captured = self._capture.upto(state, version)
+            return replace(captured, extent_end=end, null_times=extent.null_times)
+        return None if end == NEG_INF else Captured(version, (), end, (), extent.null_times)
+
+    def looked(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
+        captured = self._look(state)
+        return _applied(state, captured) if captured else state
+
+    def given_back(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
+        return state if state.plan is None else _applied(state, Aborted(state.plan.n, "preview"))
+
+    def hull(self, version: int) -> Span | None:
+        """Return where the source has rows at a version, or None when some file does not tell."""
+        extent = self._raw(version)
+        return None if extent.unknown.files else extent.hull
+
+    def close(self) -> None:
+        """Give back what the last computation holds in memory."""
+        if self._computed is not None:
+            self._engine().free(self._computed)
+            self._computed = None
+
+    def check_source(self, state: AggregateState, table_id: str, version: int) -> None:
+        """Refuse a source that is not the one the aggregate was defined on.
+
+        Raises:
+            SourceReplacedError: If it was dropped and recreated.
+            SourceRolledBackError: If its newest version lies before the cursor.
+        """
+        if table_id != state.source.table_id:
+            raise SourceReplacedError(
+                f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
+                hint=f"run 'materializer apply --rebuild' to build '{state.name}' from the new table, or drop it",
+                found=table_id,
+                expected=state.source.table_id,
+            )
+        if version < state.cursor:
+            raise SourceRolledBackError(
+                f"the source of '{state.name}' is at version {version}, but {state.cursor} was already captured",
+                hint=f"if it was replaced by an older copy, run 'materializer apply --rebuild' to build '{state.name}' again",
+                found=version,
+                expected=state.cursor,
+            )
+
+    def _extent_end(self, extent: Extent) -> int:
+        hull = extent.hull
+        if extent.unknown.files:
+            newest = self._engine().newest_time(self._bound.definition, self._bound.source, extent.version)
+            hull = None if newest is None else Span(newest, newest + 1)
+        if hull is None:
+            return NEG_INF
+        return self._bound.definition.grid.cover(hull).end
+
+    def _facts(self, state: AggregateState, raw: Extent, kept: Extent) -> Facts:
+        grid = self._bound.definition.grid
+
+        def present(spans: SpanSet) -> SpanSet:
+            held = raw.present(spans) | kept.present(spans)
+            return grid.cover_set(held) & spans
+
+        return Facts(
+            raw=lambda spans: _estimate(raw, spans),
+            changed=lambda after, _: self._changed(state, after),
+            kept=lambda spans: _estimate(kept, spans),
+            present=present,
+            feed_from=0 if self.request.may_merge else None,
+            not_mergeable=self._bound.definition.layout.not_mergeable,
+            is_first=state.threshold == NEG_INF,
+            no_feed_reason="the change feed could not be read a moment ago",
+        )
+
+    def _changed(self, state: AggregateState, after: int) -> Estimate:
+        """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
+        try:
+            adds = [a for c in commits(self._bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+        except LogGapError:
+            adds = []
+        rows = state.changed_rows(after)
+        return Estimate(sum(a.rows or 0 for a in adds) if rows is None else rows, sum(a.bytes for a in adds), len(adds))
+
+    def _run_rows(self, state: AggregateState) -> int:
+        """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
+        rows, most = self.request.run_rows, self._config.driver_lane_rows
+        ratio = _groups_per_row(state)
+        small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
+        return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
+
+    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, kept: Extent) -> Lane:
+        """Let the driver commit what is small: groups are at most raw rows, or kept groups plus changed rows.
+
+        Where that bound is too coarse, earlier refreshes tell how many groups a row makes.
+        """
+        ratio = _groups_per_row(state)
+        bound = _likely(kept, plan.replaced - plan.spans)
+        for step in plan.steps:
+            match step:
+                case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
+                    groups = float(estimate.rows) if changed is None else _likely(kept, spans) + changed
+                    if ratio:
+                        groups = min(groups, raw.rows_in(spans) * ratio * SAFETY)
+                    bound += min(estimate.rows, groups)
+                case Merge(spans=spans, after=after):
+                    bound += _likely(kept, spans) + (state.changed_rows(after) or 0)
+                case Settle():
+                    continue
+                case _:
+                    assert_never(step)
+        is_small = bound <= self._config.driver_lane_rows and self.request.may_fetch
+        return Lane.DRIVER if is_small else Lane.SPARK
+
+    def _refuse_if_strict(self, steps: Sequence[Any]) -> None:
+        if not self.request.is_strict:
+            return
+        for step in steps:
+            if isinstance(step, Recompute) and step.is_rebuild:
+                raise NotIncrementalError(
+                    f"the plan for '{self._bound.name}' is a rebuild: {step.reason}",
+                    hint="run it without --strict, or backfill first",
+                )
+
+    def _raw(self, version: int) -> Extent:
+        spec = self._bound.definition.spec
+        return self._extent(self._bound.source.path, version, spec.time_column)
+
+    def _kept(self, version: int) -> Extent:
+        return self._extent(self._bound.paths["partials"], version, "slice")
+
+    def _extent(self, path: str, version: int, column: str) -> Extent:
+        if (path, version) not in self._extents:
+            self._extents[path, version] = files(path, version, column, self._bound.definition.time_type)
+        return self._extents[path, version]
+
+    # -- computing -------------------------------------------------------------------------------------------------------
+
+    def compute(self, plan: Plan) -> Computed:
+        """See :class:`Ports`."""
+        engine = self._engine()
+        if plan.lane is Lane.SPARK:
+            _, state = self.read()
+            pid = engine.jvm_pid()
+            if state.lease is not None and pid:
+                self.renew(state.lease, jvm=(pid, processes.started(pid)))
+        paths, definition = self._bound.paths, self._bound.definition
+        hull = self.hull(plan.source_version)
+        try:
+            self._computed = engine.compute(definition, self._bound.source, paths["partials"], plan, hull=hull)
+        except DataError as exc:
+            where = planning.spans_text(definition.grid, plan.spans)
+            raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
+        return self._computed
+
+    def report(self, plan: Plan, result: Computed | None) -> RunReport:
+        """See :class:`Ports`."""
+        seconds = round(time.perf_counter() - self.counters.started, 3)
+        base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds)
+        if result is None:
+            return replace(base, commits=self.counters.commits + 1)
+        return replace(
+            base,
+            buckets=result.buckets,
+            rows_read=result.rows_read,
+            partials_written=result.rows,
+            rows_written=result.output_rows,
+            jobs=self._engine().jobs_of(result),
+            commits=self.counters.commits + 1,
+            files_rewritten=self.counters.files_rewritten,
+        )
+
+
+def _likely(kept: Extent, spans: SpanSet) -> float:
+    """Return how many kept groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
+    estimate = kept.estimate(spans)
+    return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_ROWS)
+
+
+def _groups_per_row(state: AggregateState) -> float | None:
+    """Return the most groups that a source row made in recent recomputes, None when there were none."""
+    reports = [e.report for e in state.ended[-RECENT:] if e.outcome == "done" and "merge" not in e.report.strategy]
+    return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)
+
+
+def _applied(state: AggregateState, event: Event) -> AggregateState:
+    after = apply(state, state.id, event)
+    if after is None:
+        msg = f"{type(event).__name__} does not end an aggregate"
+        raise ValueError(msg)
+    return after
+
+
+def _estimate(extent: Extent, spans: SpanSet) -> Estimate:
+    found = extent.estimate(spans)
+    return Estimate(found.rows, found.bytes, found.files)
