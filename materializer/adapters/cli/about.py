@@ -1,0 +1,39 @@
+"""``demo`` and ``version``."""
+
+# ruff: noqa: PLC0415 - the demo is imported when it is run
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.results import Versions
+
+PANEL = "Get to know"
+_PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (demo, version):
+        command(app, panel=PANEL)(body)
+
+
+def demo(call: Call) -> None:
+    """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
+    from materializer.demo.run import main
+
+    call.status = main(lake=Path(call.root) if call.root else None)
+
+
+def version(call: Call) -> None:
+    """Print what is installed."""
+    from importlib import metadata
+
+    import materializer
+
+    parts = {p: metadata.version(p) for p in _PARTS}
+    call.show(Versions({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))

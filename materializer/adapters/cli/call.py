@@ -1,0 +1,172 @@
+"""One call of a command: its shared options, the lake, where it shows things, and the exit status it ends with."""
+
+# ruff: noqa: PLC0415 - what is heavy is imported when a command needs it
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import typer
+
+from materializer.adapters.cli import options
+from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
+from materializer.adapters.cli.results import Result, is_idle
+from materializer.errors import MaterializerError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from materializer.wiring import Materializer
+
+IDLE = 3
+BUG = 70
+INTERRUPTED = 130
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "lake": (options.Lake, None),
+    "config": (options.ConfigFile, None),
+    "json": (options.AsJson, False),
+    "strict_exit": (options.StrictExit, False),
+}
+
+
+class Call:
+    """What a command body works with."""
+
+    def __init__(
+        self,
+        output: Output,
+        *,
+        lake: str | None = None,
+        config: Path | None = None,
+        is_strict: bool = False,
+        opened: Materializer | None = None,
+    ) -> None:
+        self.output = output
+        self.status = 0
+        self.root = lake
+        self._config = config
+        self._is_strict = is_strict
+        self._is_idle: bool | None = None
+        if opened is not None:
+            self.lake = opened
+
+    @cached_property
+    def lake(self) -> Materializer:
+        """The lake, opened when a command first asks for it."""
+        from materializer import config
+        from materializer.wiring import Materializer
+
+        return Materializer(self.root, config=config.read(self._config))
+
+    def show(self, result: Result) -> None:
+        """Show a result, and remember whether anything was to do."""
+        self._is_idle = is_idle(result) and self._is_idle is not False
+        self.output.show(result)
+
+    def fail(self, error: MaterializerError) -> None:
+        """Show an error and go on; the first one decides the exit status."""
+        self.output.fail(error)
+        self.status = self.status or error.exit_status
+
+    def each(self, listing: str, names: Sequence[str], work: Callable[[str], Result]) -> None:
+        """Show *work* of every name; one that fails does not stop the others."""
+        self.output.expect(listing)
+        if not names:
+            self._is_idle = True
+        for name in names:
+            try:
+                self.show(work(name))
+            except MaterializerError as exc:
+                self.fail(exc)
+
+    def names(self, name: str | None, *, is_all: bool) -> list[str]:
+        """Return the aggregates that are meant, those that others read before these.
+
+        Raises:
+            UsageError: If both or neither of a name and ``--all`` were given.
+        """
+        if (name is None) != is_all:
+            found = "neither" if name is None else "both"
+            raise UsageError(
+                f"give the name of an aggregate or --all, got {found}", hint="'materializer status' lists the names"
+            )
+        if name is not None:
+            return [name]
+        states = sorted(self.lake.journal.view().states.values(), key=lambda s: s.name.lower())
+        outputs = {str(self.lake.root / s.name / "output"): s.name for s in states}
+        parents = {s.name: outputs.get(str(s.source.path)) for s in states}
+        return sorted(parents, key=lambda n: _depth(n, parents))
+
+    def close(self) -> int:
+        """Write what was held back and return the exit status."""
+        self.output.close()
+        return self.status or (IDLE if self._is_strict and self._is_idle else 0)
+
+    def left(self) -> str:
+        """Return in words what an interrupted command left."""
+        kept = "what was finished stays, the rest is still dirty"
+        if "lake" not in self.__dict__:
+            return "nothing was written"
+        try:
+            open_ = [(s.plan.n, s.name) for s in self.lake.journal.view().states.values() if s.plan is not None]
+        except MaterializerError:
+            return f"{kept}; the next command repairs it"
+        told = ", ".join(f"refresh {n} of '{name}'" for n, name in sorted(open_))
+        return (
+            f"{told} has not ended; the next command repairs it: {kept}"
+            if told
+            else f"{kept}; run the same command again to go on"
+        )
+
+
+def command(app: typer.Typer, *, panel: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a body whose first argument is a :class:`Call`; it gets the shared options and the handling of errors."""
+
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        def run(*, lake: str | None, config: Path | None, json: bool, strict_exit: bool, **own: Any) -> int:
+            call = Call(JsonOutput() if json else TextOutput(), lake=lake, config=config, is_strict=strict_exit)
+            return guarded(call, lambda: body(call, **own))
+
+        hints = get_type_hints(body, include_extras=True)
+        _, *own = inspect.signature(body).parameters.values()
+        kept = [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        shared = [
+            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=a, default=d)
+            for n, (a, d) in _SHARED.items()
+        ]
+        parameters = [*kept, *shared]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__doc__ = body.__doc__
+        app.command(body.__name__, rich_help_panel=panel)(run)
+        return body
+
+    return register
+
+
+def guarded(call: Call, body: Callable[[], None]) -> int:
+    """Run a body and return the exit status that fits how it ended."""
+    try:
+        body()
+        return call.close()
+    except MaterializerError as exc:
+        call.fail(exc)
+        return call.close()
+    except KeyboardInterrupt:
+        call.output.interrupted(call.left())
+        call.output.close()
+        return INTERRUPTED
+    except Exception as exc:  # noqa: BLE001 - whatever is not ours is a bug, and is shown as one
+        call.output.crash(exc)
+        call.output.close()
+        return BUG
+
+
+def _depth(name: str, parents: dict[str, str | None]) -> int:
+    depth, at = 0, parents.get(name)
+    while at is not None and depth < len(parents):
+        depth, at = depth + 1, parents.get(at)
+    return depth

@@ -1,0 +1,252 @@
+"""Results as JSON values with stable keys; `docs/json.md` is their reference and a test compares the two.
+
+Instants are ISO text of the aggregate's time type, integers for integer time, null for an end that does not exist.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, assert_never
+
+from materializer.adapters.cli.results import (
+    Applied,
+    Dropped,
+    Examined,
+    History,
+    Invalidated,
+    Planned,
+    Refreshed,
+    Result,
+    Shown,
+    Statuses,
+    Verified,
+    Versions,
+)
+from materializer.adapters.cli.text import cell
+from materializer.adapters.cli.text_plan import why
+from materializer.core.instants import render
+from materializer.core.plan import Estimate, Plan, Settle, Step, strategy_of
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+
+if TYPE_CHECKING:
+    from materializer.errors import Problem
+    from materializer.journal.fold import Ended
+    from materializer.services.preview import Preview
+    from materializer.services.refresh import RefreshReport, RunDone
+    from materializer.services.status import Status
+    from materializer.services.verify import VerifyReport
+
+
+def document(result: Result) -> tuple[str, dict[str, Any]]:
+    """Return (list, form): the form, and the name of the list it is an item of, or ``""`` when it stands alone."""
+    match result:
+        case Applied(changes=changes, warnings=warnings, is_dry_run=is_dry_run):
+            return "", {
+                "dry_run": is_dry_run,
+                "changes": [asdict(c) for c in changes],
+                "warnings": [_problem(w) for w in warnings],
+            }
+        case Planned(preview=preview):
+            return "", _preview(preview)
+        case Refreshed(report=report, time_type=time_type):
+            return "refreshes", _refreshed(report, time_type)
+        case Statuses(items=items):
+            return "", {"aggregates": [_status(s) for s in items]}
+        case History(name=name, time_type=time_type, refreshes=refreshes):
+            return "", {"name": name, "refreshes": [_ended(e, time_type) for e in refreshes]}
+        case Shown(name=name, columns=columns, rows=rows):
+            return "", {"name": name, "columns": list(columns), "rows": [[_value(v) for v in row] for row in rows]}
+        case Verified(report=report, time_type=time_type):
+            return "verified", _verified(report, time_type)
+        case Invalidated(name=name, time_type=time_type, span=span, reason=reason):
+            return "", {"name": name, "span": _span(span, time_type), "reason": reason}
+        case Dropped(name=name):
+            return "", {"name": name, "dropped": True}
+        case Examined(findings=findings):
+            return "", {"findings": [asdict(f) for f in findings]}
+        case Versions(versions=versions):
+            return "", {"versions": versions}
+        case _:
+            assert_never(result)
+
+
+def _instant(value: int, kind: TimeType) -> str | int | None:
+    if value in {NEG_INF, POS_INF}:
+        return None
+    return value if kind.is_integer else render(value, kind)
+
+
+def _span(span: Span, kind: TimeType) -> dict[str, Any]:
+    return {"start": _instant(span.start, kind), "end": _instant(span.end, kind)}
+
+
+def _spans(spans: SpanSet, kind: TimeType) -> list[dict[str, Any]]:
+    return [_span(s, kind) for s in spans]
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {f: getattr(problem, f) for f in ("code", "message", "hint", "file", "line", "column")}
+
+
+def _estimate(estimate: Estimate) -> dict[str, int]:
+    return {"rows": estimate.rows, "bytes": estimate.bytes, "files": estimate.files}
+
+
+def _step(step: Step, kind: TimeType) -> dict[str, Any]:
+    rejected = () if isinstance(step, Settle) else step.rejected
+    return {
+        "strategy": strategy_of(step),
+        "reason": why(step),
+        "spans": _spans(step.spans, kind),
+        "reads": _estimate(Estimate() if isinstance(step, Settle) else step.estimate),
+        "rejected": [{"strategy": r.strategy, "reason": r.reason} for r in rejected],
+    }
+
+
+def _plan(plan: Plan, kind: TimeType) -> dict[str, Any]:
+    return {
+        "refresh": plan.n,
+        "source_version": plan.source_version,
+        "window": _span(plan.window, kind),
+        "strategy": plan.strategy,
+        "lane": plan.lane.value,
+        "reads": _estimate(plan.estimate),
+        "steps": [_step(s, kind) for s in plan.steps],
+    }
+
+
+def _preview(p: Preview) -> dict[str, Any]:
+    kind = p.time_type
+    captured = None
+    if p.captured is not None:
+        dirty = SpanSet.union(e.span for e in p.captured.entries)
+        captured = {"version": p.captured.version, "dirty": _spans(dirty, kind), "null_times": p.captured.null_times}
+    return {
+        "name": p.name,
+        "window": None if p.window is None else _span(p.window, kind),
+        "source_version": p.source_version,
+        "captured": captured,
+        "dirty": _spans(p.dirty, kind),
+        "outside": _spans(p.outside, kind),
+        "plan": None if p.plan is None else _plan(p.plan, kind),
+        "runs": p.runs,
+        "unfinished": p.unfinished,
+    }
+
+
+_REPORT = (
+    "source_version",
+    "strategy",
+    "lane",
+    "buckets",
+    "rows_read",
+    "partials_written",
+    "rows_written",
+    "jobs",
+    "commits",
+    "files_rewritten",
+    "seconds",
+)
+
+
+def _run(run: RunDone, kind: TimeType) -> dict[str, Any]:
+    report = {k: getattr(run.report, k) for k in _REPORT}
+    steps = [_step(s, kind) for s in run.plan.steps]
+    return {
+        "refresh": run.plan.n,
+        "window": _span(run.window, kind),
+        **report,
+        "steps": steps,
+        "runs_left": run.runs_left,
+    }
+
+
+def _refreshed(r: RefreshReport, kind: TimeType) -> dict[str, Any]:
+    return {
+        "name": r.name,
+        "outcome": r.outcome,
+        "window": None if r.window is None else _span(r.window, kind),
+        "source_version": r.source_version,
+        "runs": [_run(run, kind) for run in r.runs],
+        "recovered": [{"refresh": n, "outcome": outcome} for n, outcome in r.recovered],
+        "left": _spans(r.left, kind),
+        "null_times": r.null_times,
+        "seconds": round(r.seconds, 3),
+    }
+
+
+def _ended(e: Ended, kind: TimeType) -> dict[str, Any]:
+    report = {k: getattr(e.report, k) for k in _REPORT}
+    return {
+        "refresh": e.n,
+        "at": e.at,
+        "outcome": e.outcome,
+        "window": _span(e.window, kind),
+        **report,
+        "reason": e.reason,
+    }
+
+
+def _status(s: Status) -> dict[str, Any]:
+    kind = s.time_type
+    return {
+        "name": s.name,
+        "state": s.state,
+        "problem": s.problem,
+        "source": s.source,
+        "grid": s.grid,
+        "time_type": kind.value,
+        "cursor": s.cursor,
+        "newest": s.newest,
+        "threshold": _instant(s.threshold, kind),
+        "newest_bucket_end": _instant(s.newest_bucket_end, kind),
+        "dirty": _spans(s.dirty, kind),
+        "log_entries": s.entries,
+        "changed_keys": s.changed_keys,
+        "null_times": s.null_times,
+        "rows": s.rows,
+        "open_refresh": s.open_refresh,
+        "holder": s.holder,
+        "last": None if s.last is None else _ended(s.last, kind),
+    }
+
+
+def _verified(r: VerifyReport, kind: TimeType) -> dict[str, Any]:
+    return {
+        "name": r.name,
+        "equal": r.is_equal,
+        "source_version": r.source_version,
+        "compared": _spans(r.compared, kind),
+        "left_out": _spans(r.left_out, kind),
+        "rows": r.rows,
+        "differing": r.differing,
+        "examples": [
+            {
+                "kind": d.kind,
+                "row": d.row,
+                "columns": {c: {"published": a, "expected": b} for c, (a, b) in d.columns.items()},
+            }
+            for d in r.examples
+        ],
+        "tolerances": r.tolerances,
+        "seconds": round(r.seconds, 3),
+    }
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime() | date() | bytes():
+            return cell(value)
+        case list() | tuple():
+            return [_value(v) for v in value]
+        case dict():
+            return {str(k): _value(v) for k, v in value.items()}
+        case _:
+            return str(value)

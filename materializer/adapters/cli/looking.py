@@ -1,0 +1,76 @@
+"""``status``, ``history``, ``show``, ``verify`` and ``doctor``: reading, never writing."""
+
+from __future__ import annotations
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import All, End, Fresh, Limit, MaybeName, Name, NameOrAll, Start
+from materializer.adapters.cli.results import Examined, History, Shown, Statuses, Verified
+from materializer.errors import UsageError, VerifyFailedError
+
+PANEL = "Look"
+FOUND = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (status, history, show, verify, doctor):
+        command(app, panel=PANEL)(body)
+
+
+def status(call: Call, name: MaybeName = None) -> None:
+    """Print how fresh aggregates are and what is dirty."""
+    call.show(Statuses(tuple(call.lake.status(name)), is_detailed=name is not None))
+
+
+def history(call: Call, name: Name, *, limit: Limit = 20) -> None:
+    """Print the last refreshes of an aggregate, newest first."""
+    ended = call.lake.history(name, limit)
+    call.show(History(name, call.lake.grid(name).time_type, tuple(ended)))
+
+
+def show(
+    call: Call, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
+) -> None:
+    """Print rows of an aggregate, newest bucket first."""
+    if fresh and (start or end):
+        raise UsageError(
+            "--fresh shows the newest buckets and takes no window", hint="leave out --start and --end, or --fresh"
+        )
+    columns, rows = _fresh(call, name, limit) if fresh else call.lake.show(name, limit=limit, start=start, end=end)
+    call.show(Shown(name, tuple(columns), tuple(rows)))
+
+
+def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None) -> None:
+    """Compare aggregates with plain Spark over their source; exits 1 when one differs."""
+
+    def one(name: str) -> Verified:
+        report = call.lake.verify(name, start, end)
+        if not report.is_equal:
+            wrong.append(
+                VerifyFailedError(
+                    f"'{name}' differs from plain Spark in {report.differing:,} rows",
+                    hint=f"materializer invalidate {name}",
+                )
+            )
+        return Verified(report, call.lake.grid(name).time_type)
+
+    wrong: list[VerifyFailedError] = []
+    call.each("verified", call.names(name, is_all=every), one)
+    for error in wrong:
+        call.fail(error)
+
+
+def doctor(call: Call, name: MaybeName = None) -> None:
+    """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
+    findings = call.lake.doctor(name)
+    call.show(Examined(tuple(findings)))
+    call.status = FOUND if any(f.level == "error" for f in findings) else 0
+
+
+def _fresh(call: Call, name: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
+    frame = call.lake.read(name, fresh=True)
+    # through Arrow, because collected instants lose their zone
+    rows = frame.orderBy(frame.columns[0], ascending=False).limit(limit).toArrow().to_pylist()
+    return frame.columns, [tuple(row.values()) for row in rows]

@@ -1,0 +1,195 @@
+"""Where results, progress and errors go: one port, with a form for people and one for programs.
+
+Results go to standard output, errors to standard error. When nobody reads any more (a closed pipe) the work goes on and
+nothing else is said. Text keeps to the terminal's width, or to 100 columns where there is none; only a terminal gets
+colour or a progress bar.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any, Protocol, TextIO
+
+from materializer.adapters.cli.json_forms import document
+from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
+from materializer.adapters.cli.results import Result
+from materializer.adapters.cli.text import lines, problem_lines
+from materializer.adapters.cli.words import wrapped
+from materializer.core.spec import TimeType
+from materializer.errors import DefinitionError, MaterializerError
+
+WIDTH = 100
+_BUG = (
+    "this is a bug of materializer, not yours; what is written is whole, and the next command repairs what is half done"
+)
+
+
+class Output(Protocol):
+    """What a command needs of the place it shows things in."""
+
+    def expect(self, listing: str) -> None:
+        """Say that any number of results of one kind follow."""
+
+    def show(self, result: Result) -> None:
+        """Show one result."""
+
+    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
+        """Return what shows a refresh while it is done; *is_long* when it has many runs."""
+
+    def fail(self, error: MaterializerError) -> None:
+        """Show an error that is not a bug."""
+
+    def crash(self, error: BaseException) -> None:
+        """Show a bug with its traceback."""
+
+    def interrupted(self, state: str) -> None:
+        """Say what state an interrupted command left."""
+
+    def close(self) -> None:
+        """Write what was held back."""
+
+
+class Pipe:
+    """A stream that may lose its reader; then what is written to it is forgotten."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.is_terminal = stream.isatty()
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Write lines and flush them."""
+        try:
+            self.stream.write("".join(f"{line}\n" for line in lines))
+            self.stream.flush()
+        except BrokenPipeError:
+            self._forget()
+
+    def _forget(self) -> None:
+        # the interpreter flushes at its end and would complain there
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        except (OSError, ValueError):
+            self.stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
+
+
+class TextOutput:
+    """For people."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, width: int | None = None) -> None:
+        self._out = Pipe(out or sys.stdout)
+        self._err = Pipe(err or sys.stderr)
+        self._width = width or _width(self._out)
+        self._has_shown = False
+
+    def expect(self, listing: str) -> None:
+        """See :class:`Output`."""
+
+    def show(self, result: Result) -> None:
+        """See :class:`Output`."""
+        self._out.lines(lines(result, width=self._width))
+
+    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
+        """See :class:`Output`."""
+        if is_long and self._err.is_terminal:
+            return BarWatch(name, self._err.stream)
+        return LineWatch(name, time_type, self._out.lines, width=self._width, is_long=is_long)
+
+    def fail(self, error: MaterializerError) -> None:
+        """See :class:`Output`."""
+        self._err.lines(self._error_lines(error))
+
+    def crash(self, error: BaseException) -> None:
+        """See :class:`Output`."""
+        self._err.lines("".join(traceback.format_exception(error)).splitlines())
+        self._err.lines([*wrapped(_BUG, self._red("bug: "), width=self._width)])
+
+    def interrupted(self, state: str) -> None:
+        """See :class:`Output`."""
+        self._err.lines(["", *wrapped(state, "interrupted: ", width=self._width)])
+
+    def close(self) -> None:
+        """See :class:`Output`."""
+
+    def _error_lines(self, error: MaterializerError) -> list[str]:
+        width = self._width
+        if isinstance(error, DefinitionError):
+            shown = [line for p in error.problems for line in problem_lines(p, width)]
+            head = [
+                f"{self._red('error:')} {len(error.problems)} problem{'s'[: len(error.problems) != 1]} in the definitions",
+                *shown,
+            ]
+        else:
+            first, *rest = error.message.split("\n")
+            head = wrapped(first, f"{self._red('error:')} ", width=width)
+            head += [line for text in rest for line in wrapped(text.strip(), "    ", width=width)]
+        hint = wrapped(error.hint, "  hint: ", width=width) if error.hint else []
+        return [*head, *hint, *wrapped(f"{error.wrote} ({error.code})", "  ", width=width)]
+
+    def _red(self, text: str) -> str:
+        return f"\x1b[1;31m{text}\x1b[0m" if self._err.is_terminal and "NO_COLOR" not in os.environ else text
+
+
+class JsonOutput:
+    """For programs: one document on standard output, one object for each error on standard error."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = Pipe(out or sys.stdout)
+        self._err = Pipe(err or sys.stderr)
+        self._held: dict[str, list[dict[str, Any]]] = {}
+
+    def expect(self, listing: str) -> None:
+        """See :class:`Output`."""
+        self._held.setdefault(listing, [])
+
+    def show(self, result: Result) -> None:
+        """See :class:`Output`."""
+        listing, form = document(result)
+        if listing:
+            self._held.setdefault(listing, []).append(form)
+        else:
+            self._out.lines([_dump(form, indent=2)])
+
+    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:  # noqa: ARG002 - as the port wants it
+        """See :class:`Output`."""
+        return SilentWatch()
+
+    def fail(self, error: MaterializerError) -> None:
+        """See :class:`Output`."""
+        self._error(error.as_json() | {"exit_status": error.exit_status})
+
+    def crash(self, error: BaseException) -> None:
+        """See :class:`Output`."""
+        text = "".join(traceback.format_exception(error))
+        self._error(_error_form("bug", str(error) or type(error).__name__, _BUG, "unknown", {"traceback": text}, 70))
+
+    def interrupted(self, state: str) -> None:
+        """See :class:`Output`."""
+        self._error(_error_form("interrupted", "interrupted", state, "unknown", {}, 130))
+
+    def close(self) -> None:
+        """See :class:`Output`."""
+        for listing, forms in self._held.items():
+            self._out.lines([_dump({listing: forms}, indent=2)])
+        self._held = {}
+
+    def _error(self, form: dict[str, Any]) -> None:
+        self._err.lines([_dump({"error": form})])
+
+
+def _error_form(code: str, message: str, hint: str, wrote: str, values: dict[str, Any], status: int) -> dict[str, Any]:
+    return {"code": code, "message": message, "hint": hint, "wrote": wrote, "values": values, "exit_status": status}
+
+
+def _dump(form: dict[str, Any], indent: int | None = None) -> str:
+    return json.dumps(form, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _width(out: Pipe) -> int:
+    if out.is_terminal or "COLUMNS" in os.environ:
+        return max(60, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return WIDTH

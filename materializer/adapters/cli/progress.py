@@ -1,0 +1,172 @@
+"""A refresh while it is done: a bar on a terminal, a line for each run elsewhere, nothing for programs."""
+
+# ruff: noqa: PLC0415 - rich is imported when there is a bar to draw
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+from materializer.adapters.cli.text_plan import done_text, run_line, short_plan_lines
+from materializer.adapters.cli.words import count, duration, number, wrapped
+from materializer.core.plan import Plan
+from materializer.core.spec import TimeType
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from materializer.services.refresh import RunDone
+    from materializer.services.workbench import RunNote
+
+
+class Watch(Protocol):
+    """Told what a refresh does; a context manager around it."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, however the refresh ended."""
+
+    def on_plan(self, plan: Plan, note: RunNote) -> None:
+        """Take a plan that is about to be done."""
+
+    def on_run(self, run: RunDone) -> None:
+        """Take a run that is done."""
+
+
+class SilentWatch:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def on_plan(self, plan: Plan, note: RunNote) -> None:
+        """See :class:`Watch`."""
+
+    def on_run(self, run: RunDone) -> None:
+        """See :class:`Watch`."""
+
+
+class Tally:
+    """Sums over the runs so far, and the time left by the runs that are left."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.rows = 0
+        self.buckets = 0
+        self.seconds = 0.0
+        self.first = 0.0
+        self.runs_left = 0
+
+    def add(self, run: RunDone) -> None:
+        """Count a run that is done."""
+        self.runs += 1
+        self.rows += run.report.rows_read
+        self.buckets += run.report.buckets
+        self.seconds += run.report.seconds
+        self.first = self.first or run.report.seconds
+        self.runs_left = run.runs_left
+
+    @property
+    def seconds_left(self) -> float:
+        """How long what is left will take if runs go on as they went; the first counts only alone, it starts Spark."""
+        if self.runs <= 1:
+            return self.seconds * self.runs_left
+        return (self.seconds - self.first) / (self.runs - 1) * self.runs_left
+
+
+class LineWatch(SilentWatch):
+    """Lines: of a refresh its plan and what it did, of a backfill one for each run."""
+
+    def __init__(
+        self, name: str, time_type: TimeType, write: Callable[[Iterable[str]], None], *, width: int, is_long: bool
+    ) -> None:
+        self._name = name
+        self._kind = time_type
+        self._write = write
+        self._width = width
+        self._is_long = is_long
+        self._tally = Tally()
+
+    def on_plan(self, plan: Plan, note: RunNote) -> None:  # noqa: ARG002 - as the port wants it
+        """See :class:`Watch`."""
+        if not self._is_long:
+            self._write(short_plan_lines(self._name, plan, self._kind, self._width))
+        elif not self._tally.runs:
+            self._write([f"{self._name}: backfilling at source version {plan.source_version}"])
+
+    def on_run(self, run: RunDone) -> None:
+        """See :class:`Watch`."""
+        self._tally.add(run)
+        if self._is_long:
+            t = self._tally
+            self._write([run_line(t.runs, run.report, run.plan, run.runs_left, t.seconds_left, self._kind)])
+        else:
+            self._write(wrapped(done_text(run.report), "  done      ", width=self._width))
+
+
+class BarWatch(SilentWatch):
+    """A progress bar with runs, rows, buckets and the time left."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name = name
+        self._stream = stream
+        self._tally = Tally()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        console = Console(file=self._stream)
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[told]}"))
+        self._bar = Progress(*columns, console=console, expand=True)
+        self._task = self._bar.add_task(self._name, total=None, told="looking at the source")
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is None or self._task is None:
+            return
+        if not self._tally.runs:
+            # an idle refresh leaves no bar behind
+            self._bar.update(self._task, visible=False)
+        elif kind is None:
+            self._bar.update(self._task, total=self._tally.runs, completed=self._tally.runs, told=self._told())
+        self._bar.stop()
+
+    def on_plan(self, plan: Plan, note: RunNote) -> None:
+        """See :class:`Watch`."""
+        if self._bar is not None and self._task is not None and not self._tally.runs:
+            total = note.run.runs if note.run else 1
+            self._bar.update(
+                self._task,
+                total=max(total, 1),
+                told=f"run 1 of about {number(total)}, reads {number(plan.estimate.rows)} rows",
+            )
+
+    def on_run(self, run: RunDone) -> None:
+        """See :class:`Watch`."""
+        self._tally.add(run)
+        if self._bar is not None and self._task is not None:
+            t = self._tally
+            self._bar.update(self._task, completed=t.runs, total=t.runs + t.runs_left, told=self._told())
+
+    def _told(self) -> str:
+        t = self._tally
+        left = f", {duration(t.seconds_left)} left" if t.runs_left else ""
+        return (
+            f"{count(t.runs, 'run')}, {count(t.rows, 'row')}, {count(t.buckets, 'bucket')}, {duration(t.seconds)}{left}"
+        )

@@ -1,0 +1,128 @@
+"""What commands show: the façade's results, with what is needed to show them (names, types of time)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+from materializer.core.spans import Span
+from materializer.core.spec import TimeType
+
+if TYPE_CHECKING:
+    from materializer.errors import Problem
+    from materializer.journal.fold import Ended
+    from materializer.services.definitions import Change
+    from materializer.services.doctor import Finding
+    from materializer.services.preview import Preview
+    from materializer.services.refresh import RefreshReport
+    from materializer.services.status import Status
+    from materializer.services.verify import VerifyReport
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What ``apply`` did, or would do."""
+
+    changes: tuple[Change, ...]
+    warnings: tuple[Problem, ...] = ()
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What ``plan`` found."""
+
+    preview: Preview
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What ``refresh`` or ``backfill`` did to one aggregate."""
+
+    report: RefreshReport
+    time_type: TimeType
+
+
+@dataclass(frozen=True, slots=True)
+class Statuses:
+    """How fresh aggregates are; *is_detailed* when one was asked for by name."""
+
+    items: tuple[Status, ...]
+    is_detailed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last refreshes of one aggregate, newest first."""
+
+    name: str
+    time_type: TimeType
+    refreshes: tuple[Ended, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Rows of one aggregate."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What ``verify`` found in one aggregate."""
+
+    report: VerifyReport
+    time_type: TimeType
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """What was declared dirty."""
+
+    name: str
+    time_type: TimeType
+    span: Span
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An aggregate that is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What ``doctor`` found."""
+
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What is installed, by name."""
+
+    versions: dict[str, str]
+
+
+Result: TypeAlias = (
+    Applied | Planned | Refreshed | Statuses | History | Shown | Verified | Invalidated | Dropped | Examined | Versions
+)
+
+
+def is_idle(result: Result) -> bool:
+    """Return whether *result* says that nothing was to do."""
+    match result:
+        case Applied(changes=changes):
+            return all(c.kind == "unchanged" for c in changes)
+        case Planned(preview=preview):
+            return preview.plan is None and preview.unfinished is None
+        case Refreshed(report=report):
+            return not report.runs and not report.recovered
+        case Statuses() | History() | Shown() | Verified() | Invalidated() | Dropped() | Examined() | Versions():
+            return False
+        case _:
+            assert_never(result)

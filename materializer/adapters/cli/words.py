@@ -1,0 +1,164 @@
+"""Words for people: instants, spans, numbers, and lines that keep to a width without losing anything."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from materializer.core.instants import render
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+
+FEW = 4
+"""Spans that a line names before it says how many more there are and where."""
+
+
+def number(n: int) -> str:
+    """Return *n* with separators.
+
+    Examples:
+        >>> number(336776)
+        '336,776'
+    """
+    return f"{n:,}"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """Return a number with its noun.
+
+    Examples:
+        >>> count(1, "row"), count(2_400, "row"), count(3, "commit by hand", "commits by hand")
+        ('1 row', '2,400 rows', '3 commits by hand')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def size(n: int) -> str:
+    """Return bytes in the unit that suits them.
+
+    Examples:
+        >>> size(999), size(1_500), size(12_345_678)
+        ('999 B', '1.5 kB', '12.3 MB')
+    """
+    if n < 1000:
+        return f"{n} B"
+    amount = float(n)
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.95:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Return a wall time.
+
+    Examples:
+        >>> duration(0.0042), duration(0.618), duration(12.34), duration(125), duration(7322)
+        ('4 ms', '0.62 s', '12.3 s', '2 min 05 s', '2 h 02 min')
+    """
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return "{} h {:02} min".format(*divmod(minutes, 60))
+
+
+def instant(value: int, time_type: TimeType) -> str:
+    """Return an instant as ISO text, or as a number for integer time; infinite ones in words."""
+    if value == NEG_INF:
+        return "the beginning"
+    return "open" if value == POS_INF else render(value, time_type)
+
+
+def span(value: Span, time_type: TimeType) -> str:
+    """Return a span in half-open form; ends that do not exist in words.
+
+    Examples:
+        >>> span(Span(0, 10), TimeType.BIGINT), span(Span(NEG_INF, POS_INF), TimeType.BIGINT)
+        ('[0, 10)', '[the beginning, open)')
+    """
+    return f"[{instant(value.start, time_type)}, {instant(value.end, time_type)})"
+
+
+def spans(value: SpanSet, time_type: TimeType, *, few: int = FEW) -> str:
+    """Return how many spans there are and where; the first few by name, the rest as their number and last end.
+
+    Examples:
+        >>> spans(SpanSet.of(Span(0, 1), Span(5, 6)), TimeType.BIGINT)
+        '2 spans: [0, 1), [5, 6)'
+        >>> spans(SpanSet.of(*(Span(i, i + 1) for i in range(0, 20, 2))), TimeType.BIGINT, few=1)
+        '10 spans: [0, 1) and 9 more up to 19'
+    """
+    if not value:
+        return "none"
+    shown = ", ".join(span(s, time_type) for s in value.spans[:few])
+    rest = len(value) - few
+    more = f" and {rest:,} more up to {instant(value.spans[-1].end, time_type)}" if rest > 0 else ""
+    return f"{count(len(value), 'span')}: {shown}{more}"
+
+
+def labelled(pairs: Iterable[tuple[str, str]], *, width: int, indent: int = 2) -> Iterator[str]:
+    """Yield lines of labels and texts, the texts aligned and wrapped at *width*; pairs without text are left out."""
+    pairs = [(label, text) for label, text in pairs if text]
+    left = max((len(label) for label, _ in pairs), default=0) + 2
+    for label, text in pairs:
+        head = " " * indent + label.ljust(left)
+        for part in text.split("\n"):
+            yield from wrapped(part, head, width=width)
+            head = " " * len(head)
+
+
+def wrapped(text: str, head: str = "", *, width: int) -> list[str]:
+    """Return *text* after *head*, wrapped at *width* under itself; words and spans are never cut."""
+    # a span stays in one piece: its blank is no place to break at
+    glued = _glue(text)
+    lines = textwrap.wrap(
+        glued,
+        max(width, len(head) + 30),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return [line.replace(_GLUE, " ").rstrip() for line in lines] or [head.rstrip()]
+
+
+_GLUE = "\u00a0"
+
+
+def _glue(text: str) -> str:
+    out, depth = [], 0
+    for at, char in enumerate(text):
+        depth += char == "["
+        depth -= char == ")" and depth > 0
+        out.append(_GLUE if char == " " and depth > 0 and text.find(")", at) > 0 else char)
+    return "".join(out)
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: int = 0
+) -> list[str]:
+    """Return the lines of a table, columns as wide as they need, two blanks between.
+
+    Examples:
+        >>> table(("name", "rows"), [("a", "1"), ("bcd", "20")], right=[1])
+        ['name  rows', 'a        1', 'bcd     20']
+    """
+    sizes = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
+    aligned = set(right)
+    return [
+        (
+            " " * indent
+            + "  ".join(
+                c.rjust(w) if i in aligned else c.ljust(w) for i, (c, w) in enumerate(zip(r, sizes, strict=True))
+            )
+        ).rstrip()
+        for r in [header, *rows]
+    ]

@@ -1,0 +1,423 @@
+"""The façade: one lake, opened with one's own Spark session or none. The only module that chooses adapters.
+
+Importing it loads no engine; Spark is imported inside the function that builds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from materializer import config as configuration
+from materializer.config import Config
+from materializer.core.aggregates.python import PythonAggregate, by_name
+from materializer.core.grid import Grid
+from materializer.core.instants import parse
+from materializer.core.plan import Plan
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span
+from materializer.core.spec import AggregateSpec
+from materializer.errors import DefinitionError, Problem, RefreshWindowError, UsageError
+from materializer.journal.fold import Ended
+from materializer.journal.journal import Journal
+from materializer.lake.rows import to_pandas
+from materializer.services.definitions import Bound, Change, Definitions
+from materializer.services.doctor import Doctor, Finding
+from materializer.services.fresh import FreshReader
+from materializer.services.invalidate import Invalidator
+from materializer.services.planning import Request
+from materializer.services.preview import Preview, Previewer
+from materializer.services.refresh import Refresher, RefreshReport, RunDone
+from materializer.services.status import Looker, Status
+from materializer.services.verify import Verifier, VerifyReport
+from materializer.services.workbench import RunNote
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from materializer.spark.engine import Engine
+
+Instant = str | int | None
+"""An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
+
+
+class Materializer:
+    """Continuous aggregates of one lake.
+
+    Args:
+        lake: Root folder; None takes it from the configuration.
+        spark: A session to compute with. It is left as it is found; without one an embedded Spark is started when
+            something has to be computed, and not before.
+        config: Settings; None reads ``materializer.toml`` and the environment.
+        python_aggregates: Aggregates written in Python, besides those that the configuration names.
+        on_checkpoint: Told the name of each step of a refresh before it is done; for tests.
+
+    Raises:
+        ForeignSettingError: If *spark* skips files that it cannot read.
+        UsageError: If an aggregate in Python cannot be imported, or has an unfit name.
+
+    Examples:
+        >>> Materializer("no-lake-yet").status()
+        []
+    """
+
+    def __init__(
+        self,
+        lake: str | Path | None = None,
+        *,
+        spark: SparkSession | None = None,
+        config: Config | None = None,
+        python_aggregates: Iterable[PythonAggregate] = (),
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.config = configuration.read() if config is None else config
+        self.root = Path(self.config.lake if lake is None else lake).resolve()
+        if spark is not None:
+            from materializer.spark.session import refuse_unsafe_settings
+
+            refuse_unsafe_settings(spark)
+        self._spark = spark
+        self._built: Engine | None = None
+        self._python = by_name([*self.config.python_aggregates, *python_aggregates])
+        self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every)
+        self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint)
+        self._definitions = Definitions(self.root, self.journal, self.config, self.engine)
+        self._looker = Looker(self.root, self.journal)
+
+    def engine(self) -> Engine:
+        """Return Spark, started on the first call."""
+        if self._built is None:
+            from materializer.spark.engine import Engine
+            from materializer.spark.session import start
+
+            spark = self._spark if self._spark is not None else start(self.config)
+            self._built = Engine(spark, self._python)
+        return self._built
+
+    @property
+    def has_started_spark(self) -> bool:
+        """Whether anything needed Spark so far."""
+        return self._built is not None
+
+    # -- definitions -----------------------------------------------------------------------------------------------------
+
+    def read_definitions(
+        self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
+    ) -> tuple[list[AggregateSpec], list[Problem]]:
+        """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them.
+
+        Raises:
+            DefinitionError: With every problem of every text.
+        """
+        from materializer.core.parse import parse_report
+
+        items: list[Any] = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
+        specs: list[AggregateSpec] = []
+        warnings: list[Problem] = []
+        problems: list[Problem] = []
+        for text, file in (pair for item in items for pair in _texts(item)):
+            if isinstance(text, AggregateSpec):
+                specs.append(text)
+                continue
+            try:
+                report = parse_report(text, file=file, known_python=frozenset(self._python))
+            except DefinitionError as exc:
+                problems += exc.problems
+            else:
+                specs += report.specs
+                warnings += report.warnings
+        problems += _named_twice(specs)
+        if problems:
+            raise DefinitionError(problems)
+        return specs, warnings
+
+    def apply(
+        self,
+        what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec],
+        *,
+        dry_run: bool = False,
+        rebuild: bool = False,
+    ) -> list[Change]:
+        """Make definitions known to the lake: checked whole first, then written one by one.
+
+        Args:
+            what: SQL text, a file, a folder, specs, or several of these.
+            dry_run: Only say what would change.
+            rebuild: Let a definition whose data changed empty its output and start over.
+
+        Raises:
+            DefinitionError: With every problem of every definition; nothing was written.
+            DefinitionChangedError: If data changed and *rebuild* is not given.
+        """
+        specs, _ = self.read_definitions(what)
+        try:
+            prepared = self._definitions.prepare(specs)
+        except DefinitionError as exc:
+            raise DefinitionError(_placed(exc.problems, specs, what)) from exc
+        if dry_run:
+            return [p.change for p in prepared]
+        if not rebuild:
+            self._definitions.refuse_changed_data(prepared)
+        return [self._definitions.apply(p, writing=self._refresher.writing) for p in prepared]
+
+    def define(self, name: str, source: str, **parts: Any) -> Change:
+        """Define an aggregate from Python; see :func:`materializer.core.define.define` for the parts."""
+        from materializer.core.define import define
+
+        return self.apply(define(name, source, **parts, known_python=frozenset(self._python)))[0]
+
+    def drop(self, name: str) -> None:
+        """Remove an aggregate with its tables; its source is never touched."""
+        with self._refresher.writing(name) as state:
+            self._definitions.remove_folders(state)
+            self._refresher.forget(state)
+
+    # -- refreshing ------------------------------------------------------------------------------------------------------
+
+    def plan(
+        self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False
+    ) -> Preview:
+        """Return what a refresh of the window would do; writes nothing."""
+        request = self._request(name, start, end, force=force, strict=strict)
+        return Previewer(self._refresher).preview(name, request)
+
+    def refresh(
+        self,
+        name: str,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        force: bool = False,
+        strict: bool = False,
+        max_runs: int | None = None,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> RefreshReport:
+        """Make every whole bucket of [start, end) true at one source version per run.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            force: Compute clean buckets again too.
+            strict: Refuse what is not incremental.
+            max_runs: Stop after so many runs; the rest stays dirty.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+        """
+        request = self._request(name, start, end, force=force, strict=strict)
+        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+
+    def backfill(
+        self,
+        name: str,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        buckets_per_run: int | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        max_runs: int | None = None,
+        force: bool = False,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> RefreshReport:
+        """Refresh a window in runs; resumable, because what is not done stays dirty.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            buckets_per_run: Buckets one run takes; None sizes runs by source rows.
+            order: Which end is done first.
+            max_runs: Stop after so many runs.
+            force: Compute clean buckets again too.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+        """
+        if buckets_per_run is not None and buckets_per_run < 1:
+            raise UsageError(
+                f"a run takes at least 1 bucket, got {buckets_per_run}", hint="leave it out to size runs by rows"
+            )
+        request = replace(
+            self._request(name, start, end, force=force, strict=False),
+            run_buckets=buckets_per_run,
+            is_newest_first=order == "newest",
+        )
+        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+
+    def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
+        """Declare a window dirty, rounded outward to whole buckets; returns what was declared."""
+        state = self.journal.view().named(name)
+        grid = self.grid(name)
+        window = _window(start, end, grid)
+        return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
+
+    # -- looking ---------------------------------------------------------------------------------------------------------
+
+    def grid(self, name: str) -> Grid:
+        """Return how an aggregate divides time."""
+        return Bound.of(self.journal.view().named(name), self.root).definition.grid
+
+    def status(self, name: str | None = None) -> list[Status]:
+        """Return the status of one aggregate or of all."""
+        return self._looker.status(name)
+
+    def status_frame(self) -> pd.DataFrame:
+        """Return the status of all aggregates as a pandas frame, one row an aggregate."""
+        import pandas as pd
+
+        from materializer.services.status import text
+
+        rows = [
+            {
+                "name": s.name,
+                "state": s.state,
+                "grid": s.grid,
+                "cursor": s.cursor,
+                "newest": s.newest,
+                "threshold": text(s.time_type, s.threshold),
+                "dirty_spans": len(s.dirty),
+                "rows": s.rows,
+                "null_times": s.null_times,
+                "last_refresh": s.last.at if s.last else None,
+            }
+            for s in self.status()
+        ]
+        return pd.DataFrame(rows)
+
+    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
+        """Return the last refreshes, newest first."""
+        return self._looker.history(name, limit)
+
+    @overload
+    def read(self, name: str, as_: Literal["spark"] = "spark", *, fresh: bool = False) -> DataFrame: ...
+
+    @overload
+    def read(self, name: str, as_: Literal["pandas"], *, fresh: bool = False) -> pd.DataFrame: ...
+
+    def read(
+        self, name: str, as_: Literal["spark", "pandas"] = "spark", *, fresh: bool = False
+    ) -> DataFrame | pd.DataFrame:
+        """Return the rows of an aggregate as a Spark or a pandas frame.
+
+        Args:
+            name: The aggregate.
+            as_: ``spark`` or ``pandas``. Published rows reach pandas without a JVM.
+            fresh: As of the newest source version: dirty buckets are computed on the fly, clean ones are read.
+        """
+        state = self.journal.view().named(name)
+        bound = Bound.of(state, self.root)
+        if fresh:
+            frame = FreshReader(self._refresher).read(name).frame
+            return frame if as_ == "spark" else frame.toPandas()
+        if as_ == "pandas":
+            return to_pandas(bound.paths["output"])
+        return self.engine().read_output(bound.paths["output"])
+
+    def show(
+        self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return column names and some published rows, newest bucket first, without a JVM."""
+        grid = self.grid(name)
+        first = None if start is None else _instant(start, grid, NEG_INF)
+        last = None if end is None else _instant(end, grid, POS_INF)
+        return self._looker.show(name, limit=limit, start=first, end=last)
+
+    def verify(self, name: str, start: Instant = None, end: Instant = None) -> VerifyReport:
+        """Compare the clean buckets of a window with plain Spark at the version they reflect."""
+        grid = self.grid(name)
+        window = _window(start, end, grid)
+        verifier = Verifier(self.root, self.journal, self.engine)
+        return verifier.verify(name, None if window == EVERYTHING else window)
+
+    def doctor(self, name: str | None = None) -> list[Finding]:
+        """Return what stands in the way of the next refresh, and how to mend it."""
+        return Doctor(self.root, self.journal, self.config).examine(name)
+
+    def writing(self, name: str) -> AbstractContextManager[Any]:
+        """Hold the lease of an aggregate, recovered; for commands that write."""
+        return self._refresher.writing(name)
+
+    def _request(self, name: str, start: Instant, end: Instant, *, force: bool, strict: bool) -> Request:
+        grid = self.grid(name)
+        first = None if start is None else _instant(start, grid, NEG_INF)
+        last = None if end is None else _instant(end, grid, POS_INF)
+        if first is not None and last is not None:
+            _window(start, end, grid)
+        return Request(
+            first, None if last == POS_INF else last, is_forced=force, is_strict=strict, run_rows=self.config.run_rows
+        )
+
+
+def _instant(value: Instant, grid: Grid, default: int) -> int:
+    if value is None:
+        return default
+    try:
+        return parse(value, grid.time_type, grid.resolution)
+    except ValueError as exc:
+        raise RefreshWindowError(
+            f"'{value}' is not an instant of a {grid.time_type.value} column: {exc}",
+            hint="write 2013-12-01, 2013-12-01T06:00:00Z or, for an integer column, a number",
+        ) from exc
+
+
+def _window(start: Instant, end: Instant, grid: Grid) -> Span:
+    """Return [start, end), open ends infinite; raises RefreshWindowError when it is reversed or empty."""
+    first, last = _instant(start, grid, NEG_INF), _instant(end, grid, POS_INF)
+    if last <= first:
+        raise RefreshWindowError(f"window [{start}, {end}) ends before it starts", hint="swap --start and --end")
+    return Span(first, last)
+
+
+def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
+    if isinstance(item, AggregateSpec):
+        return [(item, "")]
+    path = Path(item)
+    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith("CREATE ")):
+        return [(item, "")]
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
+    try:
+        return [(f.read_text(encoding="utf-8"), str(f)) for f in files]
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
+
+
+def _placed(problems: Sequence[Problem], specs: Sequence[AggregateSpec], what: Any) -> list[Problem]:
+    """Give problems that were found against the source the place in the text that they speak of, where it can be told."""
+    items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
+    texts = [(t, f) for item in items for t, f in _texts(item) if isinstance(t, str)]
+    return [_with_place(p, specs, texts) for p in problems]
+
+
+def _with_place(problem: Problem, specs: Sequence[AggregateSpec], texts: Sequence[tuple[str, str]]) -> Problem:
+    spec = next((s for s in specs if s.sql and problem.message.startswith(f"{s.name}:")), None)
+    named = re.search(r"[`']([^`']+)[`']", problem.message)
+    if problem.line or spec is None:
+        return problem
+    for text, file in texts:
+        start = text.find(spec.sql)
+        if start < 0:
+            continue
+        word = re.search(rf"(?<!\w){re.escape(named[1])}(?!\w)", spec.sql, re.IGNORECASE) if named else None
+        at = start + (word.start() if word else 0)
+        line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+        return replace(problem, file=file, line=line, column=column)
+    return problem
+
+
+def _named_twice(specs: Sequence[AggregateSpec]) -> list[Problem]:
+    seen: set[str] = set()
+    problems = []
+    for spec in specs:
+        if spec.name.lower() in seen:
+            problems.append(
+                Problem("definition.name-twice", f"'{spec.name}' is defined twice", "give one of them another name")
+            )
+        seen.add(spec.name.lower())
+    return problems
