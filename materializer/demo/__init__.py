@@ -1,0 +1,1 @@
+"""The demo: a year of real flights, arriving in the order in which they became known."""

