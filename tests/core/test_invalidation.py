@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from materializer.core.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from tests.model.strategies import EDGES, UNIVERSE, entry_lists, logs, span_sets
+
+Known = tuple[int | None, Cause, Any, bool]
+
+
+def known(entries: Any) -> dict[int, Known]:
+    """Return what disjoint entries say of each instant."""
+    return {i: (e.after, e.cause, e.keys, e.is_insert_only) for e in entries for i in UNIVERSE if i in e.span}
+
+
+def naive(entries: list[Entry]) -> dict[int, Known]:
+    """Return what is known of each instant after *entries* came one by one, kept instant by instant."""
+    model: dict[int, Known] = {}
+    for e in entries:
+        for i in (i for i in UNIVERSE if i in e.span):
+            after, cause, keys, inserts = model.get(i, (POS_INF, Cause.CHANGE, frozenset(), True))
+            model[i] = (
+                None if after is None or e.after is None else min(after, e.after),
+                max(cause, e.cause),
+                None if keys is None or e.keys is None else keys | e.keys,
+                inserts and e.is_insert_only,
+            )
+    return model
+
+
+@given(entry_lists())
+def test_adding_agrees_with_a_dictionary_of_instants(entries: list[Entry]) -> None:
+    """
+    Overlaps keep the older `after` (none wins), the coarsest cause, all keys, and "inserts only" if both say so.
+    """
+    assert naive(entries) == known(InvalidationLog().add(entries).entries)
+
+
+@given(logs(), entry_lists(), st.randoms(use_true_random=False))
+def test_order_and_repetition_do_not_matter(log: InvalidationLog, entries: list[Entry], rng: Any) -> None:
+    """
+    The same entries in another order, some of them twice, make the same log.
+    """
+    shuffled = entries + entries[:2]
+    rng.shuffle(shuffled)
+
+    assert log.add(entries) == log.add(shuffled)
+
+
+@given(logs(), span_sets())
+def test_the_normal_form_is_unique(log: InvalidationLog, window: SpanSet) -> None:
+    """
+    Entries are sorted and disjoint, neighbours differ, and pieces put together again are the same value.
+    """
+    cut = log.cut(window)
+
+    for a, b in zip(log.entries, log.entries[1:], strict=False):
+        assert a.span.end <= b.span.start
+        assert a.span.end < b.span.start or replace(a, span=b.span) != b
+    assert log == cut.left.add(cut.taken) == InvalidationLog().add([*cut.taken, *cut.left.entries])
+
+
+@given(logs(), span_sets())
+def test_cutting_loses_nothing(log: InvalidationLog, window: SpanSet) -> None:
+    """
+    Taken and left together are what was dirty, they share nothing, and nothing that is known is forgotten.
+    """
+    taken, left = log.cut(window)
+    taken_spans = SpanSet.union(e.span for e in taken)
+
+    assert taken_spans | left.spans == log.spans
+    assert not taken_spans & left.spans
+    assert taken_spans == log.spans & window
+    assert known(taken) | known(left.entries) == known(log.entries)
+
+
+@given(logs(), st.integers(1, 5), EDGES | st.just(NEG_INF))
+def test_a_limited_log_is_coarser_never_less(log: InvalidationLog, limit: int, frozen: int) -> None:
+    """
+    It has no more entries than allowed, keeps all dirt, forgets keys first, and leaves what is frozen alone.
+    """
+    limited = log.limited(limit, frozen_below=frozen)
+    before, after = known(log.entries), known(limited.entries)
+
+    assert limited.spans | log.spans == limited.spans
+    assert limited.spans.hull == log.spans.hull
+    assert len(limited.entries) <= max(limit, 1 + sum(e.span.start < frozen for e in log.entries))
+    for i, (version, cause, keys, inserts) in after.items():
+        old = before.get(i, (None, Cause.FILES, None, False))
+        if (version, cause, keys, inserts) != before.get(i):
+            assert keys is None
+            assert (version, cause, inserts) == (old[0], old[1], old[3]) or (i >= frozen and not inserts)
+            assert version in (None, old[0])
+            assert cause >= old[1]
+
+
+@given(logs())
+def test_a_log_survives_json(log: InvalidationLog) -> None:
+    """
+    What was written is read back as an equal value.
+    """
+    assert log == InvalidationLog.from_json(json.loads(json.dumps(log.as_json())))
+
+
+def test_many_keys_become_any_key() -> None:
+    """
+    An entry remembers a bounded number of keys; one more and it stands for every key.
+    """
+    few = Entry(Span(0, 9), 1, Cause.CHANGE, frozenset((k,) for k in range(MAX_KEYS)))
+    more = Entry(Span(0, 9), 1, Cause.CHANGE, frozenset({("other",)}))
+
+    assert InvalidationLog().add([few, few]).entries == (few,)
+    assert InvalidationLog().add([few, more]).entries[0].keys is None
+
+
+def test_a_new_aggregate_is_dirty_everywhere() -> None:
+    """
+    All of time is in the first log, without a version to start from.
+    """
+    first = InvalidationLog.everything()
+    again = first.add([Entry(Span(3, 4), after=2, cause=Cause.CHANGE, is_insert_only=True)])
+
+    assert first.spans.covers(Span(NEG_INF, POS_INF))
+    assert first == again
+
+
+def test_the_generator_makes_what_matters() -> None:
+    """
+    Overlapping entries of different age, and a log of three entries and more, do occur.
+    """
+    quick = settings(phases=[Phase.generate], derandomize=True)
+    log = InvalidationLog()
+
+    assert find(
+        entry_lists(), lambda es: len({e.after for e in es}) > 1 and len(log.add(es).entries) > 2, settings=quick
+    )

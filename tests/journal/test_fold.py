@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import JournalError
+from materializer.journal.events import (
+    Aborted,
+    Audited,
+    Captured,
+    Defined,
+    Described,
+    Done,
+    Dropped,
+    Event,
+    Invalidated,
+    Lease,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseTaken,
+    Planned,
+    Row,
+    Snapshot,
+    SourceIdentity,
+    encode,
+)
+from materializer.journal.fold import KEPT_ENDED, AggregateState, apply, by_name, fold
+from tests.model.strategies import JSON, OBJECTS, UNIVERSE, entry_lists, leases, spans
+
+DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+REPORT = RunReport(1)
+
+
+def make_plan(n: int, *taken: Entry, window: Span | None = None) -> Plan:
+    """Return a plan that recomputes what it takes."""
+    found = taken or (Entry(Span(0, 10)),)
+    steps = (Recompute(SpanSet.union(e.span for e in found), "asked"),)
+    base = TableBase("p", 0)
+    return Plan(f"plan-{n}", n, 1, window or found[0].span, found, steps, Lane.DRIVER, base, base)
+
+
+def rows_of(*events: Event, aggregate: str = "a1") -> list[Row]:
+    """Return the journal rows of *events*."""
+    return [encode(aggregate, e, at=f"t{i}") for i, e in enumerate(events)]
+
+
+def folded(*events: Event) -> AggregateState:
+    """Return the state after *events*."""
+    return fold(rows_of(*events))["a1"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """Events as the protocol writes them, of one aggregate."""
+    events: list[Event] = [replace(DEFINED, spec=draw(OBJECTS))]
+    state = folded(*events)
+    for _ in range(draw(st.integers(0, 12))):
+        event = draw(_next_event(state))
+        events.append(event)
+        state = applied(state, event)
+    return events
+
+
+def applied(state: AggregateState, event: Event) -> AggregateState:
+    """Return the state after one more event of a living aggregate."""
+    after = apply(state, "a1", event)
+    assert after is not None
+    return after
+
+
+@st.composite
+def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
+    kinds = ["lease", "describe", "capture", "invalidate"]
+    kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
+    match draw(st.sampled_from(kinds)):
+        case "lease":
+            owner = state.lease.owner if state.lease else ""
+            ways = [LeaseTaken(draw(leases())), LeaseReleased(owner), LeaseRenewed(owner, 7.0, 3)]
+            return draw(st.sampled_from(ways))
+        case "describe":
+            return Described(draw(OBJECTS))
+        case "capture":
+            return Captured(state.cursor + 1, tuple(draw(entry_lists())), draw(st.sampled_from([NEG_INF, 40])))
+        case "invalidate":
+            return Invalidated(tuple(draw(entry_lists())), "by hand")
+        case "plan":
+            window = draw(spans(is_bounded=True))
+            taken = state.log.cut(SpanSet.of(window)).taken
+            plan = make_plan(state.last_n + draw(st.integers(1, 2)), *taken, window=window)
+            return Planned(plan if taken else replace(plan, taken=(), steps=()), window.end)
+        case "audit":
+            assert state.plan
+            return Audited(state.plan.n, tuple((s.start, s.end) for s in state.plan.spans), {"rows": 1})
+        case "done":
+            assert state.plan
+            return Done(state.plan.n, REPORT)
+        case _:
+            assert state.plan
+            return Aborted(state.plan.n, "the disk is full")
+
+
+@given(histories(), st.integers(0, 12))
+def test_a_snapshot_stands_for_what_came_before(history: list[Event], at: int) -> None:
+    """
+    Folding a snapshot and the rest gives the state that folding everything gives.
+    """
+    rows = rows_of(*history)
+    head, tail = rows[: 1 + at % len(rows)], rows[1 + at % len(rows) :]
+    snapshot = encode("a1", Snapshot(fold(head)["a1"].as_json()), at="now")
+
+    assert fold(rows) == fold([snapshot, *tail]) == fold(tail, fold(head))
+
+
+@given(histories())
+def test_a_state_survives_json(history: list[Event]) -> None:
+    """
+    Every field of the state is in its JSON form.
+    """
+    state = folded(*history)
+
+    assert state == AggregateState.from_json(state.as_json())
+
+
+@given(histories())
+def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> None:
+    """
+    Instant by instant: what is captured or declared is in the log or in the open plan until that plan is done.
+    """
+    dirty, taken, held = set(UNIVERSE), set(), set()
+    state = None
+    for event in history:
+        state = apply(state, "a1", event)
+        match event:
+            case Captured(entries=entries) | Invalidated(entries=entries):
+                dirty |= instants(SpanSet.union(e.span for e in entries))
+            case Planned(plan=plan):
+                taken, held = instants(SpanSet.union(e.span for e in plan.taken)), set()
+                dirty -= taken
+            case Audited(held=pairs):
+                held = instants(SpanSet.union(Span(a, b) for a, b in pairs))
+            case Done():
+                dirty, taken = dirty | (taken & held), set()
+            case Aborted():
+                dirty, taken = dirty | taken, set()
+            case _:
+                pass
+        assert state
+        assert dirty == instants(state.log.spans)
+
+
+@given(histories())
+def test_the_tail_is_dirty_and_numbers_rise(history: list[Event]) -> None:
+    """
+    [threshold, +∞) is in the log or the open plan, threshold and numbers never go back.
+    """
+    state = folded(DEFINED)
+    for event in history[1:]:
+        before, state = state, applied(state, event)
+        planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+        assert (state.log.spans | planned).covers(Span(state.threshold, POS_INF))
+        assert before.threshold <= state.threshold
+        assert before.last_n <= state.last_n
+        assert before.written_n <= state.written_n <= state.last_n
+
+
+@given(histories(), histories(), st.randoms(use_true_random=False))
+def test_aggregates_do_not_meet(one: list[Event], other: list[Event], rng: Any) -> None:
+    """
+    Rows of two aggregates in any mixture fold to what each folds to alone.
+    """
+    piles = [rows_of(*one, aggregate="a1"), rows_of(*other, aggregate="a2")]
+    mixed = []
+    while any(piles):
+        mixed.append(rng.choice([pile for pile in piles if pile]).pop(0))
+
+    assert fold(mixed) == {**fold(rows_of(*one, aggregate="a1")), **fold(rows_of(*other, aggregate="a2"))}
+
+
+def instants(found: SpanSet) -> set[int]:
+    """Return the instants of the small universe that are in *found*."""
+    return {i for i in UNIVERSE if i in found}
+
+
+PLANNED = Planned(make_plan(3), 10)
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([Done(1, REPORT)], "not defined there"),
+        ([Described({})], "not defined there"),
+        ([DEFINED, Dropped(), LeaseReleased("x")], "not defined there"),
+        ([DEFINED, Done(1, REPORT)], "ends refresh 1"),
+        ([DEFINED, Aborted(1, "")], "ends refresh 1"),
+        ([DEFINED, Audited(1, (), {})], "ends refresh 1"),
+        ([DEFINED, PLANNED, Done(2, REPORT)], "the open one is 3"),
+        ([DEFINED, PLANNED, Done(3, REPORT), Done(3, REPORT)], "the open one is None"),
+        ([DEFINED, PLANNED, Planned(make_plan(4), 10)], "plans refresh 4"),
+        ([DEFINED, PLANNED, Aborted(3, ""), Planned(make_plan(3), 10)], "plans refresh 3"),
+        ([DEFINED, PLANNED, Aborted(3, ""), Planned(make_plan(2), 10)], "plans refresh 2"),
+        ([DEFINED, PLANNED, DEFINED], "while refresh 3 is open"),
+        ([DEFINED, PLANNED, Audited(3, ((9, 4),), {})], "makes no sense"),
+        ([Snapshot({})], "makes no sense"),
+        ([Snapshot({**folded(DEFINED).as_json(), "log": 3})], "makes no sense"),
+    ],
+)
+def test_what_the_protocol_never_writes_is_refused(events: list[Event], found: str) -> None:
+    """
+    A second open plan, an end without a plan, a number used again: noticed where the journal is read.
+    """
+    with pytest.raises(JournalError, match=found):
+        fold(rows_of(*events))
+
+
+@given(histories(), st.data())
+def test_a_damaged_snapshot_is_a_journal_error(history: list[Event], data: st.DataObject) -> None:
+    """
+    With one field of a snapshot replaced, folding gives a state or a journal error, nothing else.
+    """
+    payload = folded(*history).as_json()
+    payload[data.draw(st.sampled_from(sorted(payload)))] = data.draw(JSON)
+    try:
+        found: Any = fold([encode("a1", Snapshot(payload), at="")])["a1"]
+    except JournalError as error:
+        found = error
+
+    assert isinstance(found, AggregateState) or "snapshot" in found.message
+
+
+def test_an_aborted_plan_gives_back_what_it_took() -> None:
+    """
+    The spans come back with their `after`, and a change that was captured meanwhile keeps the older one.
+    """
+    clean = folded(DEFINED, Planned(make_plan(1), 10), Done(1, REPORT))
+    entry = Entry(Span(0, 10), after=0, cause=Cause.CHANGE, is_insert_only=True)
+    dirty = applied(clean, Captured(1, (entry,)))
+    state = applied(dirty, Planned(make_plan(2, entry), 10))
+    state = applied(state, Captured(2, (replace(entry, after=1),)))
+
+    assert dirty.log == applied(state, Aborted(2, "disk full")).log
+    assert (2, "aborted", "disk full") == next(
+        (e.n, e.outcome, e.reason) for e in reversed(applied(state, Aborted(2, "disk full")).ended)
+    )
+
+
+def test_held_spans_stay_dirty() -> None:
+    """
+    What a gate holds back returns to the log when the plan is done, the rest is clean.
+    """
+    plan = make_plan(1, Entry(Span(0, 20)))
+    state = folded(DEFINED, Planned(plan, 20), Audited(1, ((10, 20),), {}), Done(1, REPORT))
+
+    assert (SpanSet.of(Span(0, 20)) & state.log.spans) == SpanSet.of(Span(10, 20))
+    assert not state.held
+
+
+def test_a_new_definition_starts_again() -> None:
+    """
+    A changed definition is dirty everywhere and keeps counting.
+    """
+    state = folded(DEFINED, PLANNED, Done(3, REPORT), replace(DEFINED, data_version="d2", cursor=7))
+
+    assert (InvalidationLog.everything(), NEG_INF, 7, 3) == (state.log, state.threshold, state.cursor, state.last_n)
+
+
+def test_only_the_holder_renews_and_releases() -> None:
+    """
+    A lease ends or lasts longer by its owner's word alone.
+    """
+    lease = Lease("me", "host", 1, 2, 3.0)
+    held = folded(DEFINED, LeaseTaken(lease))
+
+    assert held == applied(applied(held, LeaseReleased("other")), LeaseRenewed("other", 9.0))
+    assert replace(lease, until=9.0, jvm_pid=5) == applied(held, LeaseRenewed("me", 9.0, jvm_pid=5)).lease
+    assert applied(held, LeaseReleased("me")).lease is None
+
+
+def test_a_dropped_aggregate_is_gone_and_its_name_is_free() -> None:
+    """
+    Nothing is left of it; another of its name may follow, under another id.
+    """
+    rows = [*rows_of(DEFINED, Dropped()), *rows_of(replace(DEFINED, name="BARS"), aggregate="a2")]
+    states = fold(rows)
+
+    assert ["a2"] == list(states)
+    assert states["a2"] == by_name(states, "bars")
+    assert by_name(states, "other") is None
+
+
+def test_the_state_keeps_the_last_ended_refreshes() -> None:
+    """
+    Older ones leave, newest last.
+    """
+    ends = [e for n in range(1, KEPT_ENDED + 3) for e in (Planned(make_plan(n), 10), Done(n, REPORT))]
+
+    assert list(range(3, KEPT_ENDED + 3)) == [e.n for e in folded(DEFINED, *ends).ended]

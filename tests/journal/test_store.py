@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.errors import JournalConflictError, JournalError
+from materializer.journal.events import Row
+from materializer.journal.store import JournalSnapshot, JournalStore
+from materializer.lake.log import read_commit
+
+
+def row(n: int, aggregate: str = "a") -> Row:
+    return Row(aggregate, "done", "2024-01-01T00:00:00Z", json.dumps({"n": n}))
+
+
+def numbers(snapshot: JournalSnapshot) -> list[int]:
+    return [json.loads(r.payload)["n"] for r in snapshot.rows]
+
+
+def fill(store: JournalStore, *numbers: int) -> int:
+    version = store.read().version
+    for n in numbers:
+        version = store.append([row(n)], expected_version=version)
+    return version
+
+
+def test_nothing_is_written_by_looking(tmp_path: Path) -> None:
+    """
+    A journal that does not exist is empty at version -1, and stays away until the first append.
+    """
+    store = JournalStore(tmp_path)
+
+    assert JournalSnapshot(-1, ()) == store.read()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="at least one"):
+        store.append([], expected_version=-1)
+
+
+def test_rows_come_back_in_order(tmp_path: Path) -> None:
+    """
+    Whatever appends, whoever reads, warm or cold: the same rows in the order of commits and inside them.
+    """
+    writer, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = writer.append([row(2), row(1), row(3)], expected_version=-1)
+    reader.read()
+    for n in range(30, 10, -1):
+        version = writer.append([row(n), row(-n)], expected_version=version)
+
+    expected = [2, 1, 3, *(m for n in range(30, 10, -1) for m in (n, -n))]
+    for store in (writer, reader, JournalStore(tmp_path)):
+        assert (version, expected) == (store.read().version, numbers(store.read()))
+    assert JournalStore(tmp_path).read() == writer.read() == reader.read()
+
+
+def test_the_second_of_two_is_refused(tmp_path: Path) -> None:
+    """
+    An append decided on an older version is refused, by version or by the race itself, and writes nothing.
+    """
+    one, two = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(one, 1)
+    assert version == two.read().version
+    one.append([row(2)], expected_version=version)
+    for store in (two, one, JournalStore(tmp_path)):
+        with pytest.raises(JournalConflictError, match="another process"):
+            store.append([row(3)], expected_version=version)
+        with pytest.raises(JournalConflictError):
+            store.snapshot([row(3)], expected_version=version)
+
+    assert [1, 2] == numbers(two.read())
+
+
+def test_a_race_inside_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A commit that slips in after the last look is still a conflict, and the loser works on afterwards.
+    """
+    one, two = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(one, 1)
+    two.read()
+    opened: Callable[[int], DeltaTable] = two._opened
+
+    def slow(expected: int) -> DeltaTable:
+        table = opened(expected)
+        one.append([row(2)], expected_version=expected)
+        return table
+
+    monkeypatch.setattr(two, "_opened", slow)
+    with pytest.raises(JournalConflictError):
+        two.append([row(3)], expected_version=version)
+    monkeypatch.undo()
+    two.append([row(4)], expected_version=two.read().version)
+
+    assert [1, 2, 4] == numbers(JournalStore(tmp_path).read())
+
+
+def test_creating_it_twice(tmp_path: Path) -> None:
+    """
+    Of two first appends one wins; the other is a conflict.
+    """
+    one, two = JournalStore(tmp_path), JournalStore(tmp_path)
+    two.read()
+    fill(one, 1)
+    with pytest.raises(JournalConflictError):
+        two.append([row(2)], expected_version=-1)
+
+    assert [1] == numbers(two.read())
+
+
+RACER = """
+import random, sys, time
+from materializer.errors import JournalConflictError
+from materializer.journal.events import Row
+from materializer.journal.store import JournalStore
+
+store = JournalStore(sys.argv[1])
+for n in range(10):
+    while True:
+        try:
+            store.append([Row(sys.argv[2], "done", "", str(n)), Row(sys.argv[2], "done", "", "x")], expected_version=store.read().version)
+            break
+        except JournalConflictError:
+            time.sleep(random.random() / 50)
+"""
+
+
+def test_processes_lose_nothing(tmp_path: Path) -> None:
+    """
+    Two processes that append, the creation included: every row is there once, each process' in its order.
+    """
+    racers = [subprocess.Popen([sys.executable, "-c", RACER, str(tmp_path), name]) for name in "ab"]
+    assert [0, 0] == [r.wait(120) for r in racers]
+    found = JournalStore(tmp_path).read()
+
+    assert 40 == len(found.rows)
+    assert 20 == found.version
+    for name in "ab":
+        mine = [r.payload for r in found.rows if r.aggregate == name]
+        assert [p for n in range(10) for p in (str(n), "x")] == mine
+
+
+def test_a_snapshot_replaces_everything(tmp_path: Path) -> None:
+    """
+    One commit, one file, new rows; readers see another generation, and appending goes on.
+    """
+    store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(store, *range(5))
+    before = reader.read()
+    version = store.snapshot([row(100), row(200)], expected_version=version)
+    (added,) = read_commit(store.path, version).adds
+    assert 2 == added.rows
+    assert 0 == store.commits_since_snapshot() == JournalStore(tmp_path).commits_since_snapshot()
+    fill(store, 6)
+
+    for found in (store.read(), reader.read(), JournalStore(tmp_path).read()):
+        assert [100, 200, 6] == numbers(found)
+        assert found.generation == version != before.generation
+    assert 1 == reader.commits_since_snapshot()
+
+
+def test_a_generation_means_a_growing_prefix(tmp_path: Path) -> None:
+    """
+    While the generation stays, what was read before is a prefix of what is read now.
+    """
+    store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    last = reader.read()
+    for n in range(40):
+        version = fill(store, n)
+        if n % 7 == 3:
+            store.snapshot([row(-n)] if n != 10 else [], expected_version=version)
+        if n % 3 == 0:
+            found = reader.read()
+            if found.generation == last.generation:
+                assert last.rows == found.rows[: len(last.rows)]
+            last = found
+    assert last == JournalStore(tmp_path).read()
+
+
+def test_compaction_by_somebody_else(tmp_path: Path) -> None:
+    """
+    Files that were compacted, a checkpoint and a vacuum change neither rows nor order.
+    """
+    store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    fill(store, *range(12))
+    reader.read()
+    table = DeltaTable(store.path)
+    table.optimize.compact()
+    table.create_checkpoint()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    expected = numbers(JournalStore(tmp_path).read())
+    fill(store, 12)
+
+    assert list(range(12)) == expected
+    assert list(range(13)) == numbers(reader.read()) == numbers(store.read()) == numbers(JournalStore(tmp_path).read())
+
+
+def test_a_journal_put_back_from_a_backup(tmp_path: Path) -> None:
+    """
+    A folder that is another one, at the same version, is read again; one that vanished is an error, not an empty journal.
+    """
+    store = JournalStore(tmp_path / "a")
+    fill(store, 1, 2)
+    fill(JournalStore(tmp_path / "b"), 7, 8)
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "b", tmp_path / "a")
+    assert [7, 8] == numbers(store.read())
+    fill(store, 9)
+    assert [7, 8, 9] == numbers(JournalStore(tmp_path / "a").read())
+    shutil.rmtree(tmp_path / "a")
+
+    with pytest.raises(JournalError, match="is gone"):
+        store.read()
+
+
+DAMAGES = ("no file", "no parquet", "other columns", "null", "broken commit")
+
+
+@pytest.mark.parametrize(
+    ("damage", "is_warm"),
+    [*((d, False) for d in (*DAMAGES, "hole")), *((d, True) for d in DAMAGES)],  # a warm reader stops before a hole
+)
+def test_damage_is_named(tmp_path: Path, damage: str, is_warm: bool) -> None:
+    """
+    A missing or broken file, foreign columns, a hole in the log: an error that names file or version, never fewer rows.
+    """
+    store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    fill(store, 1, 2)
+    if is_warm:
+        reader.read()
+    fill(store, 3, 4)
+    file = Path(store.path) / read_commit(store.path, 3).adds[0].path
+    log = Path(store.path) / "_delta_log" / f"{3:020d}.json"
+    match damage:
+        case "no file":
+            file.unlink()
+        case "no parquet":
+            file.write_bytes(b"words")
+        case "other columns":
+            pq.write_table(pa.table({"x": [1]}), file)
+        case "null":
+            table = pq.read_table(file)
+            pq.write_table(table.set_column(6, "payload", pa.nulls(1, pa.string())), file)
+        case "broken commit":
+            log.write_text('{"add":')
+        case "hole":
+            log.unlink()
+    with pytest.raises(JournalError) as caught:
+        reader.read()
+    assert file.name in str(caught.value) or "version 3" in str(caught.value) or "damaged" in str(caught.value)
+
+
+def test_rows_of_a_stranger(tmp_path: Path) -> None:
+    """
+    A commit with other columns than ours stops the reader.
+    """
+    store = JournalStore(tmp_path)
+    fill(store, 1)
+    table = pq.read_table(DeltaTable(store.path).file_uris()[0], partitioning=None).append_column("new", pa.array([1]))
+    write_deltalake(store.path, table, mode="append", schema_mode="merge")
+
+    for reader in (store, JournalStore(tmp_path)):
+        with pytest.raises(JournalError, match="has columns"):
+            reader.read()
+
+
+def test_it_is_quick(tmp_path: Path) -> None:
+    """
+    An unchanged journal, one more commit, a fresh process: fractions of what Spark needs (bounds are loose for a busy machine).
+    """
+    store = JournalStore(tmp_path)
+    version = fill(store, 0)
+    version = store.snapshot([row(n) for n in range(200)], expected_version=version)
+
+    def measured(work: Callable[[], object], times: int) -> float:
+        best = float("inf")
+        for _ in range(times):
+            started = time.perf_counter()
+            work()
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    assert measured(lambda: fill(store, 1), 40) < 0.05
+    assert measured(store.read, 20) < 0.003
+    assert measured(lambda: JournalStore(tmp_path).read(), 5) < 0.25

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from materializer.errors import NotADeltaTableError, SourceDamagedError, TableNotFoundError
+from materializer.lake.table import DeltaFolder, TableHead
+
+
+def test_a_head_follows_commits_of_others(trades) -> None:
+    """
+    Version and id are the newest, also when another object commits in between.
+    """
+    table = trades()
+    folder = DeltaFolder(table.path)
+
+    assert TableHead(0, table.id) == folder.head()
+    table.append((0, "a", 1))
+    assert 1 == folder.head().version
+
+
+def test_a_recreated_table_is_another_one(trades) -> None:
+    """
+    Dropped and recreated under an open object, at the same version: the new id is seen, not the cached one.
+    """
+    table = trades()
+    folder = DeltaFolder(table.path)
+    old = folder.head()
+    shutil.rmtree(table.path)
+    new = trades()
+
+    assert 0 == folder.head().version == old.version
+    assert new.id == folder.head().table_id != old.table_id
+
+
+def test_looking_at_an_unchanged_table_is_cheap(trades) -> None:
+    """
+    A repeated look costs far less than 2 ms.
+    """
+    folder = DeltaFolder(trades().path)
+    folder.head()
+    started = time.perf_counter()
+    for _ in range(100):
+        folder.head()
+
+    assert (time.perf_counter() - started) / 100 < 0.002
+
+
+def test_schema_in_the_words_of_spark(tmp_path: Path) -> None:
+    """
+    Types come as Spark names them, nested ones included.
+    """
+    schema = pa.schema(
+        [("a", pa.int64()), ("b", pa.decimal128(38, 5)), ("c", pa.timestamp("us")), ("d", pa.list_(pa.int32()))]
+    )
+    DeltaTable.create(str(tmp_path / "t"), schema)
+
+    found = DeltaFolder(str(tmp_path / "t")).schema()
+
+    assert [("a", "bigint"), ("b", "decimal(38,5)"), ("c", "timestamp_ntz"), ("d", "array<int>")] == found
+
+
+def test_features_and_properties(tmp_path: Path, trades) -> None:
+    """
+    Properties are read from the metadata, partition columns are named, nothing is claimed that is not there.
+    """
+    write_deltalake(str(tmp_path / "p"), pa.table({"d": ["x"], "v": [1]}), partition_by="d")
+    plain, parted = DeltaFolder(trades().path), DeltaFolder(str(tmp_path / "p"))
+
+    assert "true" == plain.properties()["delta.enableChangeDataFeed"]
+    assert ("d",) == parted.features().partition_columns
+    assert not any(getattr(plain.features(), f) for f in ("has_deletion_vectors", "has_column_mapping", "is_clustered"))
+
+
+def test_transaction_numbers(trades) -> None:
+    """
+    The largest recorded number, None for an identifier that never wrote.
+    """
+    table = trades()
+    properties = CommitProperties(app_transactions=[Transaction("app", 7)])
+    write_deltalake(table.path, table.rows([(0, "a", 1)]), mode="append", commit_properties=properties)
+    folder = DeltaFolder(table.path)
+
+    assert 7 == folder.transaction_version("app")
+    assert folder.transaction_version("other") is None
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    """
+    Nothing at a path, and a folder without a log, are two errors; existence is a plain question.
+    """
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(TableNotFoundError, match="no table at"):
+        DeltaFolder(str(tmp_path / "none")).head()
+    with pytest.raises(NotADeltaTableError, match="no Delta log"):
+        DeltaFolder(str(tmp_path / "folder")).head()
+    assert not DeltaFolder(str(tmp_path / "none")).exists()
+    assert not DeltaFolder(str(tmp_path / "folder")).exists()
+
+
+@pytest.mark.parametrize("damage", ["hole", "broken"])
+def test_a_damaged_log(trades, damage: str) -> None:
+    """
+    A hole in the log and a commit that is no JSON are damage, not a crash.
+    """
+    table = trades()
+    for i in range(3):
+        table.append((i, "a", 1))
+    if damage == "hole":
+        table.commit_file(2).unlink()
+    else:
+        table.commit_file(2).write_text('{"add":')
+
+    with pytest.raises(SourceDamagedError, match="damaged"):
+        DeltaFolder(table.path).head()
