@@ -1,0 +1,172 @@
+"""Hand-made results, one of each kind, with every optional part present."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from materializer.adapters.cli.results import (
+    Applied,
+    Dropped,
+    Examined,
+    History,
+    Invalidated,
+    Planned,
+    Refreshed,
+    Result,
+    Shown,
+    Statuses,
+    Verified,
+    Versions,
+)
+from materializer.core.instants import parse
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.errors import Problem
+from materializer.journal.events import Captured
+from materializer.journal.fold import Ended
+from materializer.services.definitions import Change
+from materializer.services.doctor import Finding
+from materializer.services.preview import Preview
+from materializer.services.refresh import RefreshReport, RunDone
+from materializer.services.status import Status
+from materializer.services.verify import Difference, VerifyReport
+
+TS = TimeType.TIMESTAMP
+
+
+def day(n: int, hour: int = 0) -> int:
+    """Return an instant of December 2013."""
+    return parse(f"2013-12-{n:02}T{hour:02}:00:00Z", TS)
+
+
+WINDOW = Span(NEG_INF, day(8))
+DIRTY = SpanSet.of(*(Span(day(d, 3), day(d, 5)) for d in range(1, 7)))
+STEPS = (
+    Merge(
+        SpanSet.of(Span(day(1, 3), day(1, 5)), Span(day(2, 3), day(2, 5))),
+        339,
+        Estimate(2_400, 310_000, 2),
+        (Rejected("recompute", "would read 1,512,000 raw rows"),),
+    ),
+    Recompute(
+        SpanSet.of(*(Span(day(d, 3), day(d, 5)) for d in range(3, 7))),
+        "rows changed",
+        Estimate(120_500, 12_600_000, 7),
+        (Rejected("merge", "rows were updated or deleted, not only inserted"),),
+    ),
+    Settle(SpanSet.of(Span(NEG_INF, day(1)))),
+)
+PLAN = Plan("p", 12, 341, WINDOW, (), STEPS, Lane.DRIVER, TableBase("a", 3), TableBase("b", 4))
+REPORT = RunReport(341, "merge+recompute", "driver", 12, 2_416, 240, 236, 3, 4, 5, 2, 0.6184)
+ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT)
+ABORTED = Ended(
+    11,
+    "2026-08-01T09:58:00.251Z",
+    "aborted",
+    Span(day(1, 12), day(2, 12)),
+    RunReport(340, "merge", "driver"),
+    "its process died",
+)
+CAPTURED = Captured(341, (Entry(Span(day(5, 3), day(5, 5)), 340, Cause.CHANGE),), day(8), (), 3)
+PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, CAPTURED, DIRTY, SpanSet.of(Span(day(9), day(10))), PLAN, 3, 11)
+IDLE_PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, None, SpanSet(), SpanSet(), None, 0)
+RUN = RunDone(PLAN, REPORT, WINDOW, 2)
+REFRESH = RefreshReport(
+    "flights_hourly",
+    "refreshed",
+    WINDOW,
+    341,
+    (RUN, RunDone(PLAN, REPORT, WINDOW)),
+    ((11, "finished"),),
+    SpanSet.of(Span(day(9), POS_INF)),
+    3,
+    1.2345,
+)
+IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
+STATUS = Status(
+    name="flights_hourly",
+    source="lake/flights",
+    grid="1 hour",
+    time_type=TS,
+    cursor=340,
+    newest=341,
+    threshold=day(8),
+    newest_bucket_end=day(8),
+    dirty=DIRTY,
+    entries=7,
+    changed_keys=4,
+    null_times=3,
+    open_refresh=12,
+    holder="process 4711 on laptop",
+    rows=336_776,
+    last=ENDED,
+    state="unfinished",
+    problem="the source is older than what was captured",
+)
+PROBLEM = Problem(
+    "definition.unknown-column",
+    "there is no column 'dep_dely' in 'flights'",
+    "the nearest is 'dep_delay'",
+    "sql/flights.sql",
+    4,
+    12,
+)
+VERIFIED = VerifyReport(
+    "flights_hourly",
+    341,
+    SpanSet.of(WINDOW),
+    SpanSet.of(Span(day(8), POS_INF)),
+    336_776,
+    2,
+    (
+        Difference("differs", {"bucket": "2013-12-01T03:00:00Z", "origin": "JFK"}, {"flights": ("12", "13")}),
+        Difference("missing", {"bucket": "2013-12-01T04:00:00Z", "origin": "LGA"}, {}),
+    ),
+    {"flights": "exact", "mean_delay": "float"},
+    4.25,
+)
+EQUAL = VerifyReport("flights_hourly", 341, SpanSet.of(WINDOW), SpanSet(), 336_776, 0, (), {"flights": "exact"}, 4.25)
+
+RESULTS: dict[str, Result] = {
+    "apply": Applied(
+        (
+            Change(
+                "flights_hourly", "data", ("- avg(dep_delay) AS mean", "+ avg(arr_delay) AS mean"), "lake/flights", 341
+            ),
+            Change("flights_daily", "unchanged"),
+        ),
+        (PROBLEM,),
+        is_dry_run=True,
+    ),
+    "plan": Planned(PREVIEW),
+    "refresh": Refreshed(REFRESH, TS),
+    "status": Statuses((STATUS,)),
+    "status NAME": Statuses((STATUS,), is_detailed=True),
+    "history": History("flights_hourly", TS, (ENDED, ABORTED)),
+    "show": Shown(
+        "flights_hourly",
+        ("bucket", "day", "origin", "flights", "mean", "share"),
+        (
+            (datetime(2013, 12, 1, 3, tzinfo=UTC), date(2013, 12, 1), "JFK", 12, 1.5, Decimal("0.25")),
+            (datetime(2013, 12, 1, 2, tzinfo=UTC), date(2013, 12, 1), None, 7, float("nan"), None),
+        ),
+    ),
+    "verify": Verified(VERIFIED, TS),
+    "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
+    "drop": Dropped("flights_hourly"),
+    "doctor": Examined(
+        (
+            Finding("ok", "environment", "doctor.java", "Java 17"),
+            Finding("warning", "flights_hourly", "doctor.no-feed", "the source has no change feed", "switch it on"),
+        )
+    ),
+    "version": Versions({"materializer": "0.1.0", "python": "3.11.7"}),
+}
+IDLE: dict[str, Result] = {
+    "apply": Applied((Change("flights_daily", "unchanged"),)),
+    "plan": Planned(IDLE_PREVIEW),
+    "refresh": Refreshed(IDLE_REFRESH, TS),
+}

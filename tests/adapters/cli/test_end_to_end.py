@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from materializer.adapters.cli import defining, looking, refreshing
+from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.output import JsonOutput, TextOutput
+from materializer.config import Config
+from materializer.wiring import Materializer
+
+ROOT = Path(__file__).parents[3]
+DEFINITION = """
+CREATE MATERIALIZED VIEW trades_1h
+AS SELECT time_bucket('1 hour', ts) AS hour, sym, count(*) AS n, sum(volume) AS volume
+FROM trades WHERE volume > 0 GROUP BY time_bucket('1 hour', ts), sym;
+"""
+
+
+def trades(day: int, volume: int) -> pa.Table:
+    start = datetime(2013, 12, day, tzinfo=UTC)
+    times = [start + timedelta(minutes=20 * i) for i in range(72)]
+    columns = {"ts": pa.array(times, pa.timestamp("us", tz="UTC")), "sym": ["A", "B"] * 36, "volume": [volume] * 72}
+    return pa.table(columns)
+
+
+def feed(root: Path, day: int, volume: int = 1) -> None:
+    write_deltalake(
+        root / "trades", trades(day, volume), mode="append", configuration={"delta.enableChangeDataFeed": "true"}
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory, spark) -> Materializer:
+    """A lake with one source of three days and one aggregate, not refreshed yet."""
+    root = tmp_path_factory.mktemp("lake")
+    for day in (1, 2, 3):
+        feed(root, day)
+    (root / "trades.sql").write_text(DEFINITION)
+    return Materializer(root, spark=spark, config=Config())
+
+
+def told(lake: Materializer, body, *arguments, status: int = 0, **options) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    call = Call(TextOutput(out, err), opened=lake)
+    assert guarded(call, lambda: body(call, *arguments, **options)) == status, err.getvalue()
+    return out.getvalue() + err.getvalue()
+
+
+def formed(lake: Materializer, body, *arguments, **options):
+    out = io.StringIO()
+    call = Call(JsonOutput(out, io.StringIO()), opened=lake)
+    assert guarded(call, lambda: body(call, *arguments, **options)) == 0
+    return json.loads(out.getvalue())
+
+
+def command(lake: Materializer, *arguments: str) -> subprocess.CompletedProcess:
+    code = (
+        f"import sys; from materializer.adapters.cli import main; s = main({list(arguments)!r});"
+        "print('imported:', 'pyspark' in sys.modules); sys.exit(s)"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT), "MATERIALIZER_LAKE": str(lake.root)}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
+
+
+def test_the_main_job_by_its_commands(lake):
+    """
+    Apply, plan, refresh, look, late data, refresh again, verify, drop: each says what it did.
+    """
+    path = lake.root / "trades.sql"
+    assert "would be created" in told(lake, defining.apply, [path], dry_run=True)
+    assert formed(lake, looking.status) == {"aggregates": []}
+    assert "trades_1h: created" in told(lake, defining.apply, [path])
+    assert "trades_1h: unchanged" in told(lake, defining.apply, [path])
+    assert "step 1: rebuild" in told(lake, refreshing.plan, "trades_1h")
+
+    first = formed(lake, refreshing.backfill, "trades_1h", buckets_per_run=24)["refreshes"][0]
+    assert [r["rows_read"] for r in first["runs"]] == [72, 72, 72]
+
+    for arguments in (["refresh", "trades_1h"], ["plan", "trades_1h"]):
+        idle = command(lake, *arguments, "--strict-exit")
+        assert idle.returncode == 3, idle.stderr
+        assert "imported: False" in idle.stdout
+    for arguments in (["status"], ["history", "trades_1h"], ["show", "trades_1h"]):
+        quiet = command(lake, *arguments)
+        assert quiet.returncode == 0, quiet.stderr
+        assert "imported: False" in quiet.stdout
+
+    feed(lake.root, 2, volume=5)
+    assert formed(lake, looking.status)["aggregates"][0]["state"] == "behind"
+    plan = formed(lake, refreshing.plan, "trades_1h")
+    assert plan["dirty"] == [{"start": "2013-12-02T00:00:00Z", "end": "2013-12-03T00:00:00Z"}]
+    assert "read 72 rows" in told(lake, refreshing.refresh, "trades_1h")
+    rows = formed(lake, looking.show, "trades_1h", start="2013-12-02", end="2013-12-02T01:00:00Z")["rows"]
+    assert sorted(rows) == [["2013-12-02T00:00:00Z", "A", 4, 12], ["2013-12-02T00:00:00Z", "B", 2, 6]]
+
+    assert "equal to plain Spark" in told(lake, looking.verify, every=True)
+    assert "is dirty now" in told(lake, refreshing.invalidate, "trades_1h", start="2013-12-01", end="2013-12-02")
+    assert formed(lake, looking.status, "trades_1h")["aggregates"][0]["state"] == "dirty"
+    fresh = formed(lake, looking.show, "trades_1h", limit=1, fresh=True)
+    assert fresh["rows"][0][0] == "2013-12-03T23:00:00Z"
+    assert "nothing stands in the way" in told(lake, looking.doctor)
+
+    assert len(formed(lake, looking.history, "trades_1h")["refreshes"]) == 4
+    assert "dropped" in told(lake, defining.drop, "trades_1h", yes=True)
+    assert "no aggregate" in told(lake, looking.history, "trades_1h", status=64)
+
+
+def test_a_definition_with_problems_writes_nothing(lake):
+    """
+    The problem is told with its code and hint, and the lake is as it was.
+    """
+    path = lake.root / "bad.sql"
+    path.write_text(DEFINITION.replace("sum(volume)", "sum(volum)").replace("trades_1h", "bad"))
+    before = sorted(p.name for p in lake.root.iterdir())
+
+    text = told(lake, defining.apply, [path], status=65)
+    assert "definition.unknown-column" in text
+    assert "did you mean `volume`" in text
+    assert before == sorted(p.name for p in lake.root.iterdir())

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from materializer.adapters.cli.output import TextOutput
+from materializer.adapters.cli.results import Planned, Refreshed, Shown, is_idle
+from materializer.adapters.cli.text import lines
+from materializer.adapters.cli.words import spans, wrapped
+from materializer.core.spans import Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.errors import DefinitionError, StorageError
+from tests.adapters.cli import samples
+
+ALL = {**samples.RESULTS, **{f"{k} idle": v for k, v in samples.IDLE.items()}}
+
+
+def text_of(result, width: int = 100) -> str:
+    return "\n".join(lines(result, width=width))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_text_keeps_to_100_columns_and_cuts_nothing_off(kind):
+    """
+    Lines fit, without escape sequences and without an ellipsis.
+    """
+    shown = lines(ALL[kind], width=100)
+
+    assert shown
+    assert [line for line in shown if len(line) > 100 or line != line.rstrip()] == []
+    assert not {"\x1b", "…"} & set("".join(shown))
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "[the beginning, 2013-12-08T00:00:00Z)",
+        "version 341",
+        "dirty by it: 1 span",
+        "6 spans: [2013-12-01T03:00:00Z, 2013-12-01T05:00:00Z)",
+        "2 more up to 2013-12-06T05:00:00Z",
+        "step 1: merge",
+        "rows were only inserted since version 339",
+        "not recompute",
+        "would read 1,512,000 raw rows",
+        "at most 2,400 rows, 310.0 kB in 2 files",
+        "not merge",
+        "rows were updated or deleted, not only inserted",
+        "by the driver",
+        "about 3; the first takes",
+        "outside the window",
+        "refresh 11 has not ended",
+    ],
+)
+def test_a_plan_says_everything_it_decided(fact):
+    """
+    Each decision and each reason can be read, also across a line's end.
+    """
+    told = " ".join(text_of(Planned(samples.PREVIEW)).split())
+
+    assert " ".join(fact.split()) in told
+
+
+def test_a_step_that_was_not_needed_is_no_news_in_a_refresh():
+    """
+    The short plan leaves out what is settled without reading.
+    """
+    out = io.StringIO()
+    with TextOutput(out, io.StringIO()).watch("flights_hourly", samples.TS, is_long=False) as watch:
+        watch.on_plan(samples.PLAN, None)
+        watch.on_run(samples.RUN)
+
+    assert "settle" not in out.getvalue()
+    assert "read 2,416 rows, wrote 236 in 12 buckets, 4 Spark jobs, 5 commits, 2 files" in out.getvalue()
+
+
+def test_a_backfill_without_a_terminal_writes_a_line_for_each_run():
+    """
+    Runs, rows, buckets and the time left stand on one line each, without carriage returns.
+    """
+    out = io.StringIO()
+    with TextOutput(out, io.StringIO()).watch("flights_hourly", samples.TS, is_long=True) as watch:
+        watch.on_plan(samples.PLAN, None)
+        watch.on_run(samples.RUN)
+
+    first, run = out.getvalue().splitlines()
+    assert first == "flights_hourly: backfilling at source version 341"
+    assert run == "  run 1/3: [the beginning, 2013-12-08T00:00:00Z), 2,416 rows, 12 buckets, 0.62 s, 1.24 s left"
+
+
+class Terminal(io.StringIO):
+    """A text stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say yes."""
+        return True
+
+
+def test_a_backfill_on_a_terminal_draws_a_bar_on_standard_error():
+    """
+    The bar has rows, buckets and the time left, and leaves standard output alone.
+    """
+    out, err = Terminal(), Terminal()
+    with TextOutput(out, err).watch("flights_hourly", samples.TS, is_long=True) as watch:
+        watch.on_run(samples.RUN)
+
+    assert out.getvalue() == ""
+    assert "2,416 rows" in err.getvalue()
+    assert "12 buckets" in err.getvalue()
+
+
+def test_rows_too_wide_for_the_terminal_are_shown_one_below_the_other():
+    """
+    A wide table becomes records; no value is lost.
+    """
+    wide = Shown("wide", ("bucket", "text"), (("b", "x" * 150), ("c", "y" * 150)))
+
+    told = text_of(wide)
+    assert "x" * 150 in told
+    assert told.count("bucket") == 2
+
+
+def test_spans_are_never_broken_at_their_blank():
+    """
+    A span stays on one line when text around it is wrapped.
+    """
+    told = spans(SpanSet.of(*(Span(i * 10, i * 10 + 5) for i in range(4))), TimeType.BIGINT)
+
+    assert all(line.count("[") == line.count(")") for line in wrapped(told, width=40))
+
+
+def test_a_definition_error_names_every_place():
+    """
+    Each problem has file, line, column, code and hint, and the end says that nothing was written.
+    """
+    err = io.StringIO()
+    TextOutput(io.StringIO(), err).fail(DefinitionError([samples.PROBLEM]))
+
+    assert "sql/flights.sql:4:12: definition.unknown-column" in err.getvalue()
+    assert "hint: the nearest is 'dep_delay'" in err.getvalue()
+    assert "nothing was written (definition.invalid)" in err.getvalue()
+    assert "\x1b" not in err.getvalue()
+
+
+def test_an_error_says_what_was_written_before_it():
+    """
+    What is written is said in the error's own words.
+    """
+    err = io.StringIO()
+    TextOutput(io.StringIO(), err).fail(
+        StorageError("the disk is full", hint="make room", wrote="the partials were written")
+    )
+
+    assert "the partials were written (storage.failed)" in err.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["apply", "plan", "refresh"])
+def test_idle_results_are_told_apart(kind):
+    """
+    What changes nothing counts as nothing to do, and what does something does not.
+    """
+    assert is_idle(samples.IDLE[kind])
+    assert not is_idle(samples.RESULTS[kind])
+
+
+def test_a_refresh_that_was_stopped_says_how_to_go_on():
+    """
+    With runs left the summary does not claim that the window is true.
+    """
+    report = samples.RefreshReport("x", "refreshed", samples.WINDOW, 341, (samples.RUN,), seconds=1.0)
+
+    told = text_of(Refreshed(report, samples.TS))
+    assert "about 2 runs left" in told
+    assert "true" not in told

@@ -1,0 +1,211 @@
+"""Benchmark: one-minute bars over synthetic trades, against plain Spark in the same run.
+
+    python -m tests.benchmarks.trades [--rows 20000000] [--days 30] [--symbols 100] [--folder DIR] [--json]
+
+Prints deterministic counters first (rows and bytes read, rows and files rewritten, commits, Spark jobs), wall time as a
+ratio to plain Spark second. *Plain* is what a user would write by hand over the same Delta table: ``min_by(price, ts)``
+for the opening price, without the order among equal times that the aggregate promises; *reference* is the form with
+that order, which the result is verified against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from materializer.config import Config, SparkConfig
+from materializer.services.definitions import Bound
+from materializer.spark.plain import write_recomputed
+from materializer.wiring import Materializer
+
+DAY = 86_400_000_000
+START = 19_723 * DAY
+"""2024-01-01T00:00:00Z."""
+
+BARS = """
+CREATE MATERIALIZED VIEW bars_1m COMMENT 'One-minute bars per symbol'
+AS SELECT window.start AS bucket, sym,
+          first(price) AS open, max(price) AS high, min(price) AS low, last(price) AS close,
+          sum(volume) AS volume, try_divide(sum(price * volume), sum(volume)) AS vwap
+   FROM trades GROUP BY window(ts, '1 minute'), sym
+"""
+PLAIN = """
+SELECT window(ts, '1 minute').start AS bucket, sym, min_by(price, ts) AS open, max(price) AS high, min(price) AS low,
+       max_by(price, ts) AS close, sum(volume) AS volume, try_divide(sum(price * volume), sum(volume)) AS vwap
+FROM {trades} GROUP BY 1, 2
+"""
+
+
+def trades(rng: np.random.Generator, rows: int, symbols: int, start: int, length: int) -> pa.Table:
+    """Return *rows* trades in [start, start + length), in order of time."""
+    ts = np.sort(rng.integers(start, start + length, rows))
+    sym = rng.integers(0, symbols, rows)
+    price = np.round(100 + sym + rng.standard_normal(rows), 2)
+    names = pa.array([f"S{i:03}" for i in range(symbols)])
+    return pa.table(
+        {
+            "ts": pa.array(ts, pa.timestamp("us", tz="UTC")),
+            "sym": pa.DictionaryArray.from_arrays(pa.array(sym, pa.int32()), names).cast(pa.string()),
+            "price": price,
+            "volume": rng.integers(1, 1_000, rows),
+        }
+    )
+
+
+def write_source(path: Path, rows: int, days: int, symbols: int, rng: np.random.Generator) -> None:
+    """Write the trades in daily commits, change feed on."""
+    for day in range(days):
+        table = trades(rng, rows // days, symbols, START + day * DAY, DAY)
+        configuration = {"delta.enableChangeDataFeed": "true"} if day == 0 else None
+        write_deltalake(str(path), table, mode="append", configuration=configuration)
+
+
+def late_rows(rng: np.random.Generator, rows: int, days: int, symbols: int) -> pa.Table:
+    """Return *rows* late trades in 10 hours of 7 days."""
+    hours = [
+        (int(d), int(h))
+        for d, h in zip(np.resize(rng.permutation(days)[:7], 10), rng.permutation(24)[:10], strict=True)
+    ]
+    parts = [trades(rng, rows // 10, symbols, START + d * DAY + h * 3_600_000_000, 3_600_000_000) for d, h in hours]
+    return pa.concat_tables(parts)
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Return wall seconds and the result of *action*."""
+    began = time.perf_counter()
+    result = action()
+    return time.perf_counter() - began, result
+
+
+def counters(report: Any) -> dict[str, Any]:
+    """Return the deterministic counters of a refresh, summed over its runs."""
+    names = ("rows_read", "partials_written", "rows_written", "files_rewritten", "commits", "jobs", "buckets")
+    total = {n: sum(getattr(r.report, n) for r in report.runs) for n in names}
+    estimate = [r.plan.estimate for r in report.runs]
+    return total | {
+        "runs": len(report.runs),
+        "strategy": "+".join(dict.fromkeys(r.plan.strategy for r in report.runs)),
+        "lane": "+".join(dict.fromkeys(r.plan.lane.value for r in report.runs)),
+        "bytes_to_read": sum(e.bytes for e in estimate),
+        "seconds_of_runs": round(sum(r.report.seconds for r in report.runs), 2),
+    }
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Run every measurement and return them by name."""
+    rng = np.random.default_rng(options.seed)
+    source, lake = folder / "trades", folder / "lake"
+    write_source(source, options.rows, options.days, options.symbols, rng)
+    spark_config = SparkConfig(profile="long", memory=options.memory)
+    config = Config(lake=str(lake), sources={"trades": str(source)}, spark=spark_config)
+    m = Materializer(config=config)
+    found: dict[str, Any] = {"options": {k: str(v) for k, v in vars(options).items()}}
+
+    spark = m.engine().spark
+    spark.range(1000).selectExpr("sum(id)").collect()
+
+    def plain() -> None:
+        frame = spark.sql(PLAIN, trades=spark.read.format("delta").load(str(source)))
+        frame.write.format("delta").mode("overwrite").save(str(folder / "plain"))
+
+    found["plain_cold"], _ = timed(plain)
+    m.apply(BARS)
+    found["first"], report = timed(lambda: m.refresh("bars_1m"))
+    found["first_counters"] = counters(report)
+    found["plain"], _ = timed(plain)
+    state = m.journal.view().named("bars_1m")
+    definition, target = Bound.of(state, m.root).definition, str(folder / "reference")
+    found["reference"], _ = timed(
+        lambda: write_recomputed(spark, definition, state.source, state.cursor, target, hull=None)
+    )
+
+    write_deltalake(str(source), late_rows(rng, options.late, options.days, options.symbols), mode="append")
+    found["late"], report = timed(lambda: m.refresh("bars_1m"))
+    found["late_counters"] = counters(report)
+
+    ones = []
+    for _ in range(5):
+        one = trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY)
+        write_deltalake(str(source), one, mode="append")
+        seconds, report = timed(lambda: m.refresh("bars_1m"))
+        ones.append(seconds)
+        found["one_counters"] = counters(report)
+    found["one"], found["one_all"] = sorted(ones)[2], ones
+    found["noop"] = min(timed(lambda: m.refresh("bars_1m"))[0] for _ in range(5))
+    found["verify"], verdict = timed(lambda: m.verify("bars_1m"))
+    found["verified"] = f"{verdict.rows} rows, {verdict.differing} differ"
+    (folder / "materializer.toml").write_text(f'lake = "{lake}"\n[sources]\ntrades = "{source}"\n')
+    command = [
+        sys.executable,
+        "-m",
+        "materializer",
+        "refresh",
+        "bars_1m",
+        "--config",
+        str(folder / "materializer.toml"),
+    ]
+    found["noop_command"] = min(
+        timed(lambda: subprocess.run(command, check=True, capture_output=True))[0] for _ in range(5)
+    )
+    found["files"] = {t: len(list((lake / "bars_1m" / t).rglob("*.parquet"))) for t in ("partials", "output")}
+    return found
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the measurements as a table."""
+    plain = found["plain"]
+    print(f"plain Spark, whole GROUP BY + write      {plain:8.2f} s  (cold {found['plain_cold']:.2f} s)")
+    print(f"the same in the reference form           {found['reference']:8.2f} s  (with an order among equal times)")
+    for name, title, target in (
+        ("first", "first materialization", "<= 1.80"),
+        ("late", "refresh after late rows", "<= 0.25"),
+    ):
+        print(
+            f"{title:40} {found[name]:8.2f} s  = {found[name] / plain:.2f} x plain (target {target}),"
+            f" {found[name] / found['reference']:.2f} x reference"
+        )
+        print(f"    {found[name + '_counters']}")
+    print(f"{'one late row, warm (median of 5)':40} {found['one']:8.2f} s  (target <= 1.3 s)")
+    print(f"    {found['one_counters']}")
+    print(f"{'no-op in process':40} {found['noop'] * 1000:8.1f} ms (target <= 15 ms)")
+    print(f"{'no-op as a command':40} {found['noop_command']:8.2f} s  (target <= 0.8 s)")
+    print(f"{'verify against the reference form':40} {found['verify']:8.2f} s  {found['verified']}")
+    print(f"files: {found['files']}")
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--symbols", type=int, default=100)
+    parser.add_argument("--late", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--memory", default="6g")
+    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="materializer-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = run(options, folder)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(found, indent=1)) if options.json else show(found)
+
+
+if __name__ == "__main__":
+    main()

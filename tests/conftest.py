@@ -1,0 +1,74 @@
+"""What all tests share: a fixed environment, one Spark session for the run, and Hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
+
+os.environ["TZ"] = "UTC"
+os.environ["PYSPARK_PYTHON"] = sys.executable
+time.tzset()
+
+_PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "ci", derandomize=True, print_blob=True, deadline=None, max_examples=60, suppress_health_check=_PATIENT
+)
+settings.register_profile("long", print_blob=True, deadline=None, max_examples=2000, suppress_health_check=_PATIENT)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_report_header() -> str:
+    """Say what a failing run has to be repeated with."""
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+    return f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark by folder or by fixture what starts a JVM."""
+    for item in items:
+        starts_jvm = "spark" in getattr(item, "fixturenames", ())
+        if starts_jvm or item.path.is_relative_to(HERE / "spark"):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of this run; draw random data from it and nothing else."""
+    return SEED
+
+
+@pytest.fixture
+def rng(seed: int) -> random.Random:
+    """A generator of its own for each test, seeded."""
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the run: local[2], short profile, few partitions."""
+    from materializer.config import Config, SparkConfig
+    from materializer.spark import session
+
+    options = {
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    started = session.start(Config(spark=SparkConfig(profile="short", options=options)))
+    yield started
+    started.stop()

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import doctest
+import io
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from rich.console import Console
+
+from materializer.core.parse import parse_report
+from materializer.core.plan import Merge, Recompute, strategy_of
+from materializer.demo import flights as source
+from materializer.demo import story as words
+from materializer.demo.run import DEFINITIONS, Outcome, main, tell
+from materializer.demo.story import Story
+from materializer.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# the storm, both changes of the clock, the week held back, the corrected days, and two days to feed
+DAYS = (
+    (date(2013, 2, 8), date(2013, 2, 9)),
+    (date(2013, 3, 9), date(2013, 3, 12)),
+    (date(2013, 4, 7), date(2013, 4, 15)),
+    (date(2013, 7, 12), date(2013, 7, 12)),
+    (date(2013, 11, 2), date(2013, 11, 5)),
+    (date(2013, 11, 29), date(2013, 12, 2)),
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    outcome: Outcome
+    text: str
+    lake: Path
+
+
+@pytest.fixture(scope="module")
+def some_flights() -> pa.Table:
+    flights = source.load()
+    days = flights["event_time"].cast(pa.timestamp("us")).cast(pa.date32())
+    wanted = [first + timedelta(days=n) for first, last in DAYS for n in range((last - first).days + 1)]
+    return flights.filter(pc.is_in(days, value_set=pa.array(wanted)))
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, some_flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The demo on 27 days of the year, told to a pipe."""
+    lake = tmp_path_factory.mktemp("demo") / "lake"
+    out = io.StringIO()
+    outcome = tell(lake, Story(Console(file=out, width=100)), flights=some_flights, days=2, spark=spark)
+    return Told(outcome, out.getvalue(), lake)
+
+
+@pytest.mark.slow
+def test_every_aggregate_is_what_plain_spark_says(told: Told) -> None:
+    """
+    After late flights, corrections, deletes and a backfill, each aggregate equals plain Spark, everywhere.
+    """
+    assert told.outcome.is_true
+    assert len(told.outcome.verified) == 3
+    assert all(report.rows > 0 for report in told.outcome.verified)
+    assert len({report.source_version for report in told.outcome.verified}) == 1
+
+
+@pytest.mark.slow
+def test_days_are_as_long_as_in_new_york(told: Told) -> None:
+    """
+    10 March has 23 hours and 3 November 25, their neighbours have 24.
+    """
+    assert told.outcome.day_hours == {
+        date(2013, 3, 9): 24,
+        date(2013, 3, 10): 23,
+        date(2013, 3, 11): 24,
+        date(2013, 11, 2): 24,
+        date(2013, 11, 3): 25,
+        date(2013, 11, 4): 24,
+    }
+
+
+@pytest.mark.slow
+def test_optimize_makes_nothing_dirty(told: Told) -> None:
+    """
+    What is dirty by the corrections is dirty after OPTIMIZE, and nothing else is.
+    """
+    for before, after in told.outcome.dirty.values():
+        assert before
+        assert before == after
+
+
+@pytest.mark.slow
+def test_a_second_refresh_does_nothing(told: Told) -> None:
+    """
+    Refreshed again, every aggregate is up to date, without a plan.
+    """
+    assert len(told.outcome.idle) == 3
+    for report in told.outcome.idle:
+        assert report.outcome == "up-to-date"
+        assert not report.runs
+
+
+@pytest.mark.slow
+def test_the_story_shows_merging_and_computing_again(told: Told) -> None:
+    """
+    Late flights are merged into their month; distinct aircraft cannot be, and the plan says so.
+    """
+    steps = {
+        (report.name, strategy_of(step))
+        for report in told.outcome.refreshes
+        for run in report.runs
+        for step in run.plan.steps
+        if isinstance(step, (Merge, Recompute))
+    }
+
+    assert ("destinations_monthly", "merge") in steps
+    assert ("departures_daily", "merge") not in steps
+    assert "count(DISTINCT tailnum) has no mergeable partial" in " ".join(told.text.split())
+
+
+@pytest.mark.slow
+def test_a_refresh_reads_a_part_of_the_source(told: Told) -> None:
+    """
+    While days are fed, no refresh aggregates as many rows as the source has.
+    """
+    fed = [report for report in told.outcome.refreshes if report.source_version <= max(_versions(told)[:6])]
+    read = [run.report.rows_read for report in fed for run in report.runs]
+
+    assert read
+    assert max(read) < 5_000
+
+
+@pytest.mark.slow
+def test_what_is_piped_is_plain_text_of_100_columns(told: Told) -> None:
+    """
+    No escape sequence, no trailing blanks, and no line but a command is longer than 100 columns.
+    """
+    assert "\x1b" not in told.text
+    assert "\r" not in told.text
+    for line in told.text.splitlines():
+        assert line == line.rstrip()
+        assert len(line) <= 100 or str(told.lake) in line
+
+
+def test_definitions_have_no_problems_and_no_warnings() -> None:
+    """
+    Every file in sql/ defines one aggregate of its name, with a comment and a policy.
+    """
+    files = sorted(DEFINITIONS.glob("*.sql"))
+    assert len(files) >= 3
+    for file in files:
+        report = parse_report(file.read_text(encoding="utf-8"), file=file.name)
+
+        assert [spec.name for spec in report.specs] == [file.stem]
+        assert report.warnings == ()
+        for spec in report.specs:
+            assert spec.comment
+            assert {"refresh.start_offset", "refresh.end_offset", "refresh.schedule"} <= dict(spec.properties).keys()
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """
+    What the demo did not make is not removed.
+    """
+    (tmp_path / "mine.txt").write_text("keep me")
+
+    with pytest.raises(UsageError, match="was not made by the demo"):
+        main(lake=tmp_path)
+
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+
+
+def test_commands_are_shown_within_the_width() -> None:
+    """
+    Commands stand on one line each, what they are for beside them, as far as it fits.
+    """
+    out = io.StringIO()
+    Story(Console(file=out, width=60)).commands((("export X=1", ""), ("a" * 40, "why"), ("b" * 10, "a longer reason")))
+
+    assert out.getvalue().splitlines() == [
+        "    export X=1",
+        "    " + "a" * 40 + "  # why",
+        "    " + ("b" * 10).ljust(37) + "  # a longer reason",
+    ]
+
+
+def test_examples_of_the_story_are_true() -> None:
+    """
+    Every example in the story's docstrings gives what it says.
+    """
+    assert doctest.testmod(words).failed == 0
+
+
+def _versions(told: Told) -> list[int]:
+    return [report.source_version for report in told.outcome.refreshes]

@@ -1,0 +1,42 @@
+"""Explore the refresh protocol: ``python -m tests.model [MUTATION] [--versions N --takeovers K …]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.model.exploration import FULL, Bounds
+from tests.model.mutations import MUTATIONS, explore
+
+
+def main() -> int:
+    """Print the number of states, or the shortest way to a broken rule; return 1 when one was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("mutation", nargs="?", choices=MUTATIONS, help="break one rule on purpose")
+    parser.add_argument("--list", action="store_true", help="name the mutations")
+    parser.add_argument("--versions", type=int, help="source versions")
+    parser.add_argument("--takeovers", type=int, default=1, help="leases taken over")
+    parser.add_argument("--refreshes", type=int, default=3, help="processes started")
+    parser.add_argument("--failures", action="store_true", help="computing and writing may fail")
+    parser.add_argument("--cleanings", type=int, default=0, help="times that old commits become unreadable")
+    parser.add_argument(
+        "--calls", action="store_true", help="others may come between any two calls, not only two steps"
+    )
+    args = parser.parse_args()
+    if args.list:
+        print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
+        return 0
+    own = Bounds(args.versions or 0, args.takeovers, args.refreshes, args.failures, args.cleanings, args.calls)
+    for bounds in FULL if args.versions is None else (own,):
+        begun = time.perf_counter()
+        found = explore(bounds, args.mutation)
+        print(*(found.trace or ["every rule holds"]), sep="\n")
+        print(f"{found.states} states, {time.perf_counter() - begun:.1f} s, {bounds}")
+        if found.trace:
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

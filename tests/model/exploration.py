@@ -1,0 +1,342 @@
+"""Every order in which refreshes, deaths, takeovers, late writers and source commits can meet, in small bounds.
+
+The code that is explored is the project's own: ``protocol.advance`` and ``write`` over ``journal.fold`` and
+``core.plan.decide``. A state is a world and the processes in it. The rules that are checked in every state:
+
+  clean     a bucket that is neither in the log nor in an open plan has partials = output = truth at the cursor
+  after     a logged bucket whose entry says ``after = a`` has partials = truth at a
+  tail      everything at or above the threshold is in the log or in the open plan
+  numbers   refresh numbers rise in each table, and none is beyond the journal's last
+  aborted   a plan that was aborted publishes no output afterwards
+  lease     nobody appends to the journal without holding the lease
+  error     nothing looks damaged: no error but a lost lease, a fenced write, or a failure of the data or the disk
+  ends      from every state, one undisturbed refresh of everything leaves no dirt, and clean holds
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from materializer.core.spans import POS_INF, Span, SpanSet
+from materializer.errors import DataError, LeaseLostError, StorageError, WriteFencedError
+from materializer.journal.events import Lease
+from materializer.services import protocol
+from materializer.services.protocol import At, Process, Which
+from tests.model.world import BUCKETS, WIDTH, MemoryPorts, World, forget_folds, spans_of
+
+WINDOWS: Final = ((0,), (1,), (0, 1))
+COMMITS: Final = (("insert", 0), ("insert", 1), ("delete", 0))
+LAST: Final = "99"
+"""The process that is started to see whether everything ends well."""
+
+EXPECTED: Final = (LeaseLostError, WriteFencedError, DataError, StorageError)
+
+
+class Bounds(NamedTuple):
+    """How far to explore.
+
+    Args:
+        versions: Source versions.
+        takeovers: Leases taken over from a process that is dead or only believed dead.
+        refreshes: Processes started.
+        failures: Whether computing and writing may fail.
+        cleanings: Times the commits of our tables become unreadable.
+        calls: Whether others may come between any two calls to the outside, not only between two steps.
+    """
+
+    versions: int
+    takeovers: int
+    refreshes: int = 3
+    failures: bool = False
+    cleanings: int = 0
+    calls: bool = False
+
+
+SMALL: Final = (
+    Bounds(1, 1),
+    Bounds(2, 1, refreshes=2),
+    Bounds(1, 1, refreshes=2, failures=True, cleanings=1),
+    Bounds(1, 1, refreshes=2, failures=True, calls=True),
+)
+FULL: Final = (
+    Bounds(3, 1),
+    Bounds(2, 2),
+    Bounds(2, 1, failures=True),
+    Bounds(2, 2, calls=True),
+    Bounds(1, 1, refreshes=2, failures=True, cleanings=1, calls=True),
+)
+
+
+class Member(NamedTuple):
+    """A process, the buckets it refreshes, and what the outside answered so far in its present step."""
+
+    process: Process
+    window: tuple[int, ...]
+    answers: tuple[int, ...] = ()
+
+
+class State(NamedTuple):
+    """World and processes by their places in the exploration's tables, and what the bounds count."""
+
+    world: int
+    members: tuple[int, ...]
+    started: int = 0
+    takeovers: int = 0
+    cleanings: int = 0
+
+
+class Found(NamedTuple):
+    """How many states were seen, and the shortest way to a broken rule (empty: every rule holds)."""
+
+    states: int
+    trace: list[str]
+
+
+class Numbered:
+    """Gives each different value a small number, so that a state is a few integers."""
+
+    def __init__(self) -> None:
+        self.values: list = []
+        self._numbers: dict = {}
+
+    def number(self, value: object, key: object = None) -> int:
+        """Return the number of *value*, which *key* stands for where it cannot be compared itself."""
+        key = value if key is None else key
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.values)
+            self.values.append(value)
+        return found
+
+
+class Paused(Exception):  # noqa: N818 - nothing is wrong
+    """A process has done one call and is about to do the next."""
+
+
+class OneCall:
+    """The outside for a step that is done again from its beginning: known answers, one new call, then a pause.
+
+    Args:
+        ports: What answers the new call.
+        known: Gives each answer a number; an answer is (value, error).
+        answers: Numbers of the answers so far.
+    """
+
+    def __init__(self, ports: MemoryPorts, known: Numbered, answers: tuple[int, ...]) -> None:
+        self._ports = ports
+        self._known = known
+        self._old = iter(answers)
+        self.answers = answers
+        self.called = ""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the port's method; reports and guesses about other processes are no calls to the outside."""
+        port = getattr(self._ports, name)
+        return port if name in ("report", "is_dead") else partial(self._call, name, port)
+
+    def _call(self, name: str, port: Callable[..., Any], *args: Any) -> Any:
+        number = next(self._old, None)
+        if number is None:
+            if self.called:
+                raise Paused
+            self.called = name
+            try:
+                answer = port(*args), None
+            except Exception as exc:  # noqa: BLE001 - an error is an answer too
+                answer = None, exc
+            number = self._known.number(answer, key=f"{name} {answer}")
+            self.answers = (*self.answers, number)
+        value, error = self._known.values[number]
+        if error:
+            raise error
+        return value
+
+
+class Exploration:
+    """One breadth-first exploration.
+
+    Args:
+        bounds: How far.
+        ports: What stands for the outside; a mutation may bring its own.
+        ignored: Rules that are not checked while they run (see :data:`tests.model.mutations.MUTATIONS`).
+    """
+
+    def __init__(self, bounds: Bounds, ports: type[MemoryPorts] = MemoryPorts, ignored: tuple[str, ...] = ()) -> None:
+        forget_folds()
+        self.bounds = bounds
+        self.ports = ports
+        self.ignored = ignored
+        self.worlds = Numbered()
+        self.members = Numbered()
+        self.answers = Numbered()
+        self._steps: dict[tuple[int, int], list[tuple[str, int | None, int]]] = {}
+        self._verdicts: dict[int, str] = {}
+
+    def run(self) -> Found:
+        """Explore; stop at the first broken rule."""
+        first = State(self.worlds.number(World.first()), ())
+        parent: dict[State, State | None] = {first: None}
+        todo = deque([first])
+        while todo:
+            state = todo.popleft()
+            why = self.verdict(state.world)
+            if why:
+                return Found(len(parent), [*self._trace(parent, state), why])
+            for _, then in self.successors(state):
+                if then not in parent:
+                    parent[then] = state
+                    todo.append(then)
+        return Found(len(parent), [])
+
+    def _trace(self, parent: dict[State, State | None], state: State) -> list[str]:
+        labels = []
+        before = parent[state]
+        while before is not None:
+            labels.append(next(label for label, then in self.successors(before) if then == state))
+            state, before = before, parent[before]
+        return labels[::-1]
+
+    def successors(self, s: State) -> Iterator[tuple[str, State]]:
+        """Yield (what happens, state after it) for everything that can happen in *s*."""
+        world: World = self.worlds.values[s.world]
+        for commit in COMMITS if len(world.source) < self.bounds.versions else ():
+            if commit[0] == "insert" or world.truth(commit[1], len(world.source)) > 0:
+                grown = world._replace(source=(*world.source, commit))
+                yield f"the source commits {commit}", s._replace(world=self.worlds.number(grown))
+        if s.cleanings < self.bounds.cleanings:
+            yield "old commits are cleaned up", s._replace(world=self._cleaned(world), cleanings=s.cleanings + 1)
+        if s.started < self.bounds.refreshes:
+            yield from self._starts(s, world)
+        for i, member in enumerate(s.members):
+            rest = s.members[:i] + s.members[i + 1 :]
+            for label, then, after in self.steps(member, s.world):
+                yield label, s._replace(world=after, members=rest if then is None else tuple(sorted((*rest, then))))
+
+    def _cleaned(self, world: World) -> int:
+        tables = {w.value: t._replace(gone=len(t.commits)) for w in Which for t in [getattr(world, w.value)]}
+        return self.worlds.number(world._replace(**tables))
+
+    def _starts(self, s: State, world: World) -> Iterator[tuple[str, State]]:
+        is_held = world.state.lease is not None
+        if is_held and s.takeovers >= self.bounds.takeovers:
+            return
+        for window in WINDOWS:
+            pid = str(s.started + 1)
+            then, after = self._start(pid, window, world)
+            label = f"process {pid} refreshes {window}{', taking the lease over' if is_held else ''}"
+            members = tuple(sorted((*s.members, then)))
+            yield label, State(after, members, s.started + 1, s.takeovers + is_held, s.cleanings)
+
+    def _start(self, pid: str, window: tuple[int, ...], world: World) -> tuple[int, int]:
+        ports = self.ports(world, pid, window)
+        process = protocol.advance(Process(Lease(pid, "", 0, 0, 0.0)), ports)
+        return self.members.number(Member(process, window)), self.worlds.number(ports.world)
+
+    def steps(self, member: int, world: int) -> list[tuple[str, int | None, int]]:
+        """Return (label, process after it or None, world after it) for each way in which the next step can go."""
+        found = self._steps.get((member, world))
+        if found is None:
+            before: World = self.worlds.values[world]
+            ways = {self._step(self.members.values[member], before, **way): None for way in self._ways(member)}
+            found = self._steps[member, world] = list(ways)
+        return found
+
+    def _ways(self, member: int) -> list[dict]:
+        """Return the choices in a step, the undisturbed one last."""
+        p: Process = self.members.values[member].process
+        match p.at:
+            case At.PLAN:
+                return [{"merging": m} for m in ((), (0,), (1,), (0, 1))]
+            case At.COMPUTE:
+                return [{"fails": "compute"}, {}] if self.bounds.failures else [{}]
+            case At.WRITE:
+                fails = [{"fails": "write"}] if self.bounds.failures else []
+                return [*fails, *({"which": which} for which in sorted(p.todo))]
+            case _:
+                return [{}]
+
+    def _step(
+        self,
+        member: Member,
+        world: World,
+        *,
+        merging: tuple[int, ...] = (),
+        fails: str = "",
+        which: Which | None = None,
+    ) -> tuple[str, int | None, int]:
+        p = member.process
+        ports = self.ports(world, p.lease.owner, member.window, merging, fails)
+        outside = OneCall(ports, self.answers, member.answers) if self.bounds.calls else ports
+        label = f"process {p.lease.owner}: {' '.join(filter(None, [p.at, which, fails and f'{fails} fails']))}"
+        then: Process | None = None
+        try:
+            then = protocol.write(p, outside, frozenset({which})) if which else protocol.advance(p, outside)
+        except Paused:
+            member = member._replace(answers=outside.answers)
+            return f"{label}, {outside.called}", self.members.number(member), self.worlds.number(ports.world)
+        except EXPECTED as exc:
+            label += f" ({type(exc).__name__})"
+            protocol.release(p, ports)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the protocol must never meet it
+            ports.note(f"error: {type(exc).__name__}: {exc}")
+        if then is None or then.at is At.END:
+            return label, None, self.worlds.number(ports.world)
+        if then.at is At.COMPUTE and then.plan:
+            label += f" {then.plan.n} at version {then.plan.source_version}: {then.plan.strategy}"
+        then = replace(then, note=None, report=None, recovered=())
+        return label, self.members.number(Member(then, member.window)), self.worlds.number(ports.world)
+
+    def verdict(self, world: int) -> str:
+        """Return the rule that *world* breaks, or that is broken when it comes to rest; "" when none is."""
+        found = self._verdicts.get(world)
+        if found is None:
+            value = self.worlds.values[world]
+            found = self._verdicts[world] = self._broken(value) or self._at_rest(value)
+        return found
+
+    def _broken(self, world: World) -> str:
+        if world.wrong.split(":")[0] not in ("", *self.ignored):
+            return world.wrong
+        return next(broken_rules(world), "")
+
+    def _at_rest(self, world: World) -> str:
+        """All processes die; one undisturbed refresh of everything must end clean."""
+        member: int | None
+        member, at = self._start(LAST, BUCKETS, world)
+        for _ in range(100):
+            if member is None:
+                break
+            label, member, at = self.steps(member, at)[-1]
+            if member is None and "Error" in label:
+                return f"ends: {label}"
+        end: World = self.worlds.values[at]
+        dirt = end.state.log.spans & spans_of(BUCKETS)
+        if member is not None or end.state.plan or dirt:
+            return f"ends: after a refresh of everything there is dirt {dirt.as_json()}, an open plan or no end"
+        return self._broken(end)
+
+
+def broken_rules(world: World) -> Iterator[str]:
+    """Yield a sentence for each rule about values that *world* breaks."""
+    state = world.state
+    planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+    dirty = state.log.spans | planned
+    for b in BUCKETS:
+        values, want = (world.partials.values[b], world.output.values[b]), world.truth(b, state.cursor)
+        if b * WIDTH not in dirty and values != (want, want):
+            yield f"clean: bucket {b} has partial {values[0]}, output {values[1]}, truth at the cursor is {want}"
+    for entry in state.log.entries:
+        for b in BUCKETS if entry.after is not None else ():
+            value, want = world.partials.values[b], world.truth(b, entry.after or 0)
+            if b * WIDTH in entry.span and b * WIDTH not in planned and value != want:
+                yield f"after: bucket {b} has partial {value}, truth at {entry.after} is {want}"
+    if not dirty.covers(Span(state.threshold, POS_INF)):
+        yield f"tail: above the threshold {state.threshold} not all is logged"
+    for table in (world.partials, world.output):
+        numbers = [c.n for c in table.commits]
+        if numbers != sorted(set(numbers)) or table.n > state.last_n:
+            yield f"numbers: {numbers} in a table, the journal's last is {state.last_n}"

@@ -1,0 +1,188 @@
+"""Eleven deliberate mistakes, each made in the project's own code, and how to explore with one of them.
+
+Where the code has a second guard against the consequence (the check of the tables before planning, the fold that refuses
+impossible events), the mistake comes with that guard taken away, so that it is the rule that catches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from materializer.core import plan as planning
+from materializer.core.invalidation import Entry
+from materializer.core.plan import Plan
+from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.errors import LeaseLostError
+from materializer.journal import fold
+from materializer.journal.events import Aborted, Done, Event, Lease
+from materializer.journal.fold import AggregateState
+from materializer.services import protocol
+from materializer.services.protocol import At, Process, TableHead, Which
+from tests.model.exploration import Bounds, Exploration, Found
+from tests.model.world import MemoryPorts
+
+
+class Mutation(NamedTuple):
+    """One mistake.
+
+    Args:
+        says: What is wrong.
+        caught_by: The rule that the shortest trace breaks.
+        patch: Makes the mistake in the project's modules.
+        ports: Makes it in the outside.
+        ignored: Rules that would only repeat the mistake's name.
+        bounds: The smallest that catch it.
+    """
+
+    says: str
+    caught_by: str
+    patch: Callable[[pytest.MonkeyPatch], None] = lambda _: None
+    ports: type[MemoryPorts] = MemoryPorts
+    ignored: tuple[str, ...] = ()
+    bounds: Bounds = Bounds(2, 1)
+
+
+def explore(bounds: Bounds, mutation: str | None = None) -> Found:
+    """Explore the project's code, or what a mutation makes of it."""
+    m = MUTATIONS[mutation] if mutation else Mutation("", "")
+    with pytest.MonkeyPatch.context() as patch:
+        m.patch(patch)
+        return Exploration(bounds, m.ports, m.ignored).run()
+
+
+def _threshold_cleans(patch: pytest.MonkeyPatch) -> None:
+    planned = fold._planned
+
+    def cleaning(state: AggregateState, event: Any) -> AggregateState:
+        after = planned(state, event)
+        return replace(after, log=after.log.cut(SpanSet.of(Span(NEG_INF, after.threshold))).left)
+
+    patch.setattr(fold, "_planned", cleaning)
+
+
+def _join_after(patch: pytest.MonkeyPatch) -> None:
+    joined = Entry.joined
+    patch.setattr(Entry, "joined", lambda old, new, span: replace(joined(old, new, span), after=new.after))
+
+
+def _merge_deletes(patch: pytest.MonkeyPatch) -> None:
+    why_not = planning._why_not_merge
+    patch.setattr(planning, "_why_not_merge", lambda entry, facts: why_not(replace(entry, is_insert_only=True), facts))
+
+
+def _remerge(patch: pytest.MonkeyPatch) -> None:
+    recover = protocol._recover
+
+    def applying_again(p: Process, ports: Any) -> Process:
+        _, state = ports.read()
+        if state.plan is None:
+            return recover(p, ports)
+        ports.write(state.plan, ports.compute(state.plan), frozenset(Which))
+        return replace(p, at=At.FINISHED, plan=state.plan)
+
+    patch.setattr(protocol, "_recover", applying_again)
+
+
+def _blind_tables(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "_check_heads", lambda *_: None)
+
+
+class BlindFence(MemoryPorts):
+    """Takes the transaction number for the plan's commit."""
+
+    def has_commit(self, which: Which, plan: Plan) -> bool:
+        """Look at the number alone."""
+        return self.table(which).n >= plan.n
+
+
+class UnfencedPartials(MemoryPorts):
+    """Fences the output only."""
+
+    def fence(self, which: Which, plan: Plan) -> None:
+        """Leave the partials open to late writers."""
+        if which is Which.OUTPUT:
+            super().fence(which, plan)
+
+
+class UnfencedOutput(MemoryPorts):
+    """Fences the partials only."""
+
+    def fence(self, which: Which, plan: Plan) -> None:
+        """Leave the output open to late writers."""
+        if which is Which.PARTIALS:
+            super().fence(which, plan)
+
+
+class ReusedNumber(MemoryPorts):
+    """Gives a new plan the number of the last one."""
+
+    def number(self, state: AggregateState, heads: dict[Which, TableHead]) -> int:  # noqa: ARG002 - the port's signature
+        """Take the journal's last number again."""
+        return max(state.last_n, 1)
+
+
+def _reuse_number(patch: pytest.MonkeyPatch) -> None:
+    planned = fold._planned
+    _blind_tables(patch)
+    patch.setattr(fold, "_planned", lambda state, e: planned(replace(state, last_n=e.plan.n - 1), e))
+
+
+def _abort_forgets(patch: pytest.MonkeyPatch) -> None:
+    apply = fold.apply
+
+    def forgetting(state: Any, aggregate: str, event: Event, *, at: str = "") -> Any:
+        if isinstance(event, Aborted):
+            state = replace(state, plan=replace(state.plan, taken=()))
+        return apply(state, aggregate, event, at=at)
+
+    patch.setattr(fold, "apply", forgetting)
+
+
+def _done_without_cas(patch: pytest.MonkeyPatch) -> None:
+    def committing(p: Process, ports: Any, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
+        version, state = ports.read()
+        if state.plan is None:
+            raise LeaseLostError("there is no plan left to end")
+        ports.append(version, [replace(e, n=state.plan.n) if isinstance(e, Done) else e for e in decide(state)])
+
+    patch.setattr(protocol, "_commit", committing)
+    _blind_tables(patch)
+
+
+class OwnLease(MemoryPorts):
+    """Believes that it holds the lease, whoever does."""
+
+    def read(self) -> tuple[int, AggregateState]:
+        """Show the lease as our own."""
+        version, state = super().read()
+        lease = state.lease or Lease(self.owner, "", 0, 0, 0.0)
+        return version, replace(state, lease=replace(lease, owner=self.owner))
+
+
+def _no_lease(patch: pytest.MonkeyPatch) -> None:
+    planned = fold._planned
+    patch.setattr(fold, "_planned", lambda state, event: planned(replace(state, plan=None), event))
+    _blind_tables(patch)
+
+
+MUTATIONS: Final = {
+    "threshold-cleans": Mutation(
+        "raising the threshold takes buckets below it off the log", "clean", _threshold_cleans
+    ),
+    "join-after": Mutation("a second capture replaces the older `after`", "after", _join_after),
+    "merge-deletes": Mutation("merge although a change since `after` was a delete", "clean", _merge_deletes),
+    "remerge": Mutation("recovery computes the merge again instead of finishing it", "clean", _remerge),
+    "blind-fence": Mutation("recovery trusts the transaction number, not the plan's id", "clean", ports=BlindFence),
+    "no-fence": Mutation("the partials are not fenced against late writers", "clean", _blind_tables, UnfencedPartials),
+    "unfenced-output": Mutation("only the partials are fenced", "aborted", _blind_tables, UnfencedOutput),
+    "reuse-number": Mutation("a new plan takes the last number again", "ends", _reuse_number, ReusedNumber),
+    "abort-forgets": Mutation("an aborted plan does not give its buckets back", "clean", _abort_forgets),
+    "done-without-cas": Mutation(
+        "`done` is written although the lease was lost", "clean", _done_without_cas, ignored=("lease",)
+    ),
+    "no-lease": Mutation("nobody notices another's plan", "clean", _no_lease, OwnLease, ("lease",)),
+}

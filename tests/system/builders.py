@@ -1,0 +1,195 @@
+"""Small lakes for the system tests: a source written without a JVM, definitions over it, and an independent check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.config import Config
+from materializer.services.refresh import RefreshReport
+from materializer.services.verify import VerifyReport
+from materializer.wiring import Materializer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY: Final = datetime(2024, 3, 1, tzinfo=UTC)
+SCHEMA: Final = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.int64()), ("note", pa.string())]
+)
+HOURLY: Final = """
+SELECT window(ts, '1 hour').start AS bucket, sym, count(*) AS n, sum(price) AS total, max(price) AS top
+FROM {source} WHERE ts IS NOT NULL GROUP BY 1, 2
+"""
+MEASURES: Final = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}
+
+Trade = tuple[str | datetime | None, str | None, int | None]
+
+
+def at(clock: str | datetime | None) -> datetime | None:
+    """Return a time of day of the first day, such as ``01:20``; anything else is a time already."""
+    if not isinstance(clock, str):
+        return clock
+    hours, minutes = clock.split(":")
+    return DAY + timedelta(hours=int(hours), minutes=int(minutes))
+
+
+class Table:
+    """A Delta table that a test changes as it likes.
+
+    Args:
+        path: Where it lies.
+        schema: Its columns.
+        feed: Whether it keeps a change feed.
+        partition_by: Partition columns.
+        properties: More table properties, as Delta writes them.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema = SCHEMA,
+        *,
+        feed: bool = True,
+        partition_by: list[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = path
+        self.schema = schema
+        configuration = {"delta.enableChangeDataFeed": str(feed).lower(), **(properties or {})}
+        DeltaTable.create(str(path), schema, partition_by=partition_by, configuration=configuration)
+
+    def opened(self) -> DeltaTable:
+        """Return the table, opened anew."""
+        return DeltaTable(str(self.path))
+
+    @property
+    def version(self) -> int:
+        """Its newest version."""
+        return self.opened().version()
+
+    @property
+    def sql(self) -> str:
+        """What stands for it in Spark SQL."""
+        return f"delta.`{self.path}`"
+
+    def trade(self, *trades: Trade, mode: str = "append", **options: Any) -> None:
+        """Write (time, symbol, price) in one commit; a time is ``01:20``, a datetime or None."""
+        columns = zip(*[(at(when), sym, price, "") for when, sym, price in trades], strict=True)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+        self.write(pa.table(arrays, schema=SCHEMA), mode=mode, **options)
+
+    def write(self, rows: pa.Table | list[dict[str, Any]], *, mode: str = "append", **options: Any) -> None:
+        """Write rows in one commit."""
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=self.schema)
+        write_deltalake(str(self.path), table, mode=mode, **options)  # type: ignore[arg-type]
+
+    def delete(self, predicate: str | None = None) -> None:
+        """Delete rows in one commit."""
+        self.opened().delete(predicate)
+
+    def update(self, predicate: str, **columns: Any) -> None:
+        """Set columns of some rows in one commit; a datetime or a clock moves them."""
+        self.opened().update(predicate=predicate, updates={name: _literal(value) for name, value in columns.items()})
+
+    def set(self, **properties: str) -> None:
+        """Set table properties, named without ``delta.``."""
+        self.opened().alter.set_table_properties({f"delta.{name}": value for name, value in properties.items()})
+
+    def log(self, version: int) -> Path:
+        """Return the commit file of a version."""
+        return self.path / "_delta_log" / f"{version:020d}.json"
+
+    def clean_log(self, below: int) -> None:
+        """Write a checkpoint and remove the commits below a version, as Delta does after some weeks."""
+        self.opened().create_checkpoint()
+        for version in range(below):
+            self.log(version).unlink()
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    if isinstance(value, str):
+        return f"'{value}'"
+    return "NULL" if value is None else str(value)
+
+
+class Site:
+    """A lake in a folder, the tables it reads, and what must hold of it.
+
+    Args:
+        root: A folder of the test's own; the lake is in it.
+        spark: The session of the run.
+        settings: Of the configuration.
+    """
+
+    def __init__(self, root: Path, spark: SparkSession, **settings: Any) -> None:
+        self.root = root
+        self.spark = spark
+        self.config = Config(**settings)
+        self.lake = Materializer(root / "lake", spark=spark, config=self.config)
+        self.tables: dict[str, Table] = {}
+
+    def table(self, name: str = "trades", schema: pa.Schema = SCHEMA, **options: Any) -> Table:
+        """Make an empty source table inside the lake."""
+        self.tables[name] = Table(self.lake.root / name, schema, **options)
+        return self.tables[name]
+
+    def hourly(self, name: str = "hourly", source: str = "trades", **parts: Any) -> str:
+        """Define an hourly aggregate by symbol and return its name."""
+        given = {"time": "ts", "width": "1 hour", "keys": ["sym"], "measures": MEASURES} | parts
+        self.lake.define(name, source, **given)
+        return name
+
+    def opened(self, **settings: Any) -> Materializer:
+        """Return the same lake, opened anew without a session."""
+        return Materializer(self.lake.root, config=Config(**settings))
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what plain Spark says, sorted; instants are naive and UTC."""
+        return _sorted(self.spark.sql(query).collect())
+
+    def published(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the rows of an aggregate as any reader of Delta sees them, sorted likewise."""
+        found = DeltaTable(str(self.lake.root / name / "output")).to_pyarrow_table().to_pylist()
+        return _sorted([tuple(_naive(v) for v in row.values()) for row in found])
+
+    def expect_true(self, name: str = "hourly", query: str = HOURLY, source: Table | None = None) -> VerifyReport:
+        """Assert that an aggregate is what plain Spark says, by its own verification and by *query*."""
+        table = source or next(iter(self.tables.values()))
+        assert self.rows(query.format(source=table.sql)) == self.published(name)
+        report = self.lake.verify(name)
+        assert report.is_equal, report.examples
+        return report
+
+    def expect_refresh(self, name: str = "hourly", *, strategy: str | None = None, **options: Any) -> RefreshReport:
+        """Refresh, assert that something was done and with which strategy, and that a second refresh finds nothing."""
+        report = self.lake.refresh(name, **options)
+        assert "refreshed" == report.outcome
+        if strategy is not None:
+            assert [strategy] == [run.report.strategy.removesuffix("+settle") for run in report.runs]
+        assert "up-to-date" == self.lake.refresh(name, **(options | {"force": False})).outcome
+        return report
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Return every file of the site with its size and the time it was changed."""
+        return {
+            str(p.relative_to(self.root)): (p.stat().st_size, p.stat().st_mtime_ns)
+            for p in self.root.rglob("*")
+            if p.is_file()
+        }
+
+
+def _naive(value: Any) -> Any:
+    return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value
+
+
+def _sorted(rows: Any) -> list[tuple[Any, ...]]:
+    found = [tuple(sorted(v) if isinstance(v, list) else v for v in row) for row in rows]
+    return sorted(found, key=lambda row: [(v is None, str(v) if isinstance(v, (date, str)) else v or 0) for v in row])

@@ -1,0 +1,288 @@
+"""What the stateful test drives: a source that remembers all its versions, two aggregates over it, and their oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.journal.events import Lease
+from materializer.services import processes, protocol
+from materializer.wiring import Materializer
+from tests.oracle import naive
+from tests.oracle.naive import Row
+
+SCHEMA: Final = pa.schema(
+    [("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("ok", pa.bool_())]
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = timedelta(microseconds=1)
+
+
+def micros(at: datetime) -> int:
+    """Return an instant as the core counts it."""
+    return (at - _EPOCH) // _MICRO
+
+
+# -- the aggregates ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """An aggregate, said twice: to the product and to the oracle.
+
+    Args:
+        name: Its name.
+        parts: What :meth:`Materializer.define` is given besides the name and the source.
+        bucket: The oracle's grid.
+        measures: The oracle's measures, in the same order.
+        where: The oracle's row filter.
+        longest: No bucket is longer.
+    """
+
+    name: str
+    parts: Mapping[str, Any]
+    bucket: naive.Bucket
+    measures: tuple[naive.Measure, ...]
+    where: naive.Test
+    longest: timedelta
+
+    @property
+    def columns(self) -> list[str]:
+        """The output's columns, bucket first."""
+        return ["bucket", *self.parts["keys"], *self.parts["measures"]]
+
+    @property
+    def known_by(self) -> int:
+        """How many of the columns identify a row."""
+        return 1 + len(self.parts["keys"])
+
+    def expected(self, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+        """Return the aggregate of *rows*."""
+        keys = self.parts["keys"]
+        return naive.aggregate(rows, time="ts", bucket=self.bucket, keys=keys, measures=self.measures, where=self.where)
+
+
+_ORDER: Final = ("ts", "k", "ok", "v")
+"""Time, then the columns that the definition reads, by name."""
+
+HOURLY: Final = Defined(
+    "hourly",
+    {
+        "time": "ts",
+        "width": "1 hour",
+        "keys": ["k"],
+        "where": "v IS NULL OR v <> 13",
+        "measures": {
+            "n": "count(*)",
+            "s": "sum(v)",
+            "a": "avg(v)",
+            "lo": "min(v)",
+            "hi": "max(v)",
+            "f": "first(v)",
+            "l": "last(v)",
+            "spread": "var_samp(v)",
+            "all_ok": "bool_and(ok)",
+            "any_ok": "bool_or(ok)",
+            "big": "count(*) FILTER (WHERE v > 5)",
+        },
+    },
+    naive.every(timedelta(hours=1)),
+    (
+        naive.count(),
+        naive.of("v", sum),
+        naive.of("v", naive.mean),
+        naive.of("v", min),
+        naive.of("v", max),
+        naive.first("v", _ORDER),
+        naive.last("v", _ORDER),
+        naive.of("v", lambda values: naive.variance(values, 1), least=2),
+        naive.of("ok", all),
+        naive.of("ok", any),
+        naive.only(lambda row: row["v"] is not None and row["v"] > 5, naive.count(), 0),
+    ),
+    lambda row: row["v"] is None or row["v"] != 13,
+    timedelta(hours=1),
+)
+
+DAILY: Final = Defined(
+    "daily",
+    {
+        "time": "ts",
+        "width": "1 day",
+        "timezone": "America/New_York",
+        "keys": [],
+        "measures": {"n": "count(*)", "middle": "median(v)", "kinds": "count(DISTINCT k)", "s": "sum(v)"},
+    },
+    naive.days_in("America/New_York"),
+    (naive.count(), naive.of("v", naive.median), naive.of("k", naive.distinct, least=0), naive.of("v", sum)),
+    lambda _: True,
+    timedelta(hours=25),
+)
+
+AGGREGATES: Final = {a.name: a for a in (HOURLY, DAILY)}
+
+
+# -- the source ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Source:
+    """A Delta table written without a JVM, and its rows at every version.
+
+    Args:
+        path: Where it lies.
+        has_feed: Whether it keeps a change feed.
+    """
+
+    path: str
+    has_feed: bool
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    versions: list[dict[int, dict[str, Any]]] = field(default_factory=list)
+    next_id: int = 0
+
+    def __post_init__(self) -> None:
+        feed = {"delta.enableChangeDataFeed": str(self.has_feed).lower()}
+        DeltaTable.create(self.path, schema=SCHEMA, configuration=feed)
+        self._note()
+
+    @property
+    def newest(self) -> int:
+        """The newest version."""
+        return len(self.versions) - 1
+
+    def at(self, version: int) -> list[dict[str, Any]]:
+        """Return the rows of a version."""
+        return list(self.versions[version].values())
+
+    def insert(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows in one commit."""
+        new = {self.next_id + i: {"id": self.next_id + i, **row} for i, row in enumerate(rows)}
+        self.next_id += len(new)
+        self.rows |= new
+        write_deltalake(self.path, pa.Table.from_pylist(list(new.values()), schema=SCHEMA), mode="append")
+        self._note()
+
+    def update(self, ids: Iterable[int], column: str, value: Any) -> None:
+        """Set one column of some rows in one commit; a new time moves them."""
+        wanted = list(ids)
+        DeltaTable(self.path).update(predicate=_among(wanted), updates={column: _literal(value)})
+        for i in wanted:
+            self.rows[i] = self.rows[i] | {column: value}
+        self._note()
+
+    def delete(self, ids: Iterable[int]) -> None:
+        """Delete some rows in one commit."""
+        wanted = list(ids)
+        DeltaTable(self.path).delete(_among(wanted))
+        self.rows = {i: row for i, row in self.rows.items() if i not in wanted}
+        self._note()
+
+    def overwrite(self, ids: Iterable[int]) -> None:
+        """Write the table anew with only these of its rows."""
+        self.rows = {i: self.rows[i] for i in ids}
+        write_deltalake(self.path, pa.Table.from_pylist(list(self.rows.values()), schema=SCHEMA), mode="overwrite")
+        self._note()
+
+    def compact(self) -> None:
+        """Write the same rows in fewer files."""
+        DeltaTable(self.path).optimize.compact()
+        self._note()
+
+    def _note(self) -> None:
+        version = DeltaTable(self.path).version()
+        self.versions += [dict(self.rows)] * (version - self.newest)
+
+
+def _among(ids: Iterable[int]) -> str:
+    return f"id IN ({', '.join(map(str, ids))})"
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, datetime):
+        return f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+
+def published(lake: Path, aggregate: Defined) -> list[tuple[Any, ...]]:
+    """Return the output's rows as any reader of Delta sees them."""
+    path = str(lake / aggregate.name / "output")
+    found = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
+    return [tuple(row[c] for c in aggregate.columns) for row in found]
+
+
+# -- dying ---------------------------------------------------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """A process is gone; nothing of the product may catch this and go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Where a command dies.
+
+    Args:
+        checkpoint: At the start of which step.
+        time: The how many-th time it is reached.
+        is_kill: Without any clean-up, so that its lease stays; else as by Ctrl-C.
+    """
+
+    checkpoint: str
+    time: int
+    is_kill: bool
+
+
+CHECKPOINTS: Final = (
+    *("lease", "recover", "plan", "compute", "write", "wrote_partials", "wrote_output", "check", "done", "end"),
+    *("fence", "abort", "aborted", "finish", "finished"),
+)
+
+
+@contextmanager
+def dying(death: Death) -> Iterator[Callable[[str], None]]:
+    """Give the ``on_checkpoint`` that dies as told; while the block runs a kill keeps the lease from being given back."""
+    reached: list[str] = []
+    release = protocol.release
+
+    def on_checkpoint(name: str) -> None:
+        reached.append(name)
+        if reached.count(death.checkpoint) >= death.time:
+            if death.is_kill:
+                protocol.release = lambda *_: None
+            raise Died(death.checkpoint)
+
+    try:
+        yield on_checkpoint
+    finally:
+        protocol.release = release
+
+
+@contextmanager
+def the_dead() -> Iterator[set[str]]:
+    """Give the set of lease owners that count as dead inside the block, whatever their process does."""
+    dead: set[str] = set()
+    is_dead = processes.is_dead
+
+    def is_dead_or_declared(lease: Lease, now: float) -> bool:
+        return lease.owner in dead or is_dead(lease, now)
+
+    processes.is_dead = is_dead_or_declared
+    try:
+        yield dead
+    finally:
+        processes.is_dead = is_dead
+
+
+def leave_behind(materializer: Materializer, dead: set[str]) -> None:
+    """Declare dead whoever holds a lease in the lake."""
+    held = (state.lease for state in materializer.journal.view().states.values())
+    dead |= {lease.owner for lease in held if lease is not None}

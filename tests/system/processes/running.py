@@ -1,0 +1,221 @@
+"""The parent's side: a small lake that can be held against plain Spark, and child processes that work on it and die."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from deltalake import DeltaTable
+
+from materializer.config import Config
+from materializer.errors import LeaseHeldError
+from materializer.journal.fold import AggregateState
+from materializer.services.processes import started
+from materializer.wiring import Materializer
+from tests.system.lake import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPOSITORY: Final = Path(__file__).resolve().parents[3]
+PATIENCE: Final = 300.0
+"""Seconds after which a child that says nothing is taken for hung; Spark alone may take 60 on a busy machine."""
+START: Final = datetime.fromisoformat("2024-03-01T00:00:00+00:00")
+HOURS: Final = 6
+MEASURES: Final = {"n": "count(*)", "s": "sum(v)", "open": "first(v)", "latest": "max(id)"}
+PLAINLY: Final = "count(*) n, sum(v) s, min_by(v, ts) open, max(id) latest"
+
+
+class Child:
+    """A command in a process of its own, with what it said so far."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def wait_at(self, checkpoint: str) -> None:
+        """Return when it waits at *checkpoint*."""
+        assert {"at": checkpoint} == self.heard()
+
+    def go_on(self) -> None:
+        """Let it go on from where it waits."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """Kill it without a warning; its JVM, if it has one, may live on for a moment."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does: signal it and all its children."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def end(self, status: int = 0) -> dict[str, Any]:
+        """Return what it said last, after it ended with *status*."""
+        said = self.heard()
+        found = self._process.wait(PATIENCE)
+        assert status == found, f"it ended with {found}: {said} {self._complaints()}"
+        return said
+
+    def heard(self) -> dict[str, Any]:
+        """Return the next thing it says."""
+        try:
+            said = self._said.get(timeout=PATIENCE)
+        except queue.Empty:
+            said = None
+        assert said is not None, f"it said nothing more: {self._complaints()}"
+        return said
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def _complaints(self) -> str:
+        return self._errors.read_text(errors="replace")[-3000:]
+
+
+class World:
+    """One aggregate ``bars`` over one source with a change feed: 200 rows an hour and key at first.
+
+    Args:
+        folder: Where everything lies.
+        spark: The session of the run.
+        driver_lane_rows: 0 makes every commit Spark's.
+        measures: Of the aggregate; by default such that :meth:`insert` changes all of them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        spark: SparkSession,
+        *,
+        driver_lane_rows: int = 200_000,
+        measures: dict[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.spark = spark
+        self.driver_lane_rows = driver_lane_rows
+        self.source = Source(str(folder / "source"), has_feed=True)
+        self.root = folder / "lake"
+        self.plainly = PLAINLY if measures is None else ", ".join(f"{sql} {name}" for name, sql in measures.items())
+        self._early = 0
+        self.lake = Materializer(self.root, spark=spark, config=Config(driver_lane_rows=driver_lane_rows))
+        self.insert(200)
+        self.lake.define("bars", self.source.path, time="ts", width="1 hour", keys=["k"], measures=measures or MEASURES)
+
+    def insert(self, rows: int, hours: Sequence[int] = tuple(range(HOURS))) -> None:
+        """Insert so many rows into each of these hours for each of two keys, in one commit; all before what is there."""
+        self._early += rows
+        self.source.insert(
+            {
+                "ts": START + timedelta(hours=hour + 1, seconds=-0.1 * (self._early - i)),
+                "k": key,
+                "v": (self._early * 7 + i * 3 + hour) % 50,
+                "ok": True,
+            }
+            for hour in hours
+            for key in ("a", "b")
+            for i in range(rows)
+        )
+
+    @property
+    def state(self) -> AggregateState:
+        """What the journal says of the aggregate."""
+        return self.lake.journal.view().named("bars")
+
+    def n_in(self, which: str) -> int:
+        """Return the refresh number that a table of the aggregate carries."""
+        path = self.root / "bars" / which
+        if which == "partials":
+            path = next(p for p in path.iterdir() if DeltaTable.is_deltatable(str(p)))
+        name = self.state.id if which == "output" else path.name
+        return DeltaTable(str(path)).transaction_version(f"materializer/{name}") or 0
+
+    def published(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the output, sorted."""
+        return sorted(map(tuple, self.spark.sql(f"SELECT * FROM delta.`{self.root}/bars/output`").collect()))
+
+    @contextmanager
+    def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:
+        """Start *command* on the aggregate; when the block ends nothing of it is left."""
+        lane = ["--driver-lane-rows", str(self.driver_lane_rows)]
+        errors = self.folder / f"child-{time.monotonic_ns()}.err"
+        with errors.open("w") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.system.processes.child", self.root, "bars", command, *lane, *options],
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                start_new_session=True,
+            )
+        try:
+            yield Child(process, errors)
+        finally:
+            # the children of a dead leader keep its group; an empty group is nobody's
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def killed_at(self, checkpoint: str, command: str = "refresh", *options: str) -> None:
+        """Run *command* in a child that is killed when it reaches *checkpoint*, its JVM with it."""
+        with self.child(command, "--wait", checkpoint, *options) as child:
+            child.wait_at(checkpoint.partition(":")[0])
+            child.kill()
+
+    def refresh_when_free(self) -> Any:
+        """Refresh as soon as a dead process's JVM has gone too."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.lake.refresh("bars")
+            except LeaseHeldError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def expect_true(self) -> None:
+        """Assert that nothing is dirty or open, and that the output is what plain Spark says; nothing twice."""
+        [status] = self.lake.status("bars")
+        assert ("fresh", None) == (status.state, status.open_refresh)
+        plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM delta.`{self.source.path}` GROUP BY ALL"
+        expected = sorted(map(tuple, self.spark.sql(plain).collect()))
+        assert expected == self.published()
+        report = self.lake.verify("bars")
+        assert (0, len(expected)) == (report.differing, report.rows), report.examples
+        numbers = [ended.n for ended in self.lake.history("bars", None)]
+        assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
+
+
+def gone(pid: int) -> None:
+    """Return when a process is gone."""
+    end = time.monotonic() + PATIENCE
+    while started(pid):
+        assert time.monotonic() < end, f"process {pid} does not end"
+        time.sleep(0.05)

@@ -1,0 +1,395 @@
+"""Random work on a source and two aggregates over it, with deaths, held against a naive oracle.
+
+``python -m tests.system.stateful --examples N --seed S`` runs as long as wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    get_state_machine_test,
+    initialize,
+    invariant,
+    rule,
+)
+
+from materializer.config import Config, SparkConfig
+from materializer.core.spans import SpanSet
+from materializer.errors import RefreshWindowTooSmallError
+from materializer.services.refresh import RefreshReport
+from materializer.wiring import Materializer
+from tests.oracle.naive import differences
+from tests.system.lake import (
+    AGGREGATES,
+    CHECKPOINTS,
+    Death,
+    Died,
+    Source,
+    dying,
+    leave_behind,
+    micros,
+    published,
+    the_dead,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BASES = (
+    datetime(1969, 12, 31, 18, tzinfo=UTC),  # on both sides of the epoch
+    datetime(2024, 3, 9, 20, tzinfo=UTC),  # New York's day of 23 hours
+    datetime(2024, 11, 2, 22, tzinfo=UTC),  # and of 25
+)
+HOURS = (0, 1, 2, 3, 8, 9, 29, 30, 31, 54, 55, 79)
+"""Where rows are, after the base: twelve buckets of an hour, and about five days."""
+
+OFFSETS = st.builds(
+    lambda hour, second: timedelta(hours=hour, seconds=second),
+    st.sampled_from(HOURS),
+    st.sampled_from([0, 1, 1800, 3599]),
+)
+VALUES = st.none() | st.integers(-20, 20) | st.just(13)
+KEYS = st.sampled_from(["a", "b", None])
+ROWS = st.fixed_dictionaries(
+    {
+        "after": st.none() | OFFSETS | OFFSETS | OFFSETS,
+        "k": KEYS,
+        "v": VALUES,
+        "ok": st.sampled_from([True, False, None]),
+    }
+)
+ENDS = st.none() | st.builds(
+    lambda hours, minutes: timedelta(hours=hours, minutes=minutes), st.integers(-30, 90), st.sampled_from([0, 0, 0, 25])
+)
+WINDOWS = st.just((None, None)) | st.tuples(ENDS, ENDS)
+NAMES = st.sampled_from(["daily", "hourly", "hourly"])
+DEATHS = st.none() | st.builds(
+    Death,
+    st.sampled_from(CHECKPOINTS) | st.sampled_from(CHECKPOINTS[:10]),
+    st.sampled_from([1, 1, 1, 2]),
+    st.booleans(),
+)
+Window = tuple[timedelta | None, timedelta | None]
+
+
+class Commit(NamedTuple):
+    """One commit to the source: what it does, with which value, to which rows (numbers that stand for ids)."""
+
+    what: str
+    value: Any
+    picks: list[int]
+
+
+PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=3)
+INSERTS = st.builds(Commit, st.just("inserts"), st.lists(ROWS, min_size=1, max_size=4), st.just([]))
+CHANGES = (
+    st.builds(Commit, st.just("corrections"), VALUES, PICKS)
+    | st.builds(Commit, st.just("moves"), st.none() | OFFSETS | OFFSETS | OFFSETS, PICKS)
+    | st.builds(Commit, st.sampled_from(["deletes", "deletes", "overwrites", "compactions"]), st.none(), PICKS)
+)
+RUNS = st.fixed_dictionaries(
+    {
+        "buckets_per_run": st.none() | st.integers(1, 4),
+        "order": st.sampled_from(["newest", "oldest"]),
+        "max_runs": st.integers(1, 3),  # a later refresh takes what is left
+    }
+)
+COMMITS = st.lists(INSERTS | CHANGES, min_size=1, max_size=3)
+MAYBE = st.just([]) | st.lists(INSERTS, min_size=1, max_size=2) | COMMITS
+"""Commits before a command: often none, or such that merging is allowed."""
+
+
+class Work(RuleBasedStateMachine):
+    """One lake, used by one command after another, any of which may die."""
+
+    spark: ClassVar[SparkSession]
+    folder: ClassVar[Path]
+    seen: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        Work.seen["examples"] += 1
+        self.home = Path(tempfile.mkdtemp(dir=self.folder))
+        self.closing = ExitStack()
+        self.dead = self.closing.enter_context(the_dead())
+
+    @initialize(
+        base=st.sampled_from(BASES),
+        has_feed=st.sampled_from([True, True, True, False]),
+        driver_lane_rows=st.sampled_from([200_000, 200_000, 200_000, 0]),
+        rows=st.lists(ROWS, min_size=1, max_size=8),
+        copies=st.sampled_from([1, 12, 12]),
+        is_filled=st.booleans(),
+    )
+    def open(
+        self,
+        base: datetime,
+        has_feed: bool,
+        driver_lane_rows: int,
+        rows: list[dict[str, Any]],
+        copies: int,
+        is_filled: bool,
+    ) -> None:
+        """Make the source, define both aggregates over it, and give it its first rows."""
+        self.base = base
+        self.config = Config(driver_lane_rows=driver_lane_rows, run_rows=40)
+        self.source = Source(str(self.home / "source"), has_feed)
+        self.materializer = self.new()
+        for aggregate in AGGREGATES.values():
+            self.materializer.define(aggregate.name, self.source.path, **aggregate.parts)
+        self.committed(
+            [Commit("inserts", rows * copies, [])]
+        )  # many rows a bucket make merging cheaper than reading them again
+        if is_filled:
+            self.brought_up_to_date("hourly")
+
+    def new(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
+        """Return the lake as a new process opens it."""
+        return Materializer(self.home / "lake", spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
+
+    # -- commands -------------------------------------------------------------------------------------------------------
+
+    @rule(commits=COMMITS)
+    def work(self, commits: list[Commit]) -> None:
+        """Only the source moves on."""
+        self.committed(commits)
+
+    @rule(commits=MAYBE, name=NAMES, window=WINDOWS, force=st.sampled_from([False, False, False, True]), death=DEATHS)
+    def refresh(self, commits: list[Commit], name: str, window: Window, force: bool, death: Death | None) -> None:
+        """Refresh a window, or die in it."""
+        self.committed(commits)
+        start, end = self.instants(window)
+        self.command("refresh", name, window, death, lambda m: m.refresh(name, start, end, force=force))
+
+    @rule(commits=MAYBE, name=NAMES, window=WINDOWS, runs=RUNS, death=DEATHS)
+    def backfill(
+        self, commits: list[Commit], name: str, window: Window, runs: dict[str, Any], death: Death | None
+    ) -> None:
+        """Refresh a window run by run, perhaps not to its end."""
+        self.committed(commits)
+        start, end = self.instants(window)
+        self.command("backfill", name, window, death, lambda m: m.backfill(name, start, end, **runs))
+
+    @rule(name=NAMES, window=WINDOWS, death=DEATHS)
+    def invalidate(self, name: str, window: Window, death: Death | None) -> None:
+        """Declare a window dirty."""
+        start, end = self.instants(window)
+        self.command("invalidate", name, window, death, lambda m: m.invalidate(name, start, end))
+
+    @rule(commits=MAYBE, name=NAMES)
+    def refresh_everything(self, commits: list[Commit], name: str) -> None:
+        """Refresh an open window; the truth is there, and a second refresh does nothing."""
+        self.committed(commits)
+        self.brought_up_to_date(name)
+
+    @rule(name=NAMES, window=WINDOWS)
+    def look(self, name: str, window: Window) -> None:
+        """A plan that is only asked for changes nothing, not even the journal; the always-fresh read is the truth."""
+        Work.seen["fresh reads"] += 1
+        version = self.materializer.journal.view().version
+        start, end = self.instants(window)
+        try:
+            self.materializer.plan(name, start, end)
+        except RefreshWindowTooSmallError:
+            self.check_too_small(name, window)
+        aggregate = AGGREGATES[name]
+        rows = self.materializer.read(name, fresh=True).toArrow().to_pylist()
+        found = [tuple(row[c] for c in aggregate.columns) for row in rows]
+        wrong = differences(aggregate.expected(self.source.at(self.source.newest)), found, aggregate.known_by)
+        assert not wrong, f"the always-fresh read of {name} is wrong: {wrong}"
+        assert version == self.materializer.journal.view().version
+
+    # -- what holds -----------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def clean_buckets_are_true(self) -> None:
+        """Every published row outside dirt equals the oracle at the cursor, and none is missing."""
+        for aggregate in AGGREGATES.values():
+            [status] = self.materializer.status(aggregate.name)
+            if status.open_refresh is not None:
+                Work.seen["left unfinished"] += 1
+                continue
+            everywhere = status.state == "fresh"
+            end = status.newest_bucket_end
+
+            def is_clean(
+                row: tuple[Any, ...], dirty: SpanSet = status.dirty, end: int = end, fresh: bool = everywhere
+            ) -> bool:
+                at = micros(row[0])
+                return fresh or (at < end and at not in dirty)
+
+            expected = aggregate.expected(self.source.at(status.cursor))
+            found = published(self.home / "lake", aggregate)
+            wrong = differences(filter(is_clean, expected), filter(is_clean, found), aggregate.known_by)
+            assert not wrong, f"{aggregate.name} is {status.state} at version {status.cursor}, but {wrong}"
+
+    def teardown(self) -> None:
+        """At the end both aggregates verify, and can be brought up to date."""
+        try:
+            if sys.exc_info()[0] is None and hasattr(self, "materializer"):
+                for name in AGGREGATES:
+                    report = self.materializer.verify(name)
+                    assert 0 == report.differing, f"verify {name}: {report.examples}"
+                    self.brought_up_to_date(name)
+        finally:
+            self.closing.close()
+
+    # -- helpers --------------------------------------------------------------------------------------------------------
+
+    def committed(self, commits: list[Commit]) -> None:
+        """Write to the source; a change of rows where there are none is left out."""
+        for what, value, picks in commits:
+            if what != "inserts" and not self.source.rows:
+                continue
+            Work.seen[what] += 1
+            match what:
+                case "inserts":
+                    self.source.insert([self.placed(row) for row in value])
+                case "corrections":
+                    self.source.update(self.picked(picks), "v", value)
+                case "moves":
+                    self.source.update(self.picked(picks), "ts", None if value is None else self.base + value)
+                case "deletes":
+                    self.source.delete(self.picked(picks))
+                case "overwrites":
+                    self.source.overwrite(set(self.source.rows) - self.picked(picks))
+                case _:
+                    self.source.compact()
+
+    def command(
+        self, what: str, name: str, window: Window, death: Death | None, do: Callable[[Materializer], Any]
+    ) -> None:
+        """Run a command, in a process that may die; then the next process looks at the lake."""
+        Work.seen[what] += 1
+        try:
+            if death is None:
+                self.check_report(name, do(self.materializer))
+                return
+            with dying(death) as on_checkpoint:
+                self.check_report(name, do(self.new(on_checkpoint)))
+        except RefreshWindowTooSmallError:
+            Work.seen["refused"] += 1
+            self.check_too_small(name, window)
+        except Died as died:
+            Work.seen[f"died at {died}"] += 1
+            leave_behind(self.materializer, self.dead)
+            self.materializer = self.new()
+
+    def check_report(self, name: str, report: object) -> None:
+        """What a report says of itself must be so."""
+        if not isinstance(report, RefreshReport):
+            return
+        Work.seen[report.outcome] += 1
+        for _, how in report.recovered:
+            Work.seen[f"recovered: {how}"] += 1
+        for run in report.runs:
+            Work.seen[f"strategy {run.report.strategy}"] += 1
+            Work.seen[f"lane {run.plan.lane}"] += 1
+        if report.runs:
+            assert report.source_version == self.source.newest, name
+
+    def check_too_small(self, name: str, window: Window) -> None:
+        """A window is refused as too small only where it can lie between two edges."""
+        first, last = window
+        assert first is not None
+        assert last is not None
+        assert abs(last - first) < 2 * AGGREGATES[name].longest, f"{name} refuses {window}"
+
+    def brought_up_to_date(self, name: str) -> None:
+        """A refresh of everything leaves the truth at the newest version and no dirt; a second one does nothing."""
+        Work.seen["refreshes of everything"] += 1
+        aggregate = AGGREGATES[name]
+        self.check_report(name, self.materializer.refresh(name))
+        [status] = self.materializer.status(name)
+        assert not status.dirty, f"{name} is dirty after a refresh of everything: {status.dirty}"
+        assert status.cursor == self.source.newest
+        expected = aggregate.expected(self.source.at(self.source.newest))
+        wrong = differences(expected, published(self.home / "lake", aggregate), aggregate.known_by)
+        assert not wrong, f"{name} after a refresh of everything: {wrong}"
+        again = self.materializer.refresh(name)
+        assert (again.outcome, again.runs) == ("up-to-date", ()), f"{name}: the second refresh did something"
+
+    def placed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a drawn row with a time of this example."""
+        after = row["after"]
+        return {"ts": None if after is None else self.base + after, "k": row["k"], "v": row["v"], "ok": row["ok"]}
+
+    def picked(self, picks: list[int]) -> set[int]:
+        """Return the ids that some drawn numbers stand for."""
+        ids = sorted(self.source.rows)
+        return {ids[pick % len(ids)] for pick in picks}
+
+    def instants(self, window: Window) -> tuple[str | None, str | None]:
+        """Return a drawn window as text, in order and not empty."""
+        first, last = window
+        if first is not None and last is not None:
+            first, last = min(first, last), max(first, last, min(first, last) + timedelta(minutes=5))
+        start, end = (None if d is None else (self.base + d).strftime("%Y-%m-%dT%H:%M:%SZ") for d in (first, last))
+        return start, end
+
+
+def explore(spark: SparkSession, folder: Path, how: settings, seed: int | None = None) -> Counter[str]:
+    """Run examples; return how often what happened.
+
+    Raises:
+        AssertionError: Or whatever else an example found; the steps to it are printed.
+    """
+    Work.spark, Work.folder, Work.seen = spark, folder, Counter()
+    test = get_state_machine_test(Work, settings=how)
+    (test if seed is None else hypothesis.seed(seed)(test))()
+    return Work.seen
+
+
+def main() -> int:
+    """Print what was run and what was found; return 1 when an example failed."""
+    from materializer.spark import session
+
+    parser = argparse.ArgumentParser(prog="python -m tests.system.stateful", description=__doc__)
+    parser.add_argument("--examples", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=20, help="at most so many an example")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
+    args = parser.parse_args()
+    phases = [Phase.generate, Phase.shrink] if args.shrink else [Phase.generate]
+    how = settings(
+        max_examples=args.examples,
+        stateful_step_count=args.steps,
+        phases=phases,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="stateful-") as folder:
+        options["spark.sql.warehouse.dir"] = folder
+        spark = session.start(Config(spark=SparkConfig(options=options)))
+        try:
+            explore(spark, Path(folder), how, args.seed)
+            finding = None
+        except Exception as exc:  # noqa: BLE001 (whatever is found is reported)
+            finding = exc
+    print(*(f"{count:6} {what}" for what, count in sorted(Work.seen.items())), sep="\n")
+    seconds = time.perf_counter() - began
+    print(f"{Work.seen['examples']} examples, seed {args.seed}, {seconds:.0f} s: {finding or 'nothing found'}")
+    for note in getattr(finding, "__notes__", []):
+        print(note)
+    return 1 if finding else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

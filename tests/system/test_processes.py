@@ -1,0 +1,340 @@
+"""Real processes that die, race and are stopped, each at a chosen step; the next command must not notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from materializer.errors import LeaseHeldError
+from tests.system.processes.running import World, gone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LATE: Final = (1, 2, 4)
+"""Hours that late rows are inserted into."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> World:
+    """A lake, refreshed, and then late rows; the parameter is how many rows the driver commits itself."""
+    made = World(tmp_path, spark, driver_lane_rows=getattr(request, "param", 200_000))
+    made.lake.refresh("bars")
+    made.insert(3, LATE)
+    return made
+
+
+in_sparks_lane = pytest.mark.parametrize("world", [0], indirect=True, ids=["spark"])
+in_both_lanes = pytest.mark.parametrize("world", [200_000, 0], indirect=True, ids=["driver", "spark"])
+
+
+def expect_merge(world: World) -> None:
+    """Assert that what the dead process planned, or ended, is a merge in the lane of this test."""
+    plan, ended = world.state.plan, world.lake.history("bars")
+    lane = "driver" if world.driver_lane_rows else "spark"
+    found = (plan.strategy, plan.lane.value) if plan else (ended[0].report.strategy, ended[0].report.lane)
+    assert ("merge", lane) == found
+
+
+# -- killed before anything was written ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checkpoint", ["lease", "recover", "plan", "compute"])
+def test_killed_before_anything_was_written(world: World, checkpoint: str) -> None:
+    """
+    A refresh that is killed before it wrote anything is done by the next one, as if it had never begun.
+    """
+    world.killed_at(checkpoint)
+    report = world.lake.refresh("bars")
+
+    assert ([(2, "aborted")] if checkpoint == "compute" else []) == list(report.recovered)
+    assert ["merge"] == [run.report.strategy for run in report.runs]
+    world.expect_true()
+
+
+def test_killed_again_and_again_while_undoing(world: World) -> None:
+    """
+    Recovery that is killed at each of its steps is taken up by the next process, and undoes once.
+    """
+    for checkpoint in ("compute", "fence", "abort", "aborted"):
+        world.killed_at(checkpoint)
+    report = world.lake.refresh("bars")
+
+    assert ((2, "aborted"),) == report.recovered
+    assert [("done", 3), ("aborted", 2), ("done", 1)] == [(e.outcome, e.n) for e in world.lake.history("bars")]
+    expect_merge(world)
+    world.expect_true()
+
+
+# -- killed while writing ------------------------------------------------------------------------------------------------
+
+DEATHS: Final = {
+    "nothing is written": ("write", "", (1, 1), "aborted"),
+    "only the partials are": ("wrote_partials", "writing_output", (2, 1), "finished"),
+    "only the output is": ("wrote_output", "writing_partials", (1, 2), "aborted"),
+    "both are": ("check", "", (2, 2), "finished"),
+    "both are and looked at": ("done", "", (2, 2), "finished"),
+}
+"""Where it dies, what it never comes to, refresh numbers of partials and output then, and how it is recovered."""
+
+
+def die(world: World, death: str) -> str:
+    """Have a merge die; return how it is to be recovered."""
+    checkpoint, hung, numbers, how = DEATHS[death]
+    world.killed_at(checkpoint, "refresh", *(["--hang", hung] if hung else []))
+    expect_merge(world)
+    assert numbers == (world.n_in("partials"), world.n_in("output"))
+    return how
+
+
+@in_both_lanes
+@pytest.mark.parametrize("death", ["only the partials are", "only the output is"])
+def test_killed_between_partials_and_output(world: World, death: str) -> None:
+    """
+    A merge killed when one of the two tables is written is finished or undone, and merges no row twice.
+    """
+    how = die(world, death)
+    report = world.refresh_when_free()
+
+    assert ((2, how),) == report.recovered
+    assert ("up-to-date" if how == "finished" else "refreshed") == report.outcome
+    expect_merge(world)
+    world.expect_true()
+
+
+@pytest.mark.slow
+def test_output_of_an_undone_merge_is_not_merged_into(world: World) -> None:
+    """
+    When only the output is written, what comes later is merged into the old partials and the output is made anew.
+    """
+    die(world, "only the output is")
+    world.insert(2, (0, 1))
+    report = world.lake.refresh("bars")
+
+    assert ((2, "aborted"),) == report.recovered
+    world.expect_true()
+
+
+def test_killed_again_while_finishing(world: World) -> None:
+    """
+    Recovery that dies before and after it publishes the output is taken up; the output is published once.
+    """
+    die(world, "only the partials are")
+    world.killed_at("finish")
+    assert (2, 1) == (world.n_in("partials"), world.n_in("output"))
+    world.killed_at("finished")
+    assert (2, 2) == (world.n_in("partials"), world.n_in("output"))
+    report = world.lake.refresh("bars")
+
+    assert ((2, "finished"),) == report.recovered
+    assert {"recovered": True} == world.lake.history("bars")[0].report.extra
+    world.expect_true()
+
+
+def test_looking_at_what_a_death_left(world: World) -> None:
+    """
+    After a merge was killed between its tables, commands that only look tell the truth and change nothing.
+    """
+    die(world, "only the partials are")
+    version = world.lake.journal.view().version
+    [status] = world.lake.status("bars")
+    verified = world.lake.verify("bars")
+    fresh = world.lake.read("bars", fresh=True).agg({"n": "sum"}).collect()[0][0]
+    world.lake.plan("bars")
+
+    assert ("unfinished", 2) == (status.state, status.open_refresh)
+    assert (0, 2 * (6 - len(LATE))) == (verified.differing, verified.rows), "the open refresh's buckets are left out"
+    assert len(world.source.at(world.source.newest)) == fresh
+    assert [1] == [ended.n for ended in world.lake.history("bars")]
+    assert (version, 1) == (world.lake.journal.view().version, world.n_in("output"))
+    world.lake.invalidate("bars")
+    assert "done" == world.lake.history("bars")[0].outcome
+    world.lake.refresh("bars")
+    world.expect_true()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["refresh", "backfill", "writing"])
+@pytest.mark.parametrize("death", ["only the partials are", "only the output is"])
+def test_any_writing_command_recovers_first(world: World, death: str, command: str) -> None:
+    """
+    Whatever writing command comes after a death, it ends the open refresh before it does anything else.
+    """
+    how = die(world, death)
+    match command:
+        case "refresh":
+            world.lake.refresh("bars")
+        case "backfill":
+            world.lake.backfill("bars", buckets_per_run=1)
+        case _:
+            with world.lake.writing("bars") as state:
+                assert state.plan is None
+
+    outcome = "done" if how == "finished" else "aborted"
+    assert [outcome] == [ended.outcome for ended in world.lake.history("bars", None) if ended.n == 2]
+    world.lake.refresh("bars")
+    world.expect_true()
+
+
+@pytest.mark.slow
+@in_both_lanes
+@pytest.mark.parametrize("death", DEATHS)
+def test_killed_anywhere_in_a_merge(world: World, death: str) -> None:
+    """
+    A merge killed at any step of writing is finished or undone by a refresh that also has new rows to merge.
+    """
+    how = die(world, death)
+    world.insert(2, (0, 1))
+    report = world.refresh_when_free()
+
+    assert ((2, how),) == report.recovered
+    assert "merge" in report.runs[0].report.strategy
+    world.expect_true()
+
+
+@pytest.mark.slow
+@in_sparks_lane
+@pytest.mark.parametrize("checkpoint", ["fence", "abort", "aborted", "finish", "finished"])
+def test_killed_anywhere_in_recovery_of_sparks_lane(world: World, checkpoint: str) -> None:
+    """
+    Recovery of a merge that Spark committed may die at any step too.
+    """
+    how = die(world, "only the partials are" if checkpoint.startswith("finish") else "only the output is")
+    gone(world.state.lease.jvm_pid)
+    world.killed_at(checkpoint)
+    report = world.refresh_when_free()
+
+    assert ((2, how),) == report.recovered
+    world.expect_true()
+
+
+# -- a JVM that outlives its Python --------------------------------------------------------------------------------------
+
+
+@in_sparks_lane
+def test_jvm_that_outlives_its_python_keeps_the_lease(world: World) -> None:
+    """
+    In Spark's lane the JVM can commit after its Python died: until it has gone too nobody else may write.
+    """
+    with world.child("refresh", "--wait", "write") as child:
+        child.wait_at("write")
+        jvm = world.state.lease.jvm_pid
+        assert jvm not in (0, child.pid)
+        os.kill(jvm, signal.SIGSTOP)
+        child.kill()
+        with pytest.raises(LeaseHeldError, match=str(jvm)) as caught:
+            world.lake.refresh("bars")
+        os.kill(jvm, signal.SIGCONT)
+        gone(jvm)
+        report = world.lake.refresh("bars")
+
+    assert (75, "nothing was written") == (caught.value.exit_status, caught.value.wrote)
+    assert ((2, "aborted"),) == report.recovered
+    world.expect_true()
+
+
+# -- two at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_second_refresh_is_refused_while_the_first_works(world: World) -> None:
+    """
+    Of two refreshes at once the second is refused and writes nothing; after the first has ended it has nothing to do.
+    """
+    with world.child("refresh", "--wait", "write") as child:
+        child.wait_at("write")
+        before = world.lake.journal.view().version
+        with pytest.raises(LeaseHeldError, match=f"process {child.pid} ") as caught:
+            world.lake.refresh("bars")
+        after = world.lake.journal.view().version
+        child.go_on()
+        said = child.end()
+
+    assert (75, "nothing was written") == (caught.value.exit_status, caught.value.wrote)
+    assert before == after
+    assert [{"n": 2, "strategy": "merge", "lane": "driver"}] == said["done"][0]["runs"]
+    assert "up-to-date" == world.lake.refresh("bars").outcome
+    world.expect_true()
+
+
+@pytest.mark.slow
+@in_both_lanes
+def test_processes_race_over_a_source_that_changes(world: World) -> None:
+    """
+    Two processes refresh again and again, each waiting for the other, while rows come in: every row counts once.
+    """
+    with world.child("refresh", "--times", "8") as one, world.child("refresh", "--times", "8") as other:
+        for _ in range(6):
+            world.insert(2, LATE)
+        runs = [run["n"] for child in (one, other) for report in child.end()["done"] for run in report["runs"]]
+    world.refresh_when_free()
+
+    assert len(runs) == len(set(runs)), "two processes did the same refresh"
+    world.expect_true()
+
+
+# -- stopped by hand -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("checkpoint", "how"), [("compute", "aborted"), ("check", "finished")])
+def test_ctrl_c_is_mended_by_the_next_command(world: World, checkpoint: str, how: str) -> None:
+    """
+    Ctrl-C gives the lease back at once; the next command, in any process, ends what was begun.
+    """
+    with world.child("refresh", "--wait", checkpoint) as child:
+        child.wait_at(checkpoint)
+        child.interrupt()
+        assert {"interrupted": True} == child.end(130)
+        assert world.state.lease is None
+        report = world.lake.refresh("bars")
+
+    assert ((2, how),) == report.recovered
+    world.expect_true()
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "seconds"),
+    [
+        pytest.param(200_000, ["--warm"], 1.0, id="computing"),
+        pytest.param(200_000, [], 4.0, id="starting", marks=pytest.mark.slow),
+        pytest.param(0, ["--warm"], 2.0, id="computing for Spark's lane", marks=pytest.mark.slow),
+    ],
+    indirect=["world"],
+)
+def test_ctrl_c_in_the_middle_of_spark(world: World, options: list[str], seconds: float) -> None:
+    """
+    Ctrl-C while Spark works ends the process as Ctrl-C, and leaves nothing that a refresh does not mend.
+    """
+    with world.child("refresh", "--wait", "compute", "--hang", "done", *options) as child:
+        child.wait_at("compute")
+        child.go_on()
+        time.sleep(seconds)
+        child.interrupt()
+        assert {"interrupted": True} == child.end(130)
+        assert world.state.lease is None
+        world.lake.refresh("bars")
+
+    world.expect_true()
+
+
+# -- a backfill killed half-way ------------------------------------------------------------------------------------------
+
+
+def test_backfill_killed_half_way_goes_on_where_it_was(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    A backfill killed in its third run keeps the two that are done: the next one does what is left, nothing twice.
+    """
+    world = World(tmp_path, spark)
+    world.killed_at("check:3", "backfill", "--buckets-per-run", "1")
+    assert 2 == len(world.lake.history("bars"))
+    report = world.lake.backfill("bars", buckets_per_run=1)
+
+    assert ((3, "finished"),) == report.recovered
+    assert [4, 5, 6] == [run.plan.n for run in report.runs]
+    assert [(1, 400)] * 3 == [(run.report.buckets, run.report.rows_read) for run in report.runs]
+    assert [6, 5, 4, 3, 2, 1] == [ended.n for ended in world.lake.history("bars", None)]
+    world.expect_true()

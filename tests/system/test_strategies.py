@@ -1,0 +1,253 @@
+"""How a refresh goes about it: which strategy, why not another, what it reads, and that the plan told so before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from materializer.core.plan import Lane, Merge, Recompute, Settle
+from materializer.errors import NotIncrementalError
+from tests.system.builders import Site
+
+ROOT = Path(__file__).resolve().parents[2]
+MINUTES = [
+    (f"{hour:02}:{minute:02}", sym, 100 * hour + minute) for hour in range(4) for minute in range(60) for sym in "AB"
+]
+"""Two trades a minute in four hours: enough that kept partials are cheaper to read than rows."""
+LATE = [("01:30", "A", 700), ("02:10", "C", 5)]
+
+
+@pytest.fixture
+def busy(site: Site) -> Site:
+    """Four hours of trades, one file an hour, and an hourly aggregate of them, refreshed."""
+    trades = site.table()
+    for hour in range(4):
+        trades.trade(*[t for t in MINUTES if t[0].startswith(f"{hour:02}")])
+    site.hourly()
+    site.lake.refresh("hourly")
+    return site
+
+
+def tables_of(site: Site) -> dict[str, tuple[int, int]]:
+    """Return the files of everything but the journal."""
+    return {name: of for name, of in site.files().items() if "_materializer" not in name}
+
+
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+def test_late_inserts_are_merged(busy):
+    """
+    Only the late rows and kept partials are read; the result is what recomputing gives.
+    """
+    busy.tables["trades"].trade(*LATE)
+
+    [run] = busy.expect_refresh(strategy="merge", strict=True).runs
+
+    assert len(LATE) == run.report.rows_read
+    busy.expect_true()
+    merged = busy.published("hourly")
+    busy.expect_refresh(strategy="recompute", force=True)
+    assert merged == busy.published("hourly")
+
+
+def test_inserts_of_several_commits_are_merged_once(busy):
+    """
+    Changes that gather between refreshes are merged together, each row once.
+    """
+    for trade in LATE:
+        busy.tables["trades"].trade(trade)
+        busy.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")  # captures, finds nothing to do
+    busy.tables["trades"].trade(LATE[0])
+
+    [run] = busy.expect_refresh(strategy="merge").runs
+
+    assert 3 == run.report.rows_read
+    busy.expect_true()
+
+
+def test_updates_are_recomputed_beside_merged_inserts(busy):
+    """
+    One plan merges the bucket that only grew and computes the other again, with the reason.
+    """
+    busy.tables["trades"].trade(("03:30", "A", 1))
+    busy.tables["trades"].update("price = 105 AND sym = 'A'", price=11)
+    steps = worked(busy.lake.plan("hourly"))
+
+    assert ["Merge", "Recompute"] == sorted(type(step).__name__ for step in steps)
+    [recompute] = [step for step in steps if isinstance(step, Recompute)]
+    assert "rows changed" == recompute.reason
+    assert [("merge", "rows were updated or deleted, not only inserted")] == reasons(recompute)
+
+    [run] = busy.expect_refresh(strict=True).runs
+    assert 1 + 120 == run.report.rows_read
+    busy.expect_true()
+
+
+def worked(preview):
+    """Return the steps that read something."""
+    return [step for step in preview.plan.steps if not isinstance(step, Settle)]
+
+
+def reasons(step):
+    return [(rejected.strategy, rejected.reason) for rejected in step.rejected]
+
+
+def test_an_aggregate_that_does_not_merge_is_recomputed(busy):
+    """
+    The plan names what cannot be merged; only the bucket's own rows are read.
+    """
+    busy.hourly("medians", measures={"middle": "median(price)"})
+    busy.expect_refresh("medians", strategy="rebuild")
+    busy.tables["trades"].trade(LATE[0])
+
+    [step] = worked(busy.lake.plan("medians", strict=True))
+    assert isinstance(step, Recompute)
+    [(strategy, reason)] = reasons(step)
+    assert "merge" == strategy
+    assert "median" in reason
+    [run] = busy.expect_refresh("medians", strategy="recompute", strict=True).runs
+
+    assert 121 == run.report.rows_read
+    assert (121, 2) == (step.estimate.rows, step.estimate.files)
+    assert busy.lake.verify("medians").is_equal
+
+
+def test_few_rows_are_not_worth_a_merge(site):
+    """
+    Where raw rows are no more than kept groups and late rows, they are read, and the plan says so.
+    """
+    site.table().trade(("00:10", "A", 1))
+    site.hourly()
+    site.lake.refresh("hourly")
+    site.tables["trades"].trade(("00:20", "A", 2))
+
+    [step] = worked(site.lake.plan("hourly"))
+
+    assert "would not be cheaper" in step.rejected[0].reason
+
+
+def test_other_dirt_is_recomputed_with_its_reason(busy):
+    """
+    Forced and invalidated buckets say that they are; nothing is merged into them.
+    """
+    [step] = worked(busy.lake.plan("hourly", force=True))
+    assert "forced" == step.reason
+    busy.lake.invalidate("hourly", "2024-03-01T01:00:00Z", "2024-03-01T02:00:00Z")
+    busy.tables["trades"].trade(LATE[0])
+    [step] = worked(busy.lake.plan("hourly"))
+    assert "invalidated by hand" == step.reason
+
+
+def test_strict_refuses_a_rebuild(site):
+    """
+    A first computation is nothing incremental: strict refuses it, in plan and in refresh, and writes no row.
+    """
+    site.table().trade(*LATE)
+    site.hourly()
+    before = tables_of(site)
+
+    with pytest.raises(NotIncrementalError, match="never materialised"):
+        site.lake.plan("hourly", strict=True)
+    with pytest.raises(NotIncrementalError, match="never materialised") as refused:
+        site.lake.refresh("hourly", strict=True)
+
+    assert "without --strict" in refused.value.hint
+    assert before == tables_of(site)
+    assert "empty" == site.lake.status("hourly")[0].state
+    site.expect_refresh(strategy="rebuild")
+
+
+def test_a_refresh_does_what_the_plan_said(busy):
+    """
+    Planning writes nothing at all; the refresh after it has the same window, steps, lane and version.
+    """
+    busy.tables["trades"].trade(*LATE)
+    busy.tables["trades"].delete("price = 0")
+    before, version = busy.files(), busy.lake.journal.view().version
+
+    told = busy.lake.plan("hourly")
+
+    assert (before, version) == (busy.files(), busy.lake.journal.view().version)
+    report = busy.lake.refresh("hourly")
+    [done] = [run.plan for run in report.runs]
+    assert (told.plan.n, told.plan.source_version) == (done.n, done.source_version)
+    assert (told.plan.window, told.plan.steps, told.plan.lane) == (done.window, done.steps, done.lane)
+    assert (told.window, told.runs) == (report.window, len(report.runs))
+    assert told.dirty == done.spans
+
+
+def test_small_results_are_committed_by_the_driver(busy):
+    """
+    The plan says who commits; it depends on how many rows the result may have.
+    """
+    busy.tables["trades"].trade(*LATE)
+    small = busy.lake.plan("hourly").plan
+    spark = Site(busy.root, busy.spark, driver_lane_rows=3).lake.plan("hourly").plan
+
+    assert (Lane.DRIVER, Lane.SPARK) == (small.lane, spark.lane)
+    assert [Merge] == [type(step) for step in small.steps if not isinstance(step, Settle)]
+    assert small.steps == spark.steps
+
+
+def test_the_log_stays_bounded(site):
+    """
+    Dirt that gathers outside the window is joined when there is too much of it, never dropped.
+    """
+    bounded = Site(site.root, site.spark, log_max_entries=4)
+    trades = bounded.table()
+    trades.trade(*[(f"{hour:02}:10", "A", hour) for hour in range(24)])
+    bounded.hourly()
+    bounded.lake.refresh("hourly")
+    for hour in range(1, 24, 2):
+        trades.trade((f"{hour:02}:20", "B", hour))
+        bounded.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")
+        assert 4 >= bounded.lake.status("hourly")[0].entries - 1  # and the tail above the threshold
+
+    bounded.expect_refresh()
+    bounded.expect_true()
+
+
+# -- commands without a JVM ------------------------------------------------------------------------------------------------
+
+
+def without_java(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where no Java can be found."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAVA", "SPARK", "MATERIALIZER"))}
+    env |= {"PATH": str(site.root / "nothing"), "PYTHONPATH": str(ROOT), "MATERIALIZER_LAKE": str(site.lake.root)}
+    command = [sys.executable, "-m", "materializer", *arguments]
+    return subprocess.run(command, cwd=site.root, env=env, capture_output=True, text=True, check=False)
+
+
+def test_commands_with_nothing_to_do_need_no_java(busy):
+    """
+    A no-op, a compaction, a change outside the window and every look work where there is no Java at all.
+    """
+    for arguments in (["refresh", "hourly"], ["plan", "hourly"], ["status"], ["history", "hourly"], ["show", "hourly"]):
+        ended = without_java(busy, *arguments)
+        assert (0, "") == (ended.returncode, ended.stderr), arguments
+    busy.tables["trades"].opened().optimize.compact()
+    assert 0 == without_java(busy, "refresh", "hourly").returncode
+    busy.tables["trades"].trade(LATE[0])
+    window = ["--start", "2024-03-01T00:00:00Z", "--end", "2024-03-01T01:00:00Z"]
+    assert 0 == without_java(busy, "refresh", "hourly", *window).returncode
+    assert 0 == without_java(busy, "plan", "hourly").returncode
+
+    assert busy.tables["trades"].version == busy.lake.status("hourly")[0].cursor
+
+
+def test_work_without_java_is_refused_and_not_lost(busy):
+    """
+    The error says what is missing and how to get it; the dirt stays for the next refresh.
+    """
+    busy.tables["trades"].trade(LATE[0])
+
+    ended = without_java(busy, "refresh", "hourly")
+
+    assert 71 == ended.returncode
+    assert "java.missing" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    busy.expect_refresh(strategy="merge")
+    busy.expect_true()

@@ -1,0 +1,144 @@
+"""Settings: defaults, file, environment, and every problem at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from materializer import config
+from materializer.config import Config, SparkConfig
+from materializer.errors import ConfigError
+
+FULL = """
+lake = "tables"
+lease_seconds = 45
+single_driver = true
+
+[sources]
+flights = "raw/flights"
+trades = "bronze.trades"
+remote = "s3://bucket/trades"
+
+[spark]
+profile = "long"
+memory = "6g"
+jars = "jars"
+
+[spark.options]
+"spark.sql.shuffle.partitions" = 8
+spark.hadoop.fs.s3a.fast.upload = true
+"""
+
+
+def read(tmp_path: Path, text: str | None = None, **environ: str) -> Config:
+    if text is not None:
+        (tmp_path / config.FILE_NAME).write_text(text)
+    return config.read(environ=environ, directory=tmp_path)
+
+
+def problems(tmp_path: Path, text: str | None = None, **environ: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text, **environ)
+    return caught.value.message.splitlines()
+
+
+def test_a_lake_needs_no_file(tmp_path: Path) -> None:
+    """
+    Without a file and without variables every setting has its default.
+    """
+    assert read(tmp_path) == Config()
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    """
+    Paths start from the file's folder; URIs and catalog names stay; unquoted Spark options are one dotted name.
+    """
+    assert read(tmp_path, FULL) == Config(
+        lake=str(tmp_path / "tables"),
+        lease_seconds=45,
+        single_driver=True,
+        sources={
+            "flights": str(tmp_path / "raw/flights"),
+            "trades": "bronze.trades",
+            "remote": "s3://bucket/trades",
+        },
+        spark=SparkConfig(
+            profile="long",
+            memory="6g",
+            jars=tmp_path / "jars",
+            options={"spark.sql.shuffle.partitions": "8", "spark.hadoop.fs.s3a.fast.upload": "true"},
+        ),
+        file=tmp_path / config.FILE_NAME,
+    )
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    """
+    A variable replaces the file's value of the same key and leaves the others.
+    """
+    found = read(
+        tmp_path, FULL, MATERIALIZER_LEASE_SECONDS="7", MATERIALIZER_JARS="/jars", MATERIALIZER_SINGLE_DRIVER="no"
+    )
+
+    assert (found.lease_seconds, found.spark.jars, found.single_driver) == (7, Path("/jars"), False)
+    assert found.spark.profile == "long"
+
+
+def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
+    """
+    Options of commands share the prefix; only a near miss of a setting is a problem.
+    """
+    assert read(tmp_path, MATERIALIZER_JSON="1", MATERIALIZER_START="2013-01-01") == Config()
+    assert problems(tmp_path, MATERIALIZER_LEASE_SECOND="7") == [
+        "environment: unknown variable 'MATERIALIZER_LEASE_SECOND'; the nearest known one is 'MATERIALIZER_LEASE_SECONDS'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("lease_second = 3", "unknown key 'lease_second'; the nearest known one is 'lease_seconds'"),
+        ("lease_seconds = 0", "'lease_seconds' must be a whole number of at least 1, found 0"),
+        ("run_rows = true", "'run_rows' must be a whole number of at least 1, found True"),
+        ("run_rows = 1.5", "'run_rows' must be a whole number of at least 1, found 1.5"),
+        ("lake = 3", "'lake' must be a path or URI, found 3"),
+        ("single_driver = 'maybe'", "'single_driver' must be true or false, found 'maybe'"),
+        ("spark = 3", "'spark' must be a table, found 3"),
+        ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
+        ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
+        ("[spark]\nmemory = '2gb'", "'spark.memory' must be a size such as '2g' or '900m', found '2gb'"),
+        ("[sources]\nflights = 3", "'sources' must be a table of name = \"path, URI or catalog name\""),
+        ("[spark.options]\na = [1]", "'spark.options' must be a table of texts, numbers and truth values (at 'a')"),
+    ],
+)
+def test_a_problem_names_file_key_found_and_wanted(tmp_path: Path, text: str, wanted: str) -> None:
+    """
+    Each kind of bad value is one line that begins with the file.
+    """
+    (line,) = problems(tmp_path, text)
+
+    assert line.startswith(f"{tmp_path / config.FILE_NAME}: {wanted}")
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    """
+    Problems of file and environment are reported together, and counted.
+    """
+    found = problems(tmp_path, "lake = 1\nrun_rows = 0\ncolour = 'red'", MATERIALIZER_SPARK_PROFILE="fast")
+
+    assert len(found) == 4
+    assert "known are" in found[2]
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    """
+    A missing default file is fine, a missing named one is an error; so is one that is no TOML.
+    """
+    with pytest.raises(ConfigError, match="does not exist"):
+        config.read(tmp_path / "other.toml", environ={})
+    with pytest.raises(ConfigError, match="does not exist"):
+        config.read(environ={"MATERIALIZER_CONFIG": "other.toml"}, directory=tmp_path)
+    (tmp_path / "other.toml").write_text("lake = ")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        config.read(tmp_path / "other.toml", environ={})
