@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )
 
 from materializer.config import Config, SparkConfig
+from materializer.core.plan import Lane
 from materializer.core.spans import SpanSet
 from materializer.errors import RefreshWindowTooSmallError
 from materializer.services.refresh import RefreshReport
@@ -118,6 +119,7 @@ class Work(RuleBasedStateMachine):
 
     spark: ClassVar[SparkSession]
     folder: ClassVar[Path]
+    driver_lane_rows: ClassVar[int]
     seen: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -130,7 +132,6 @@ class Work(RuleBasedStateMachine):
     @initialize(
         base=st.sampled_from(BASES),
         has_feed=st.sampled_from([True, True, True, False]),
-        driver_lane_rows=st.sampled_from([200_000, 200_000, 200_000, 0]),
         rows=st.lists(ROWS, min_size=1, max_size=8),
         copies=st.sampled_from([1, 12, 12]),
         is_filled=st.booleans(),
@@ -139,14 +140,13 @@ class Work(RuleBasedStateMachine):
         self,
         base: datetime,
         has_feed: bool,
-        driver_lane_rows: int,
         rows: list[dict[str, Any]],
         copies: int,
         is_filled: bool,
     ) -> None:
         """Make the source, define both aggregates over it, and give it its first rows."""
         self.base = base
-        self.config = Config(driver_lane_rows=driver_lane_rows, run_rows=40)
+        self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40)
         self.source = Source(str(self.home / "source"), has_feed)
         self.materializer = self.new()
         for aggregate in AGGREGATES.values():
@@ -342,13 +342,16 @@ class Work(RuleBasedStateMachine):
         return start, end
 
 
-def explore(spark: SparkSession, folder: Path, how: settings, seed: int | None = None) -> Counter[str]:
-    """Run examples; return how often what happened.
+def explore(
+    spark: SparkSession, folder: Path, how: settings, seed: int | None = None, *, lane: Lane = Lane.DRIVER
+) -> Counter[str]:
+    """Run examples in one lane; return how often what happened.
 
     Raises:
         AssertionError: Or whatever else an example found; the steps to it are printed.
     """
     Work.spark, Work.folder, Work.seen = spark, folder, Counter()
+    Work.driver_lane_rows = 200_000 if lane is Lane.DRIVER else 0
     test = get_state_machine_test(Work, settings=how)
     (test if seed is None else hypothesis.seed(seed)(test))()
     return Work.seen
@@ -362,6 +365,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20, help="at most so many an example")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lane", type=Lane, choices=list(Lane), default=Lane.DRIVER)
     parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
     args = parser.parse_args()
     phases = [Phase.generate, Phase.shrink] if args.shrink else [Phase.generate]
@@ -379,7 +383,7 @@ def main() -> int:
         options["spark.sql.warehouse.dir"] = folder
         spark = session.start(Config(spark=SparkConfig(options=options)))
         try:
-            explore(spark, Path(folder), how, args.seed)
+            explore(spark, Path(folder), how, args.seed, lane=args.lane)
             finding = None
         except Exception as exc:  # noqa: BLE001 (whatever is found is reported)
             finding = exc
