@@ -19,7 +19,7 @@ from materializer.core.grid import Grid
 from materializer.core.instants import parse
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, RefreshWindowError, UsageError
 from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
@@ -165,10 +165,20 @@ class Materializer:
         return [self._definitions.apply(p, writing=self._refresher.writing) for p in prepared]
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
-        """Define an aggregate from Python; see :func:`materializer.core.define.define` for the parts."""
-        from materializer.core.define import define
+        """Define an aggregate from Python.
 
-        return self.apply(define(name, source, **parts, known_python=frozenset(self._python)))[0]
+        See :func:`materializer.core.define.define` for the parts of a continuous aggregate, and
+        :func:`materializer.core.engines.define.define_engine` for those of an ``engine``.
+        """
+        from materializer.core.define import define
+        from materializer.core.engines.define import define_engine
+
+        known = frozenset(self._python)
+        if parts.get("engine", CONTINUOUS) != CONTINUOUS:
+            return self.apply(define_engine(name, source, **parts, known_python=known))[0]
+        return self.apply(
+            define(name, source, **{k: v for k, v in parts.items() if k != "engine"}, known_python=known)
+        )[0]
 
     def drop(self, name: str) -> None:
         """Remove an aggregate with its tables; its source is never touched."""
@@ -193,6 +203,7 @@ class Materializer:
         *,
         force: bool = False,
         strict: bool = False,
+        as_of: Instant = None,
         max_runs: int | None = None,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
@@ -205,11 +216,12 @@ class Materializer:
             end: First instant after the window, or None for the end of the newest bucket.
             force: Compute clean buckets again too.
             strict: Refuse what is not incremental.
+            as_of: Clock instant that closes windows of an engine; it never goes back.
             max_runs: Stop after so many runs; the rest stays dirty.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
-        request = self._request(name, start, end, force=force, strict=strict)
+        request = self._request(name, start, end, force=force, strict=strict, as_of=as_of)
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 
     def backfill(
@@ -342,14 +354,21 @@ class Materializer:
         """Hold the lease of an aggregate, recovered; for commands that write."""
         return self._refresher.writing(name)
 
-    def _request(self, name: str, start: Instant, end: Instant, *, force: bool, strict: bool) -> Request:
+    def _request(
+        self, name: str, start: Instant, end: Instant, *, force: bool, strict: bool, as_of: Instant = None
+    ) -> Request:
         grid = self.grid(name)
         first = None if start is None else _instant(start, grid, NEG_INF)
         last = None if end is None else _instant(end, grid, POS_INF)
         if first is not None and last is not None:
             _window(start, end, grid)
         return Request(
-            first, None if last == POS_INF else last, is_forced=force, is_strict=strict, run_rows=self.config.run_rows
+            first,
+            None if last == POS_INF else last,
+            is_forced=force,
+            is_strict=strict,
+            run_rows=self.config.run_rows,
+            as_of=None if as_of is None else _instant(as_of, grid, NEG_INF),
         )
 
 

@@ -7,13 +7,30 @@ names of the definition.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from materializer.core.aggregates.layout import Layout
 from materializer.core.grid import Grid
 from materializer.core.spec import AggregateSpec, TimeType
 
 SLICE: Final = "slice"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefinition:
+    """An engine's part of a definition.
+
+    Args:
+        params: The engine's ``Params``.
+        layout: Its measures, taken apart; :attr:`Definition.layout` is about result rows.
+        order: Source columns that put rows in their total order after time: the sequence, then the others by name.
+        slice_ticks: Length of a slice, in instants.
+    """
+
+    params: Any
+    layout: Layout
+    order: tuple[str, ...]
+    slice_ticks: int
 
 
 def quoted(name: str) -> str:
@@ -36,6 +53,7 @@ class Definition:
         grid: How its time is divided.
         partial_columns: (name, Spark type) of the partials table, ``slice`` first.
         output_columns: (name, Spark type) of the output table.
+        engine: What an engine's query needs besides; None for a continuous aggregate.
     """
 
     spec: AggregateSpec
@@ -43,6 +61,7 @@ class Definition:
     grid: Grid
     partial_columns: tuple[tuple[str, str], ...]
     output_columns: tuple[tuple[str, str], ...]
+    engine: EngineDefinition | None = None
 
     @property
     def time_type(self) -> TimeType:

@@ -31,7 +31,7 @@ def data_fingerprint(spec: AggregateSpec) -> str:
             "source": spec.source,
             "time_column": spec.time_column.lower(),
             "resolution": spec.resolution.value,
-            "grid": encode_grid(spec.grid),
+            "grid": None if spec.is_engine else encode_grid(spec.grid),
             "bucket": [spec.bucket_start, spec.bucket_end],
             "keys": [[key.name, normalised(key.sql)] for key in spec.keys],
             "measures": [[measure.name, _formula(measure.formula)] for measure in spec.measures],
@@ -40,6 +40,8 @@ def data_fingerprint(spec: AggregateSpec) -> str:
             "having": _formula(spec.having) if spec.having else None,
             "sequence": spec.sequence.lower() if spec.sequence else None,
             "engine": spec.engine,
+            "params": [list(p) for p in spec.params],
+            "lateness": spec.lateness,
         }
     )
 

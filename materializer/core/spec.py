@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+CONTINUOUS: Final = "continuous_aggregate"
 
 
 class TimeType(StrEnum):
@@ -153,7 +155,9 @@ class AggregateSpec:
         read_types: Their Spark types at the time the definition was applied (name, type); empty until resolved.
         comment: Text for people.
         properties: Other properties, sorted, such as refresh policies; they never change a result.
-        engine: ``continuous_aggregate``; other engines come later.
+        engine: ``continuous_aggregate`` or one of :data:`materializer.core.engines.registry.ENGINES`.
+        params: The engine's parameters as given, sorted by name; plain JSON values.
+        lateness: What becomes of late rows: ``recompute``, ``strict`` or ``delay``.
         sql: The text it was read from, or "".
     """
 
@@ -175,8 +179,15 @@ class AggregateSpec:
     read_types: tuple[tuple[str, str], ...] = ()
     comment: str = ""
     properties: tuple[tuple[str, str], ...] = ()
-    engine: str = "continuous_aggregate"
+    engine: str = CONTINUOUS
+    params: tuple[tuple[str, Any], ...] = ()
+    lateness: str = "recompute"
     sql: str = field(default="", compare=False)
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether an engine other than the continuous aggregate computes it."""
+        return self.engine != CONTINUOUS
 
     @property
     def property_map(self) -> Mapping[str, str]:

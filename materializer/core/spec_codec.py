@@ -34,6 +34,8 @@ def encode(spec: AggregateSpec) -> dict[str, Any]:
         "comment": spec.comment,
         "properties": [list(pair) for pair in spec.properties],
         "engine": spec.engine,
+        "params": [[name, value] for name, value in spec.params],
+        "lateness": spec.lateness,
         "sql": spec.sql,
     }
 
@@ -65,6 +67,8 @@ def decode(data: Mapping[str, Any]) -> AggregateSpec:
         comment=data["comment"],
         properties=tuple((name, value) for name, value in data["properties"]),
         engine=data["engine"],
+        params=tuple((name, value) for name, value in data["params"]),
+        lateness=data["lateness"],
         sql=data["sql"],
     )
 

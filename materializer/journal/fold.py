@@ -88,6 +88,8 @@ class AggregateState:
         null_times: Rows with a null time at the cursor, when known.
         changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
         ended: The last refreshes, newest last.
+        engine: What an engine remembers besides its results: origin of its grid, clock, watermark.
+        engine_next: The same once the open plan is done.
     """
 
     id: str
@@ -109,6 +111,8 @@ class AggregateState:
     null_times: int | None = None
     changes: tuple[tuple[int, int | None], ...] = ()
     ended: tuple[Ended, ...] = ()
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    engine_next: Mapping[str, Any] = field(default_factory=dict)
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -162,6 +166,8 @@ _PLAIN: Final = (
     "last_n",
     "written_n",
     "null_times",
+    "engine",
+    "engine_next",
 )
 
 States = Mapping[str, AggregateState]
@@ -231,7 +237,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             back = InvalidationLog(plan.taken).cut(state.held).taken
             ended = Ended(event.n, at, "done", plan.window, event.report)
             written = event.n if plan.spans else state.written_n
-            return replace(_close(state, ended), log=state.log.add(back), written_n=written)
+            remembered = {**state.engine, **state.engine_next}
+            return replace(_close(state, ended), log=state.log.add(back), written_n=written, engine=remembered)
         case Aborted():
             plan = _open_plan(state, event.n)
             report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
@@ -269,6 +276,8 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         threshold=NEG_INF,
         log=InvalidationLog.everything(),
         extent_end=NEG_INF,
+        engine={},
+        engine_next={},
     )
 
 
@@ -299,7 +308,10 @@ def _planned(state: AggregateState, event: Planned) -> AggregateState:
         raise JournalError(msg, hint="restore the journal from a backup")
     left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
     threshold = max(state.threshold, event.threshold)
-    return replace(state, log=left, threshold=threshold, plan=plan, last_n=plan.n, held=SpanSet())
+    remembers = dict(event.options.get("engine", {}))
+    return replace(
+        state, log=left, threshold=threshold, plan=plan, last_n=plan.n, held=SpanSet(), engine_next=remembers
+    )
 
 
 def _open_plan(state: AggregateState, n: int) -> Plan:

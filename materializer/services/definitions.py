@@ -74,7 +74,14 @@ class Bound:
             raise ValueError(msg)
         columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
         grid = build(spec.grid, spec.time_type, spec.resolution)
-        definition = Definition(spec, decompose(spec), grid, columns["partials"], columns["output"])
+        if spec.is_engine:
+            from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
+
+            engine = compile_engine(spec)
+            layout = result_layout(spec, columns["partials"], engine.layout)
+        else:
+            engine, layout = None, decompose(spec)
+        definition = Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
         paths = {
             "partials": _partials_path(root, state.name, state.data_version),
             "output": _output_path(root, state.name),
@@ -243,7 +250,7 @@ class Definitions:
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
-        resolved = resolve(spec, folder.schema())
+        resolved = _resolved(spec, folder)
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
         schemas = _schemas(analysed)
@@ -360,6 +367,17 @@ class Definitions:
 
 def _later(instant: int, unit: int) -> int:
     return instant if instant in (NEG_INF, POS_INF) else instant + unit
+
+
+def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
+    resolved = resolve(spec, folder.schema())
+    if not resolved.is_engine:
+        return resolved
+    from materializer.core.engines.compile import check_params, with_slices  # noqa: PLC0415 (only engines)
+
+    sliced = with_slices(resolved)
+    check_params(sliced)  # again, now that the type of time is known
+    return sliced
 
 
 def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:

@@ -57,5 +57,6 @@ class FreshReader:
             clean=bound.predicate("output", clean),
             dirty=dirty,
             hull=bench.hull(state.cursor),
+            memory=state.engine,
         )
         return FreshRead(frame, state.cursor, dirty)

@@ -28,6 +28,7 @@ class Request:
         is_newest_first: In which order runs are done.
         inside: What earlier runs of the same request have left, or None for the first run.
         may_merge: Whether kept partials may be merged; False after the change feed turned out to be unreadable.
+        as_of: Clock instant that closes the windows of an engine, or None.
         may_fetch: Whether the driver may fetch and commit the result; False after one was larger than expected.
     """
 
@@ -41,6 +42,7 @@ class Request:
     inside: Span | None = None
     may_merge: bool = True
     may_fetch: bool = True
+    as_of: int | None = None
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

@@ -176,6 +176,8 @@ class Refresher:
         head = DeltaFolder.at(state.source.path).head()
         if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
             return None
+        if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
+            return None
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.log.cut(SpanSet.of(window)).taken:
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
@@ -90,7 +90,7 @@ class Verifier:
         bound = Bound.of(state, self.root)
         dirty = dirty_at_cursor(state)
         asked = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, bound.definition.grid))
-        compared = asked - dirty
+        compared = asked - dirty if bound.definition.engine is None else _clean(state, asked)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(
@@ -105,19 +105,27 @@ class Verifier:
                 predicate=bound.predicate("output", compared),
                 hull=None if extent.unknown.files else extent.hull,
                 examples=examples,
+                memory=state.engine,
             )
             rows, differing, found = result.rows, result.differing, result.examples
         return VerifyReport(
             state.name,
             state.cursor,
             compared,
-            asked & dirty,
+            asked - compared,
             rows,
             differing,
             tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
             dict(bound.definition.layout.tolerances),
             time.perf_counter() - began,
         )
+
+
+def _clean(state: AggregateState, asked: SpanSet) -> SpanSet:
+    """Return where an engine's rows can be compared: a change reaches beyond its slice, so dirt anywhere forbids it."""
+    top = max(state.extent_end, state.threshold)
+    is_dirty = top != NEG_INF and dirty_at_cursor(state) & SpanSet.of(Span(NEG_INF, top))
+    return SpanSet() if is_dirty or state.threshold == NEG_INF else asked
 
 
 def dirty_at_cursor(state: AggregateState) -> SpanSet:

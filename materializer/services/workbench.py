@@ -49,12 +49,14 @@ from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
 from materializer.services import planning, processes
 from materializer.services.capture import Capture
+from materializer.services.engine_planning import EnginePlanner
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import CommitsGoneError, Decision, TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.services.definitions import Bound
     from materializer.spark.engine import Computed, Engine
+    from materializer.spark.engines.run import Work
 
 
 SAFETY: Final = 1.2
@@ -64,6 +66,8 @@ ROOM: Final = 0.95
 MAX_SHRINK: Final = 8
 """Runs are made smaller for the driver's lane by this factor at most."""
 RECENT: Final = 10
+WHOLE: Final = 1 << 62
+"""An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
 ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
 
@@ -132,6 +136,8 @@ class Workbench:
         self._extents: dict[tuple[str, int], Extent] = {}
         self._captured: dict[tuple[int, int], Captured | None] = {}
         self._computed: Computed | None = None
+        self._work: Work | None = None
+        self._engine_planner = EnginePlanner(bound, engine, request) if bound.definition.engine else None
         self._lock = threading.Lock()
 
     # -- journal ---------------------------------------------------------------------------------------------------------
@@ -270,7 +276,8 @@ class Workbench:
             events.append(event)
             state = _applied(state, event)
         dirty = state.log.cut(SpanSet.of(window)).taken
-        if not dirty:
+        has_clock_moved = self._engine_planner is not None and self._engine_planner.has_clock_moved(state)
+        if not dirty and not has_clock_moved:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
         return self._plan(state, heads, window, dirty, events, captured)
 
@@ -288,7 +295,7 @@ class Workbench:
         dirt = state.log.cut(SpanSet.of(window)).taken
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = planning.first_run(
-            replace(self.request, run_rows=self._run_rows(state)),
+            replace(self.request, run_rows=self._run_rows(state) if self._engine_planner is None else WHOLE),
             window,
             replace(state.log, entries=dirt),
             self._bound.definition.grid,
@@ -296,7 +303,12 @@ class Workbench:
             rows_in=raw.rows_in,
         )
         taken = state.log.cut(SpanSet.of(run.window)).taken
-        steps = decide(taken, facts)
+        memory: dict[str, Any] = {}
+        if self._engine_planner is None:
+            steps = decide(taken, facts)
+        else:
+            made = self._engine_planner.run(state, run.window, taken, heads[Which.PARTIALS].version, facts.raw)
+            steps, self._work, memory = made.steps, made.work, {"engine": dict(made.memory)}
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,
@@ -310,7 +322,7 @@ class Workbench:
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, kept))
-        events.append(Planned(plan, run.window.end, {"forced": self.request.is_forced}))
+        events.append(Planned(plan, run.window.end, {"forced": self.request.is_forced, **memory}))
         if all(isinstance(s, Settle) for s in steps):
             seconds = time.perf_counter() - self.counters.started
             events.append(
@@ -481,7 +493,9 @@ class Workbench:
         paths, definition = self._bound.paths, self._bound.definition
         hull = self.hull(plan.source_version)
         try:
-            self._computed = engine.compute(definition, self._bound.source, paths["partials"], plan, hull=hull)
+            self._computed = engine.compute(
+                definition, self._bound.source, paths["partials"], plan, hull=hull, work=self._work
+            )
         except DataError as exc:
             where = planning.spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc

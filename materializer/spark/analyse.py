@@ -18,6 +18,7 @@ from pyspark.sql.functions import expr
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.registry import find
+from materializer.core.definition import SLICE, key_column
 from materializer.core.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
 
@@ -95,6 +96,8 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     layout = decompose(typed)
     measures = asked.references(typed, layout)
     asked.raise_problems()
+    if spec.is_engine:
+        return _analysed_engine(spark, typed, layout, keys, source_schema)
     partials = asked.partials(typed, layout)
     asked.raise_problems()
     _check_merges(spark, keys, partials, layout)
@@ -105,6 +108,28 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
         partial_schema=st.StructType([st.StructField(n, _nullable(t)) for n, t in partials.items()]),
         key_types=tuple((n, t.simpleString()) for n, t in keys.items()),
         output_schema=_output_schema(spec, spec.time_type, keys | finals),
+    )
+
+
+def _analysed_engine(
+    spark: SparkSession,
+    spec: AggregateSpec,
+    layout: Layout,
+    keys: dict[str, st.DataType],
+    source_schema: st.StructType,
+) -> Analysed:
+    from materializer.spark.engines.analyse import stored_schemas
+
+    stored, output = stored_schemas(spark, spec, source_schema)
+    groups = {SLICE, *(key_column(n) for n in keys)}
+    return Analysed(
+        spec=spec,
+        layout=layout,
+        partial_schema=st.StructType(
+            [st.StructField(f.name, _nullable(f.dataType)) for f in stored if f.name not in groups]
+        ),
+        key_types=tuple((n, t.simpleString()) for n, t in keys.items()),
+        output_schema=st.StructType([st.StructField(f.name, _nullable(f.dataType)) for f in output]),
     )
 
 

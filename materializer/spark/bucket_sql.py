@@ -108,6 +108,11 @@ def instant_of_sql(value_sql: str, time_type: TimeType) -> str:
     return _units(f"({value_sql})", time_type)
 
 
+def value_of_sql(instant_sql: str, time_type: TimeType) -> str:
+    """Return the value of the time type at an instant given as BIGINT; null for null."""
+    return _typed(instant_sql, time_type)
+
+
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
     """Return a predicate that holds for the values in *spans* and is null or false for null.
 

@@ -1,0 +1,156 @@
+"""From an engine's definition to what its query and its tables need.
+
+Result rows of an engine are stored whole in the partials table, with ``w_start`` and ``w_end`` as instants, and the output
+is a projection of the rows that are shown. So recovery, which finalises what was committed, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.aggregates.layout import Layout, PartialColumn
+from materializer.core.aggregates.order import row_order
+from materializer.core.definition import SLICE, EngineDefinition, key_column
+from materializer.core.engines.registry import read_params
+from materializer.core.instants import DAY, HOUR
+from materializer.core.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
+from materializer.core.widths import parse_width
+from materializer.errors import DefinitionError, Problem
+
+BARE_TICKS: Final = 3_600_000
+"""Default slice of an integer time column whose ticks have no meaning."""
+_SECONDS: Final = {Resolution.S: 1, Resolution.MS: 1_000, Resolution.US: 1_000_000, Resolution.NS: 1_000_000_000}
+
+
+def with_slices(spec: AggregateSpec) -> AggregateSpec:
+    """Return a resolved definition of an engine with its slices as the grid.
+
+    Raises:
+        DefinitionError: If ``slice`` cannot be read.
+    """
+    if spec.time_type is None:
+        msg = f"'{spec.name}' is not resolved against its source"
+        raise ValueError(msg)
+    given = dict(spec.params).get("slice")
+    try:
+        width = _width(given, spec.time_type, spec.resolution)
+    except ValueError as exc:
+        raise DefinitionError([Problem("definition.width", f"{spec.name}: 'slice': {exc}", "write '1 hour'")]) from exc
+    return replace(spec, grid=GridSpec(width, None, 0))
+
+
+def _width(given: Any, time_type: TimeType, resolution: Resolution) -> Width:
+    is_bare = time_type.is_integer and resolution is Resolution.NONE
+    if given is None:
+        if is_bare:
+            return Width(ticks=BARE_TICKS)
+        return Width(days=30) if time_type is TimeType.DATE else Width(micros=HOUR)
+    width = parse_width(str(given))
+    if width.months or (width.ticks is None) == is_bare or not (width.ticks or width.days or width.micros):
+        msg = f"must be {'a whole number of ticks' if is_bare else 'a fixed length of time'}, got '{given}'"
+        raise ValueError(msg)
+    return width
+
+
+def slice_ticks(spec: AggregateSpec) -> int:
+    """Return the length of a slice in instants."""
+    width = spec.grid.width
+    if width.ticks is not None:
+        return width.ticks
+    micros = width.days * DAY + width.micros
+    if spec.time_type is not None and spec.time_type.is_integer:
+        return micros * _SECONDS[spec.resolution] // 1_000_000
+    return micros
+
+
+def check_params(spec: AggregateSpec) -> Any:
+    """Return the parameters of an engine's definition.
+
+    Raises:
+        DefinitionError: With everything that is wrong with them.
+    """
+    params, troubles = read_params(spec)
+    if troubles or params is None:
+        raise DefinitionError([Problem(t.code, f"{spec.name}: {t.message}", t.hint) for t in troubles])
+    return params
+
+
+def compile_engine(spec: AggregateSpec) -> EngineDefinition:
+    """Return what the engine's query needs of a resolved definition.
+
+    Raises:
+        DefinitionError: With everything that is wrong with its parameters.
+    """
+    params = check_params(spec)
+    order = tuple(c for c in row_order(spec).columns if c != spec.time_column)
+    return EngineDefinition(params, decompose(spec), order, slice_ticks(spec))
+
+
+def result_layout(spec: AggregateSpec, columns: Sequence[tuple[str, str]], measures: Layout) -> Layout:
+    """Return the layout of result rows: every column stored as it is, the shown ones projected.
+
+    Args:
+        spec: The definition.
+        columns: (name, Spark type) of the partials table, or none of them before they are known.
+        measures: The measures' own layout.
+    """
+    groups = {SLICE, *(key_column(k.name) for k in spec.keys)}
+    stored = tuple(PartialColumn(name, "", None) for name, _ in columns if name not in groups)
+    return Layout(
+        partials=stored,
+        finals=tuple(finals(spec)),
+        having="is_shown",
+        reference=(),
+        having_reference=None,
+        not_mergeable=(f"the engine {spec.engine} computes windows from their rows",),
+        not_retractable=(),
+        tolerances=tuple(_tolerances(spec, measures)),
+    )
+
+
+def _tolerances(spec: AggregateSpec, measures: Layout) -> list[tuple[str, str]]:
+    known = dict(measures.tolerances)
+    return [(name, known.get(name, "float")) for name in measure_names(spec)]
+
+
+def measure_names(spec: AggregateSpec) -> tuple[str, ...]:
+    """Return the names of the measures in order; those of ``reactive_state`` are parameters."""
+    rows = dict(spec.params).get("metrics")
+    return tuple(name for name, _ in rows) if rows else tuple(m.name for m in spec.measures)
+
+
+def finals(spec: AggregateSpec) -> list[tuple[str, str]]:
+    """Return (output name, expression over a result row), without slice and keys."""
+    kind = spec.time_type or TimeType.TIMESTAMP
+    times = [(label_name(spec), "label"), ("window_start", "w_start"), ("window_end", "w_end")]
+    values = [(name, f"`v_{name}`") for name in measure_names(spec)]
+    return [*((n, _value(c, kind)) for n, c in times), *values, ("is_final", "is_final"), ("revision", "revision")]
+
+
+def label_name(spec: AggregateSpec) -> str:
+    """Return the output's name for the time that labels a window."""
+    return str(dict(spec.params).get("label") or "time")
+
+
+def output_columns(spec: AggregateSpec) -> tuple[str, ...]:
+    """Return the names of all output columns, in order."""
+    keys = [k.name for k in spec.keys]
+    rest = [name for name, _ in finals(spec) if name != label_name(spec)]
+    return (SLICE, label_name(spec), *keys, *rest)
+
+
+def _value(instant: str, kind: TimeType) -> str:
+    """The value of an instant in Spark SQL; null for an infinite one."""
+    known = f"CASE WHEN abs({instant}) < {2**62}L THEN {instant} END"
+    match kind:
+        case TimeType.DATE:
+            return f"date_from_unix_date(CAST(floor(({known}) / {DAY}) AS INT))"
+        case TimeType.TIMESTAMP:
+            return f"timestamp_micros({known})"
+        case TimeType.TIMESTAMP_NTZ:
+            return f"CAST(timestamp_micros({known}) AS TIMESTAMP_NTZ)"
+        case _:
+            return known

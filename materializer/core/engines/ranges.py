@@ -1,0 +1,66 @@
+"""Which results of one key are computed anew, and from which raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A result row of one key that was published or is held, as the partials table has it.
+
+    Args:
+        w_start: First instant of its window; result rows are found by it.
+        w_end: First instant after its window.
+        first_t: Smallest event time in it; None when it was filled.
+        last_t: Largest event time in it; likewise.
+        is_final: Whether its window is closed.
+        n: Source rows in it; 0 for a filled row.
+    """
+
+    w_start: int
+    w_end: int
+    first_t: int | None
+    last_t: int | None
+    is_final: bool
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Results of one key to compute anew.
+
+    Args:
+        start: Result rows with ``start <= w_start`` …
+        end: … and ``w_start < end`` are replaced.
+        raw_start: They are computed from the raw rows with ``raw_start <= t`` …
+        raw_end: … and ``t < raw_end``.
+    """
+
+    start: int
+    end: int
+    raw_start: int
+    raw_end: int
+
+
+def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Return ranges that overlap neither in results nor in raw rows, in order.
+
+    Examples:
+        >>> merge_ranges([Range(5, 9, 5, 9), Range(0, 6, 0, 6), Range(20, 21, 20, 21)])
+        [Range(start=0, end=9, raw_start=0, raw_end=9), Range(start=20, end=21, raw_start=20, raw_end=21)]
+    """
+    merged: list[Range] = []
+    for r in sorted(ranges, key=lambda r: (min(r.start, r.raw_start), r.start)):
+        last = merged[-1] if merged else None
+        if last is not None and (r.start <= last.end or r.raw_start < last.raw_end):
+            merged[-1] = Range(
+                min(last.start, r.start),
+                max(last.end, r.end),
+                min(last.raw_start, r.raw_start),
+                max(last.raw_end, r.raw_end),
+            )
+        else:
+            merged.append(r)
+    return merged

@@ -1,0 +1,63 @@
+"""The windowing engines by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.reading import About, Trouble
+from materializer.core.spec import AggregateSpec
+
+ENGINES: Final[Mapping[str, str]] = {
+    "time_series": "time_series",
+    "daily_time_series": "daily_time_series",
+    "session_window": "session_window",
+    "reactive_state": "reactive_state",
+    "hopping_window": "interval_windows",
+    "compressed_hopping_window": "interval_windows",
+    "snapshot_window": "interval_windows",
+    "count_window": "interval_windows",
+    "event_time_window": "event_time_window",
+}
+"""Name of each engine and the module, in ``core/engines`` and in ``spark/engines``, that holds it."""
+
+
+class Planner(Protocol):
+    """The pure part of an engine."""
+
+    def read(self, values: Mapping[str, object], about: About) -> tuple[Any, list[Trouble]]:
+        """Return the engine's parameters and everything that is wrong with them."""
+
+    def ranges(
+        self, p: Any, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+    ) -> list[Range] | None:
+        """Return what a change of one key touches, or None when it takes older kept rows to tell."""
+
+
+def planner(engine: str) -> Planner:
+    """Return the pure part of an engine.
+
+    Raises:
+        KeyError: If there is no such engine.
+    """
+    return cast("Planner", import_module(f"materializer.core.engines.{ENGINES[engine]}"))
+
+
+def about(spec: AggregateSpec) -> About:
+    """Return what reading parameters needs to know of a definition."""
+    texts = tuple((m.name, m.formula.fill([call.text for call in m.formula.calls])) for m in spec.measures)
+    return About(spec.time_type, spec.resolution, tuple(k.name for k in spec.keys), texts, spec.lateness)
+
+
+def read_params(spec: AggregateSpec) -> tuple[Any, list[Trouble]]:
+    """Return the parameters of an engine's definition and everything that is wrong with them."""
+    values = {name: value for name, value in spec.params if name not in OURS}
+    if spec.engine in ("hopping_window", "compressed_hopping_window", "snapshot_window", "count_window"):
+        values |= {"engine": spec.engine}
+    return planner(spec.engine).read(values, about(spec))
+
+
+OURS: Final = ("slice", "label")
+"""Parameters that every engine has: the length of a slice, and the name of the time column of the output."""

@@ -1,0 +1,1 @@
+"""The queries of the windowing engines: raw rows in, result rows out."""

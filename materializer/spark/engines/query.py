@@ -1,0 +1,67 @@
+"""What the query of an engine is given.
+
+A query is a function ``rows(raw, e, at)``. *raw* has one row per source row that counts: the columns that the definition
+reads, ``k_<key>``, ``_t`` (event time as an instant), ``_part`` (rows of different parts never meet), ``_known_max`` (the
+largest time of the key outside this part, or null) and, where lateness is not ``recompute``, ``_wm``: the closing bound that
+stood when the row arrived, or null. A window is closed to a row when its end is at or before ``_wm`` (for windows that hold
+their end: before it), so the row does not count there. Queries that keep running state find the row kept before the part
+as ``_carry_<column>``, null where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from materializer.core.aggregates.layout import Layout
+
+PART: Final = "_part"
+TIME: Final = "_t"
+KNOWN_MAX: Final = "_known_max"
+CLOSED_ON_ARRIVAL: Final = "_wm"
+END: Final = "_end"
+VERSION: Final = "_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What closes windows besides the rows of their own key.
+
+    Args:
+        origin: Where the engine's grid is anchored; None for engines without one, or when no row was ever accepted.
+        as_of: Clock instant that closes windows, or None.
+        global_max: Largest event time of all keys, or None without rows.
+    """
+
+    origin: int | None = None
+    as_of: int | None = None
+    global_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineQuery:
+    """A definition as its query sees it.
+
+    Args:
+        params: The engine's ``Params``.
+        keys: Key columns, ``k_<key>``.
+        layout: The measures, taken apart.
+        order: Columns that put rows in their total order: ``_t``, the sequence, the other columns by name.
+        measures: Names of the measures.
+        texts: The measures' texts, by name.
+        lateness: ``recompute``, ``strict`` or ``delay``.
+    """
+
+    params: Any
+    keys: tuple[str, ...]
+    layout: Layout
+    order: tuple[str, ...]
+    measures: tuple[str, ...]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    lateness: str = "recompute"
+
+    @property
+    def groups(self) -> list[str]:
+        """The columns that keep keys and parts apart."""
+        return [*self.keys, PART]

@@ -1,0 +1,216 @@
+"""What planning a refresh of an engine asks: which keys changed where, what is kept of them, where time stands."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import Definition, key_column, quoted
+from materializer.core.engines.ranges import Kept
+from materializer.core.spans import POS_INF, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.spark import compute as c
+from materializer.spark.bucket_sql import spans_sql
+from materializer.spark.engines.query import END, TIME
+from materializer.spark.engines.run import engine_of, prepared
+
+MAX_CHANGED: Final = 200_000
+"""Changed pairs of key and slice that are told one by one; more are told as "everything"."""
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """Which keys changed, and where.
+
+    Args:
+        spans: For each key the closed intervals of its changed event times, in order.
+        newest: Largest changed event time.
+        is_insert_only: Whether every change was an insert.
+        rows: Changed rows.
+    """
+
+    spans: dict[Key, list[tuple[int, int]]]
+    newest: int | None
+    is_insert_only: bool
+    rows: int
+
+
+def changed_keys(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+) -> ChangedKeys | None:
+    """Return what the change feed of (after, upto] says of the rows in *spans*; None when it is too much to tell.
+
+    Args:
+        spark: A session.
+        definition: Whose keys and filter count.
+        source: The source.
+        after: Version that is known already.
+        upto: Last version.
+        spans: Where the changed rows have to lie.
+    """
+    frame = c.read_changes(spark, source, after, upto)
+    rows = prepared(definition, frame, spans)
+    return _by_key_and_slice(definition, rows, "_change_type != 'insert'")
+
+
+def rows_as_changes(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+) -> ChangedKeys | None:
+    """Return the rows that lie in *spans* at a version as if all of them had just been inserted; None when too many."""
+    return _by_key_and_slice(definition, prepared(definition, c.read_version(spark, source, version), spans), "false")
+
+
+def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> ChangedKeys | None:
+    """Return changed rows by key and slice.
+
+    Args:
+        definition: Whose keys and slices.
+        rows: Prepared changed rows.
+        other: Predicate for rows that were not inserted.
+    """
+    keys = [key_column(k.name) for k in definition.spec.keys]
+    ticks = engine_of(definition).slice_ticks
+    last = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))" if END in rows.columns else TIME
+    grouped = rows.groupBy(*keys, sf.expr(f"{TIME} - pmod({TIME}, {ticks}L)").alias("part")).agg(
+        sf.min(TIME).alias("lo"),
+        sf.expr(f"max({last})").alias("hi"),
+        sf.max(TIME).alias("newest"),
+        sf.count(sf.lit(1)).alias("rows"),
+        sf.count_if(sf.expr(other)).alias("others"),
+    )
+    found = grouped.limit(MAX_CHANGED + 1).collect()
+    if len(found) > MAX_CHANGED:
+        return None
+    by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for row in found:
+        by_key[tuple(row[k] for k in keys)].append((row["lo"], POS_INF if row["hi"] >= 2**62 else row["hi"]))
+    return ChangedKeys(
+        {key: _joined(pieces) for key, pieces in by_key.items()},
+        max((row["newest"] for row in found), default=None),
+        not any(row["others"] for row in found),
+        sum(row["rows"] for row in found),
+    )
+
+
+def keys_over(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
+    """Return the keys that have kept results over *spans*; None when they are too many."""
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    over = " OR ".join(f"(w_start < {s.end}L AND w_end >= {s.start}L)" for s in spans) or "false"
+    names = [key_column(k.name) for k in definition.spec.keys]
+    found = frame.where(over).select(*names).distinct().limit(MAX_CHANGED + 1).collect()
+    return None if len(found) > MAX_CHANGED else [tuple(row) for row in found]
+
+
+def together(*found: ChangedKeys) -> ChangedKeys:
+    """Return several answers as one."""
+    spans: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for one in found:
+        for key, pieces in one.spans.items():
+            spans[key] += pieces
+    return ChangedKeys(
+        {key: _joined(pieces) for key, pieces in spans.items()},
+        max((one.newest for one in found if one.newest is not None), default=None),
+        all(one.is_insert_only for one in found),
+        sum(one.rows for one in found),
+    )
+
+
+def _joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return closed intervals that do not overlap, in order."""
+    joined: list[tuple[int, int]] = []
+    for lo, hi in sorted(pieces):
+        if joined and lo <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(hi, joined[-1][1]))
+        else:
+            joined.append((lo, hi))
+    return joined
+
+
+def kept_rows(
+    spark: SparkSession,
+    definition: Definition,
+    path: str,
+    version: int,
+    keys: Sequence[Key] | None,
+    *,
+    since: SpanSet | None,
+    carried: Sequence[str] = (),
+) -> dict[Key, list[tuple[Kept, dict[str, Any]]]]:
+    """Return the kept result rows of some keys, in order of time, with the columns that running state carries on.
+
+    Args:
+        spark: A session.
+        definition: The definition.
+        path: Its partials table.
+        version: At this version.
+        keys: Of these keys, None for all.
+        since: Only rows in these slices, and rows that are not final; None for all rows.
+        carried: Columns to return beside.
+    """
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    if since is not None:
+        frame = frame.where(f"NOT is_final OR {spans_sql('slice', since, definition.time_type)}")
+    names = [key_column(k.name) for k in definition.spec.keys]
+    if keys is not None and names:
+        frame = frame.join(sf.broadcast(key_frame(spark, definition, keys)), _on(names), "left_semi")
+    order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in frame.columns else [])]
+    columns = [*names, "w_start", "w_end", "first_t", "last_t", "is_final", "n"]
+    found: dict[Key, list[tuple[Kept, dict[str, Any]]]] = defaultdict(list)
+    for row in frame.orderBy(*order).select(*columns, *[quoted(n) for n in carried]).collect():
+        kept = Kept(row["w_start"], row["w_end"], row["first_t"], row["last_t"], row["is_final"], row["n"])
+        found[tuple(row[k] for k in names)].append((kept, {n: row[n] for n in carried}))
+    return dict(found)
+
+
+def key_frame(spark: SparkSession, definition: Definition, keys: Sequence[Key]) -> DataFrame:
+    """Return keys as a frame with the columns ``r_<i>``."""
+    types = dict(definition.partial_columns)
+    fields = [f"r_{i} {types[key_column(k.name)]}" for i, k in enumerate(definition.spec.keys)]
+    return spark.createDataFrame(list(keys), ", ".join(fields))
+
+
+def _on(names: Sequence[str]) -> Any:
+    same = sf.expr("true")
+    for i, name in enumerate(names):
+        same = same & sf.col(quoted(name)).eqNullSafe(sf.col(f"r_{i}"))
+    return same
+
+
+def newest_time(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+    """Return the largest event time of the rows that count, at a version; None without rows."""
+    rows = prepared(definition, c.read_version(spark, source, version))
+    return _number(rows.agg(sf.max(TIME).alias("t")).collect()[0]["t"])
+
+
+def first_time(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, *, from_feed: bool
+) -> int | None:
+    """Return the event time of the first row that was ever accepted; None without rows.
+
+    Args:
+        spark: A session.
+        definition: Whose filter counts.
+        source: The source.
+        version: Up to this version.
+        from_feed: Whether the change feed reaches back to the table's first version, so that arrival is known; else the
+            smallest time counts.
+    """
+    if not from_feed:
+        rows = prepared(definition, c.read_version(spark, source, version))
+        return _number(rows.agg(sf.min(TIME).alias("t")).collect()[0]["t"])
+    rows = prepared(definition, c.read_changes(spark, source, -1, version).where("_change_type = 'insert'"))
+    sequence = definition.spec.sequence
+    order = ["_commit_version", *([quoted(sequence)] if sequence else []), TIME]
+    found = rows.orderBy(*order).select(TIME).limit(1).collect()
+    return _number(found[0][TIME]) if found else None
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,255 @@
+"""Running the query of an engine: over all raw rows, or over the rows of what a change touched, kept results beside.
+
+A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``, measures as ``v_<name>``, ``n``, ``first_t``,
+``last_t``, ``is_final``, ``is_shown``, the engine's own ``x_…``, and ``revision``: how often it was published with other content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column, quoted
+from materializer.core.engines.compile import measure_names
+from materializer.core.engines.registry import ENGINES
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.spark import compute as c
+from materializer.spark.bucket_sql import instant_of_sql, value_of_sql
+from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Bounds, EngineQuery
+
+IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
+"""Columns that, with the keys, tell one result row from another."""
+_OPEN_END: Final = 2**62
+
+
+class Query(Protocol):
+    """The Spark part of an engine."""
+
+    def rows(self, raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+        """Return result rows; see :mod:`materializer.spark.engines.query`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One range of one key that is computed anew.
+
+    Args:
+        key: Values of the keys.
+        start: Result rows with ``start <= w_start`` …
+        end: … and ``w_start < end`` are replaced.
+        raw_start: They are computed from the raw rows with ``raw_start <= t`` …
+        raw_end: … and ``t < raw_end``.
+        known_max: Largest time of the key outside of what is computed anew, or None.
+        carry: The kept row before the range, for engines with running state: its ``x_`` and ``v_`` columns, or None.
+    """
+
+    key: tuple[Any, ...]
+    start: int
+    end: int
+    raw_start: int
+    raw_end: int
+    known_max: int | None
+    carry: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a refresh of an engine computes.
+
+    Args:
+        at: What closes windows.
+        parts: What is computed anew, or None for everything.
+    """
+
+    at: Bounds
+    parts: tuple[Part, ...] | None = None
+
+
+def engine_of(definition: Definition) -> EngineDefinition:
+    """Return the engine's part of a definition that has one."""
+    if definition.engine is None:
+        msg = f"{definition.spec.name} is not computed by an engine"
+        raise ValueError(msg)
+    return definition.engine
+
+
+def query_of(definition: Definition) -> EngineQuery:
+    """Return a definition as its query sees it."""
+    spec, engine = definition.spec, engine_of(definition)
+    texts = {m.name: m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures}
+    return EngineQuery(
+        engine.params,
+        tuple(key_column(k.name) for k in spec.keys),
+        engine.layout,
+        (TIME, *engine.order),
+        measure_names(spec),
+        texts,
+        spec.lateness,
+    )
+
+
+def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = None) -> DataFrame:
+    """Return the raw rows that count, with the columns that every query finds.
+
+    Args:
+        definition: The definition.
+        frame: Rows of the source.
+        spans: Where their time has to lie, or None for anywhere.
+    """
+    spec = definition.spec
+    rows = c.relevant_rows(definition, frame, SpanSet.of(EVERYTHING) if spans is None else spans)
+    columns = [
+        *(sf.expr(k.sql).alias(key_column(k.name)) for k in spec.keys),
+        sf.expr(instant_of_sql(quoted(spec.time_column), definition.time_type)).alias(TIME),
+        sf.lit(0).alias(PART),
+        sf.lit(None).cast("bigint").alias(KNOWN_MAX),
+    ]
+    end = getattr(engine_of(definition).params, "end", None)
+    if end:
+        columns.append(sf.expr(instant_of_sql(quoted(end), definition.time_type)).alias(END))
+    return rows.select("*", *columns)
+
+
+def results(definition: Definition, raw: DataFrame, at: Bounds) -> DataFrame:
+    """Return the result rows over prepared *raw* rows, as they are stored, all with revision 0.
+
+    Shape:
+        ``slice``, keys, ``_part``, and the columns of the partials table.
+    """
+    found = _query(definition).rows(raw, query_of(definition), at)
+    extra = sorted(name for name in found.columns if name.startswith("x_"))
+    ticks = engine_of(definition).slice_ticks
+    first = f"(w_start - pmod(w_start, {ticks}L))"
+    return found.select(
+        sf.expr(value_of_sql(first, definition.time_type)).alias(SLICE),
+        *[sf.col(quoted(key_column(k.name))) for k in definition.spec.keys],
+        *["w_start", "w_end", "label"],
+        *[sf.col(quoted(f"v_{name}")) for name in measure_names(definition.spec)],
+        sf.col("n").cast("bigint").alias("n"),
+        *["first_t", "last_t", "is_final", "is_shown"],
+        *[sf.col(quoted(name)) for name in extra],
+        sf.lit(0).alias("revision"),
+        PART,
+    )
+
+
+def _query(definition: Definition) -> Query:
+    return cast("Query", import_module(f"materializer.spark.engines.{ENGINES[definition.spec.engine]}"))
+
+
+def everything(definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet) -> DataFrame:
+    """Return all result rows of *spans*, computed from all raw rows; this is also the reference form."""
+    found = results(definition, raw, at).drop(PART)
+    return found if spans == SpanSet.of(EVERYTHING) else c.kept_partials(definition, found, spans)
+
+
+def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:
+    """Return *parts* as a frame: ``_part`` (from 1), keys as ``r_<i>``, bounds, and carried columns as ``_carry_<column>``."""
+    types = dict(definition.partial_columns)
+    keys = [key_column(k.name) for k in definition.spec.keys]
+    carried = [name for name, _ in parts[0].carry] if parts else []
+    fields = [f"{PART} int", *(f"r_{i} {types[k]}" for i, k in enumerate(keys))]
+    fields += [f"r_{name} bigint" for name in ("start", "end", "raw_start", "raw_end", "known_max")]
+    fields += [f"`_carry_{name}` {types[name]}" for name in carried]
+    rows = [
+        (i, *p.key, *map(_clamped, (p.start, p.end, p.raw_start, p.raw_end)), p.known_max, *(v for _, v in p.carry))
+        for i, p in enumerate(parts, 1)
+    ]
+    return spark.createDataFrame(rows, ", ".join(fields))
+
+
+def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFrame:
+    """Return the prepared *raw* rows of some parts, each with its part's id; a row may be in several."""
+    rows = raw.drop(PART, KNOWN_MAX)
+    start, end = sf.col("r_raw_start"), sf.col("r_raw_end")
+    if END in rows.columns:
+        until = sf.coalesce(sf.greatest(sf.col(END), sf.col(TIME) + 1), sf.lit(_OPEN_END))
+        inside = (sf.col(TIME) < end) & (until > start)
+    else:
+        inside = (sf.col(TIME) >= start) & (sf.col(TIME) < end)
+    joined = rows.join(sf.broadcast(parts), _same_keys(definition) & inside)
+    carried = [name for name in parts.columns if name.startswith("_carry_")]
+    return joined.select(
+        *[sf.col(quoted(n)) for n in rows.columns],
+        PART,
+        sf.col("r_known_max").alias(KNOWN_MAX),
+        *[sf.col(quoted(n)) for n in carried],
+    )
+
+
+def _same_keys(definition: Definition) -> Column:
+    same = sf.expr("true")
+    for i, key in enumerate(definition.spec.keys):
+        same = same & sf.col(quoted(key_column(key.name))).eqNullSafe(sf.col(f"r_{i}"))
+    return same
+
+
+def raw_spans(parts: Sequence[Part], most: int, *, last_long: bool) -> SpanSet:
+    """Return where the raw rows of *parts* lie, in few pieces, so that files are skipped; events that last may begin earlier."""
+    spans = SpanSet.union(Span(NEG_INF if last_long else p.raw_start, p.raw_end) for p in parts)
+    return spans.at_most(most)
+
+
+def changed_results(definition: Definition, raw: DataFrame, parts: DataFrame, at: Bounds, kept: DataFrame) -> DataFrame:
+    """Return all result rows of the slices that *kept* holds: those of *parts* computed anew, the others as they are.
+
+    Args:
+        definition: The definition.
+        raw: Prepared raw rows of the parts, from :func:`in_parts`.
+        parts: From :func:`part_frame`.
+        at: What closes windows.
+        kept: The stored rows of the slices that are replaced.
+    """
+    found = results(definition, raw, at)
+    cuts = parts.select(sf.col(PART).alias("r_part"), "r_start", "r_end")
+    mine = (sf.col(PART) == sf.col("r_part")) & (sf.col("w_start") >= sf.col("r_start"))
+    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("r_end"))).select(
+        *[n for n in found.columns if n != PART]
+    )
+    touched = _same_keys(definition) & (sf.col("w_start") >= sf.col("r_start")) & (sf.col("w_start") < sf.col("r_end"))
+    ranges = sf.broadcast(parts)
+    clean = kept.join(ranges, touched, "left_anti")
+    old = kept.join(ranges, touched, "left_semi")
+    return revised(new, old).unionByName(clean.select(*new.columns))
+
+
+def revised(new: DataFrame, old: DataFrame) -> DataFrame:
+    """Return *new* rows with the revision of the *old* row in their place, one more where the content differs."""
+    keys = [n for n in new.columns if n.startswith("k_") or n in IDENTITY]
+    content = [n for n in new.columns if n not in {*keys, SLICE, "revision"}]
+    before = old.select(
+        *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(keys)],
+        *[sf.col(quoted(n)).alias(f"c_{i}") for i, n in enumerate(content)],
+        sf.col("revision").alias("o_revision"),
+    )
+    on, same = sf.expr("true"), sf.expr("true")
+    for i, name in enumerate(keys):
+        on = on & sf.col(quoted(name)).eqNullSafe(sf.col(f"o_{i}"))
+    for i, name in enumerate(content):
+        same = same & sf.col(quoted(name)).eqNullSafe(sf.col(f"c_{i}"))
+    shown_before = sf.col(f"c_{content.index('is_shown')}")
+    revision = (
+        sf.when(sf.col("o_revision").isNull(), sf.lit(0))
+        .when(same | ~shown_before, sf.col("o_revision"))
+        .otherwise(sf.col("o_revision") + 1)
+    )
+    joined = new.drop("revision").join(before, on, "left")
+    return joined.select(
+        *[revision.cast("int").alias(n) if n == "revision" else sf.col(quoted(n)) for n in new.columns]
+    )
+
+
+def schema_of(frame: DataFrame) -> list[st.StructField]:
+    """Return the stored columns of a result frame."""
+    return [f for f in frame.schema if f.name != PART]
+
+
+def _clamped(instant: int) -> int:
+    """The instant as a 64-bit number; infinite ones lie beyond every real one."""
+    return max(-_OPEN_END, min(_OPEN_END, instant))
