@@ -98,7 +98,9 @@ def read_bucket(fragment: Fragment, qualifiers: frozenset[str]) -> Bucket:
             column, grid = _date_trunc(fragment, positional, named)
         case _:
             raise fragment.refused(
-                "definition.not-yet", "session windows come later", "use window, time_bucket or date_trunc"
+                "definition.misplaced-bucket",
+                "session_window may stand in GROUP BY only, as an item of its own",
+                "use window, time_bucket or date_trunc",
             )
     is_text = any(string_value(given.tokens[-1]) is not None for given in _origin(form, positional, named))
     return Bucket(form, _time_column(column, qualifiers), grid, fragment, is_text)
@@ -222,8 +224,8 @@ def _window(fragment: Fragment, positional: list[Fragment], named: dict[str, Fra
                         "write window(time, '1 minute')")  # fmt: skip
     width = read_width(positional[1])
     if len(positional) > 2 and read_width(positional[2], what="slide") != width:
-        raise positional[2].refused("definition.not-yet", "hopping windows come later: the slide must equal the width",
-                             "leave the slide away")  # fmt: skip
+        raise positional[2].refused("definition.engine-only", "windows that overlap need an engine: the slide must equal the width",
+                             "leave the slide away, or add the property 'engine' = 'time_series'")  # fmt: skip
     offset = read_width(positional[3], what="start", may_be_zero=True) if len(positional) > 3 else None
     return positional[0], GridSpec(width, origin=0, offset=offset)
 

@@ -255,7 +255,7 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
             "aggregate instead, with first, last, min_by or max_by",
         )
     if name == "session_window":
-        return "definition.not-yet", "session windows come later", "use window, time_bucket or date_trunc"
+        return "definition.misplaced-bucket", "`session_window` may stand in GROUP BY only", "group by it"
     if name in known.UNSUPPORTED_AGGREGATES:
         near = known.nearest(name, known.AGGREGATES)
         return (

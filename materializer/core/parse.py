@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from materializer.core.assemble import assemble
+from materializer.core.engines.statement import engine_of_draft
 from materializer.core.spec import AggregateSpec
 from materializer.core.sql_text import Fragment, Refused, Script
-from materializer.core.statement import read_statement
+from materializer.core.statement import EngineDraft, read_statement
 from materializer.errors import DefinitionError, Problem
 
 
@@ -60,7 +61,10 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
             message = f"'{draft.name}' is defined twice"
             problems.append(statement.problem("definition.duplicate-name", message, "rename or remove one"))
         names.add(draft.name.lower())
-        spec = assemble(draft, known_python, problems, warnings, since=since)
+        if isinstance(draft, EngineDraft):
+            spec = engine_of_draft(draft, known_python, problems)
+        else:
+            spec = assemble(draft, known_python, problems, warnings, since=since)
         if spec is not None:
             specs.append(spec)
     if problems:

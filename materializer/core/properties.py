@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
-from materializer.core.spec import Resolution
+from materializer.core.spec import CONTINUOUS, Resolution
 from materializer.core.sql_text import Fragment
 from materializer.errors import MaterializerError, Problem
 
@@ -20,9 +21,8 @@ _RESOLUTIONS: Final = ("s", "ms", "us", "ns")
 _CRON_ALIASES: Final = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _CRON_LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _CRON_NAMES: Final = names_in("jan feb mar apr may jun jul aug sep oct nov dec sun mon tue wed thu fri sat")
+_ENGINES_ONLY: Final = ("fill", "closed")
 _NOT_YET: Final = {
-    "fill": "filling of empty buckets",
-    "closed": "the choice of the closed side",
     "source.retention": "retention of the source",
     "output.retention": "retention of the output",
     "output.change_feed": "the change feed of the output",
@@ -37,6 +37,9 @@ class Settings:
     resolution: Resolution = Resolution.NONE
     timezone: str | None = None
     stored: tuple[tuple[str, str], ...] = ()
+    engine: str = CONTINUOUS
+    lateness: str = "recompute"
+    params: tuple[tuple[str, str], ...] = ()
 
 
 def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[Problem]) -> Settings:
@@ -47,13 +50,22 @@ def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[P
         problems: Where problems go.
     """
     values: dict[str, str] = {}
-    for name, value, place in items:
+    params: dict[str, str] = {}
+    given = list(items)
+    engine = next((v.lower() for n, v, _ in given if n.lower() == "engine"), CONTINUOUS)
+    for name, value, place in given:
         key = name.lower()
+        param = key.removeprefix("engine.")
+        if engine in ENGINES and key not in _KNOWN and param not in params:
+            params[param] = value  # what it may be is for the engine to say
+            continue
         if key in values:
             problems.append(place.problem("definition.property", f"the property '{key}' is given twice", "keep one"))
             continue
         values[key] = value
-        refusal = _refusal(key, value)
+        refusal = (
+            _refusal(key, value) if engine == CONTINUOUS or key != "lateness" or value.lower() not in LATENESS else None
+        )
         if refusal:
             problems.append(place.problem(*refusal))
     resolution = values.pop("time.resolution", "none").lower()
@@ -62,20 +74,23 @@ def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[P
         resolution=Resolution(resolution) if resolution in _RESOLUTIONS else Resolution.NONE,
         timezone=values.pop("time.timezone", None),
         stored=tuple(sorted((k, v) for k, v in values.items() if k in _STORED)),
+        engine=engine if engine in ENGINES else CONTINUOUS,
+        lateness=values.get("lateness", "recompute").lower(),
+        params=tuple(sorted(params.items())),
     )
 
 
 def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
+    if key in _ENGINES_ONLY or (key == "lateness" and value.lower() in LATENESS[1:]):
+        message = f"'{key}' is a parameter of engines, and a continuous aggregate is none"
+        return "definition.engine-only", message, "add 'engine' = 'time_series', or leave it away"
     if key in _NOT_YET:
         return "definition.not-yet", f"'{key}': {_NOT_YET[key]} comes later", "leave it away"
-    if key == "engine" and value.lower() != "continuous_aggregate":
-        return (
-            "definition.not-yet",
-            f"the engine '{value}' comes later",
-            "write 'continuous_aggregate' or leave it away",
-        )
-    if key == "lateness" and value.lower() != "recompute":
-        return "definition.not-yet", f"the lateness '{value}' comes later", "write 'recompute' or leave it away"
+    if key == "engine" and value.lower() not in (CONTINUOUS, *ENGINES):
+        hint = nearest(value.lower(), list(ENGINES)) or f"the engines are {', '.join((CONTINUOUS, *ENGINES))}"
+        return "definition.engine", f"there is no engine '{value}'", hint
+    if key == "lateness" and value.lower() not in LATENESS:
+        return "definition.lateness", f"there is no lateness '{value}'", f"write one of {', '.join(LATENESS)}"
     if key not in _KNOWN:
         hint = nearest(key, _KNOWN) or f"the properties are {', '.join(sorted(_KNOWN))}"
         return "definition.unknown-property", f"there is no property '{key}'", hint

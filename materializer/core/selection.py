@@ -28,7 +28,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class Item:
     """One item of SELECT; ``name`` is "" when it has no alias and needs one."""
 
     expression: Fragment
@@ -47,7 +47,7 @@ def select_outputs(
         qualifiers: Lower-case names that may stand before a column of the source.
         problems: Where problems go.
     """
-    items = [item for piece in select.split() if (item := _item(piece, problems))]
+    items = [item for piece in select.split() if (item := item_of(piece, problems))]
     try:
         return _Matching(items, qualifiers, problems).run(group)
     except Refused as refused:
@@ -55,20 +55,21 @@ def select_outputs(
         return None
 
 
-def _item(piece: Fragment, problems: list[Problem]) -> _Item | None:
+def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
+    """Return an item of SELECT with its name, or None after adding to *problems* why it is none."""
     if piece.tokens and words(piece.tokens[-1:]) == "*" and (len(piece) == 1 or words(piece.tokens[-2:]) == ". *"):
         problems.append(piece.problem("definition.star", "SELECT * hides which columns are read", "name the columns"))
         return None
     try:
         tree = piece.tree()
         if not isinstance(tree, exp.Alias):
-            return _Item(piece, _own_name(piece), piece)
+            return Item(piece, _own_name(piece), piece)
         alias = tree.args["alias"]
         at = next((i for i, t in enumerate(piece.tokens) if t.start == alias.meta.get("start")), 0)
         if not at:
             raise piece.refused("definition.syntax", f"`{piece.text}` is not understood", "write expression AS name")
         end = at - 1 if piece.tokens[at - 1].token_type == TokenType.ALIAS else at
-        return _Item(piece.part(0, end), alias.name, piece.part(at))
+        return Item(piece.part(0, end), alias.name, piece.part(at))
     except Refused as refused:
         problems.append(refused.problem)
         return None
@@ -85,7 +86,7 @@ def _is_chain(piece: Fragment) -> bool:
 
 
 class _Matching:
-    def __init__(self, items: list[_Item], qualifiers: frozenset[str], problems: list[Problem]) -> None:
+    def __init__(self, items: list[Item], qualifiers: frozenset[str], problems: list[Problem]) -> None:
         self.items, self.qualifiers, self.problems = items, qualifiers, problems
         self.failed: Refused | None = None
 
@@ -139,7 +140,7 @@ class _Matching:
         return [normal, *((*normal, *end) for end in ends), *(("window", *end) for end in ends)]
 
     def _kind(
-        self, item: _Item, normal: tuple[str, ...], keys: set[tuple[str, ...]]
+        self, item: Item, normal: tuple[str, ...], keys: set[tuple[str, ...]]
     ) -> Literal["start", "end", "key", "measure"]:
         own, window = self._normal(item.expression), normal[0] == "window"
         if window and own in (("window",), normal):

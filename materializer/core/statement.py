@@ -16,6 +16,7 @@ from materializer.core.assemble import name_problem
 from materializer.core.draft import Draft
 from materializer.core.properties import Settings, read_properties
 from materializer.core.selection import select_outputs
+from materializer.core.spec import CONTINUOUS
 from materializer.core.sql_text import Fragment, Refused, is_name, string_value, words
 from materializer.errors import Problem
 
@@ -67,7 +68,30 @@ class _Header:
     query: int = 0
 
 
-def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | None:
+@dataclass(frozen=True, slots=True)
+class EngineDraft:
+    """A definition of an engine, taken apart into its clauses.
+
+    Args:
+        name: Name of the aggregate.
+        source: The source.
+        engine: The engine.
+        clauses: What stands after SELECT, FROM, WHERE and GROUP BY.
+        comment: Text for people.
+        settings: What the properties say.
+        place: Where the definition begins.
+    """
+
+    name: str
+    source: Source
+    engine: str
+    clauses: dict[str, Fragment]
+    comment: str
+    settings: Settings
+    place: Fragment
+
+
+def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | EngineDraft | None:
     """Return the draft of a statement, or None after adding to *problems* why there is none.
 
     Args:
@@ -84,6 +108,13 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | None
         return None
     source = _guarded(problems, lambda: read_source(clauses["FROM"])) or Source("", frozenset())
     where, having = clauses.get("WHERE"), clauses.get("HAVING")
+    engine = _engine(header, clauses)
+    if engine != CONTINUOUS:
+        if having is not None:
+            problems.append(
+                having.problem("definition.having", "an engine has no HAVING", "filter when you read its output")
+            )
+        return EngineDraft(header.name, source, engine, clauses, header.comment, header.settings, statement)
     group = _guarded(problems, lambda: _group_items(clauses, statement))
     if group is None:
         return None
@@ -106,6 +137,15 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | None
         sql=statement.text,
         is_origin_text=selection.bucket.is_origin_text,
     )
+
+
+def _engine(header: _Header, clauses: dict[str, Fragment]) -> str:
+    """Return the engine that a definition names; ``session_window`` in GROUP BY names one too."""
+    group = clauses.get("GROUP BY")
+    if header.settings.engine == CONTINUOUS and group is not None:
+        starts = [words(piece.tokens[:2]) for piece in group.split()]
+        return "session_window" if "SESSION_WINDOW (" in starts else CONTINUOUS
+    return header.settings.engine
 
 
 def read_source(fragment: Fragment) -> Source:

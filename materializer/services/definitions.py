@@ -54,7 +54,7 @@ class Bound:
         aggregate_id: Its id.
         definition: The compiled definition.
         source: The table it reads.
-        paths: Where ``partials`` and ``output`` lie.
+        paths: Where ``partials``, ``output`` and ``quarantine`` lie.
         app_ids: Their transaction identifiers.
     """
 
@@ -85,8 +85,13 @@ class Bound:
         paths = {
             "partials": _partials_path(root, state.name, state.data_version),
             "output": _output_path(root, state.name),
+            "quarantine": str(root / state.name / "quarantine"),
         }
-        app_ids = {"partials": f"materializer/{state.data_version}", "output": f"materializer/{state.id}"}
+        app_ids = {
+            "partials": f"materializer/{state.data_version}",
+            "output": f"materializer/{state.id}",
+            "quarantine": f"materializer/{state.data_version}/quarantine",
+        }
         return cls(state.name, state.id, definition, state.source, paths, app_ids)
 
     def slice_column(self, which: str) -> tuple[str, bool]:

@@ -23,7 +23,7 @@ from materializer.journal.events import Dropped, Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import planning, processes, protocol
+from materializer.services import planning, processes, protocol, quarantine
 from materializer.services.definitions import Bound
 from materializer.services.planning import Request
 from materializer.services.protocol import At, Process
@@ -155,6 +155,8 @@ class Refresher:
             asked = planning.following(asked, note.run)
         self.journal.tidy()
         state = self.journal.view().named(name)
+        if self.bound(state).definition.spec.lateness != "recompute":
+            quarantine.follow(state, self.bound(state), self.engine)
         return RefreshReport(
             state.name,
             "refreshed" if runs else "up-to-date",

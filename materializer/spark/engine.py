@@ -409,6 +409,14 @@ class Engine:
         with spoken("looking for the newest row", table=source.path, version=version):
             return questions.newest_time(self.spark, definition, source, version)
 
+    def late_rows(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, memory: Mapping[str, Any]
+    ) -> pa.Table:
+        """Return the rows that arrived in (after, upto] and were not accepted, with the reason; see :mod:`.engines.arrival`."""
+        at = Bounds(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))
+        with feed_gaps(source.path, after, upto):
+            return c.to_arrow(arrival.late_rows(self.spark, definition, source, after, upto, at))
+
     def engine_results(
         self, definition: Definition, source: SourceIdentity, version: int, at: Bounds, spans: SpanSet
     ) -> DataFrame:

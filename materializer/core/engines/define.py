@@ -10,13 +10,12 @@ from sqlglot import exp
 
 from materializer.core.define import define
 from materializer.core.engines.compile import output_columns
-from materializer.core.engines.registry import ENGINES, read_params
+from materializer.core.engines.registry import ENGINES, LATENESS, read_params
 from materializer.core.functions import nearest
 from materializer.core.spec import AggregateSpec, Resolution
 from materializer.core.sql_text import fragment_of
 from materializer.errors import DefinitionError, Problem
 
-LATENESS: Final = ("recompute", "strict", "delay")
 ROWS: Final = "reactive_state"
 """The engine whose measures are about rows and not about windows."""
 

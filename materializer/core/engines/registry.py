@@ -24,6 +24,10 @@ ENGINES: Final[Mapping[str, str]] = {
 """Name of each engine and the module, in ``core/engines`` and in ``spark/engines``, that holds it."""
 
 
+LATENESS: Final = ("recompute", "strict", "delay")
+"""What can become of late rows."""
+
+
 class Planner(Protocol):
     """The pure part of an engine."""
 

@@ -26,8 +26,9 @@ from materializer.core.definition import Definition, quoted
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark.engines import run
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION, Bounds
 from materializer.spark.engines.run import Work
+from materializer.spark.engines.time_series import last_end_sql
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
@@ -40,7 +41,7 @@ def counted_rows(
     """Return the prepared raw rows of some work at a source version."""
     parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
     if definition.spec.lateness != "recompute":
-        accepted = arrived(spark, definition, source, version).where(f"{LATE} IS NULL").drop(LATE)
+        accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
     frame = c.read_version(spark, source, version)
     if work.parts is None or parts is None:
@@ -50,7 +51,20 @@ def counted_rows(
     return run.in_parts(definition, run.prepared(definition, frame, spans), parts)
 
 
-def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> DataFrame:
+def late_rows(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
+) -> DataFrame:
+    """Return the rows that arrived in (after, upto] and were not accepted, with the reason.
+
+    Shape:
+        The source's columns, ``_reason`` string, ``_version`` bigint: the commit that brought the row.
+    """
+    rows = arrived(spark, definition, source, upto, at).where(f"{LATE} IS NOT NULL AND {VERSION} > {after}")
+    columns = c.read_version(spark, source, upto).columns
+    return rows.select(*[sf.col(quoted(n)) for n in columns], sf.col(LATE).alias("_reason"), VERSION)
+
+
+def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, at: Bounds) -> DataFrame:
     """Return every row that ever arrived, with ``_version``, ``_wm`` and why it is late, or null.
 
     Shape:
@@ -65,21 +79,24 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
     first = [sf.col(quoted(sequence))] if sequence else []
     order = [sf.col(VERSION), *first, sf.col(TIME), *[sf.col(quoted(n)) for n in engine.order if n != sequence]]
     before = sf.max(TIME).over(_earlier([sf.col(quoted(k)) for k in run.query_of(definition).keys], order))
-    delay, force = _length(params, "accepted_delay"), _length(params, "force_trigger_time")
+    delay = int(getattr(params, "accepted_delay", 0) or 0)
+    force = params.force_trigger_time if definition.spec.engine == "time_series" else None
     bounds: list[Column] = []
     if delay:
         bounds.append(before - sf.lit(delay))
-    if force and definition.spec.engine == "time_series":
+    if force is not None:
         bounds.append(sf.max(TIME).over(_earlier([], order)) - sf.lit(force))
     closed = bounds[0] if len(bounds) == 1 else sf.greatest(*bounds) if bounds else sf.lit(None)
     late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
-    return rows.select("*", closed.cast("bigint").alias(CLOSED_ON_ARRIVAL), late.cast("string").alias(LATE))
+    rows = rows.select("*", closed.cast("bigint").alias(CLOSED_ON_ARRIVAL), late.cast("string").alias(LATE))
+    if not bounds or definition.spec.engine != "time_series":
+        return rows
+    end = last_end_sql(params, at.origin)
+    is_closed = f"{end} {'<=' if params.closed == 'left' else '<'} {CLOSED_ON_ARRIVAL}"
+    why = sf.when(sf.expr(is_closed), sf.lit("all its windows were closed"))
+    return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why))
 
 
 def _earlier(keys: list[Column], order: list[Column]) -> Any:
     """Return all rows that arrived before, of the same key."""
     return Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
-
-
-def _length(params: Any, name: str) -> int:
-    return int(getattr(params, name, 0) or 0)

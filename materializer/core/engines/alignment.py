@@ -1,0 +1,203 @@
+"""Where the first window of a time-series engine begins: alignment sizes by type, step and profile.
+
+The first window *ends* at ``floor(x / A) * A + step`` for every window size, where x is the first accepted row and A the
+alignment size. So ``floor(x / A) * A`` is an edge of the grid, and naming it twice changes nothing: the anchor of an anchor
+is itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from materializer.core.engines.reading import UNITS, About, Reader
+from materializer.core.functions import nearest
+from materializer.core.instants import MILLISECOND, SECOND, TICKS_PER_SECOND
+from materializer.core.spec import Resolution, TimeType
+
+PROFILES: Final = ("en", "cn")
+
+_CLOCK: Final = (2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600)
+_MILLIS: Final = (
+    *(2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 3000, 5000, 10_000, 15_000, 20_000, 30_000, 60_000),
+    *(120_000, 300_000, 600_000, 900_000, 1_200_000, 1_800_000, 3_600_000),
+)
+_NANOS: Final = (
+    *(2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000),
+    *(
+        10**6,
+        10**7,
+        10**8,
+        10**9,
+        2 * 10**9,
+        3 * 10**9,
+        5 * 10**9,
+        10**10,
+        15 * 10**9,
+        20 * 10**9,
+        30 * 10**9,
+        60 * 10**9,
+    ),
+)
+_SIZES: Final = {
+    "minute": (_CLOCK, 60),
+    "second": (_CLOCK, 60),
+    "datetime": (_CLOCK, 60),
+    "time": (_MILLIS, 60_000),
+    "timestamp": (_MILLIS, 60_000),
+    "nanotime": (_NANOS, 1000),
+    "nanotimestamp": (_NANOS, 1000),
+}
+"""By type: alignment sizes in its unit, and the largest one without ``round_time``."""
+
+_UNADJUSTED: Final = {"month": 12, "date": 1}
+"""Types without a table: a month goes back to the January of its year, a date stays."""
+
+_PER_SECOND: Final = {
+    "date": Fraction(1, 86_400),
+    "minute": Fraction(1, 60),
+    "second": Fraction(1),
+    "datetime": Fraction(1),
+    "time": Fraction(1000),
+    "timestamp": Fraction(1000),
+    "nanotime": Fraction(10**9),
+    "nanotimestamp": Fraction(10**9),
+}
+_OF_RESOLUTION: Final = {
+    Resolution.S: "datetime",
+    Resolution.MS: "timestamp",
+    Resolution.US: "nanotimestamp",
+    Resolution.NS: "nanotimestamp",
+}
+_OF_DAY: Final = ("time", "second", "minute", "nanotime")
+
+
+def alignment_size(time_type: str, step: int, *, round_time: bool = True, profile: str = "en") -> int:
+    """Return the alignment size of a step, both in units of the type.
+
+    Args:
+        time_type: ``minute``, ``datetime``, ``timestamp``, … in lower case.
+        step: Distance between windows, at least 1.
+        round_time: Whether long steps may use alignments above a minute (above an hour for ``minute``).
+        profile: ``en``, or ``cn``, which aligns milliseconds of 2 to 3 minutes to 3 and not to 5.
+
+    Raises:
+        KeyError: If the type has no alignment.
+
+    Examples:
+        >>> alignment_size("timestamp", 3), alignment_size("timestamp", 60_001, round_time=False)
+        (5, 60000)
+        >>> alignment_size("timestamp", 150_000), alignment_size("timestamp", 150_000, profile="cn")
+        (300000, 180000)
+    """
+    if time_type in _UNADJUSTED:
+        return _UNADJUSTED[time_type]
+    sizes, most = _SIZES[time_type]
+    if profile == "cn" and sizes is _MILLIS:
+        sizes = tuple(sorted((*sizes, 180_000)))
+    usable = [size for size in sizes if round_time or size <= most]
+    return next((size for size in usable if size >= step), usable[-1])
+
+
+def anchor(first: int, alignment: int) -> int:
+    """Return the edge of the grid that the first accepted row defines.
+
+    Args:
+        first: The row's time.
+        alignment: Alignment size in the same ticks; 0 for none.
+    """
+    return first // alignment * alignment if alignment else first
+
+
+def first_window(first: int, step: int, window_size: int, alignment: int) -> tuple[int, int]:
+    """Return start and end of the first window, in the ticks of the arguments.
+
+    Examples:
+        >>> first_window(1002, 3, 6, 5)
+        (997, 1003)
+    """
+    end = anchor(first, alignment) + step
+    return end - window_size, end
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How an engine counts time.
+
+    Args:
+        time_type: Its type of time, in lower case; empty for bare numbers.
+        unit: Instant ticks of a length given as a whole number.
+        ticks: Instant ticks of one unit of the type.
+        day: Ticks of a day for types that are times of day in an integer column, else 0.
+    """
+
+    time_type: str
+    unit: int
+    ticks: Fraction
+    day: int = 0
+
+    def alignment(self, step: int, *, round_time: bool, profile: str) -> int | None:
+        """Return the alignment size of a step, both in instant ticks; None when the step is no whole number of units."""
+        if not self.time_type:
+            return step
+        units = step / self.ticks
+        if units.denominator != 1:
+            return None
+        size = alignment_size(self.time_type, units.numerator, round_time=round_time, profile=profile) * self.ticks
+        return size.numerator if size.denominator == 1 else None
+
+
+def scale(reader: Reader, *, is_clock: bool = False) -> Scale:
+    """Return how an engine counts time, from its parameter ``time_kind`` and the time column.
+
+    Args:
+        reader: Where the parameter is read and troubles go.
+        is_clock: Whether windows lie in ingestion time, which counts milliseconds whatever the time column is.
+    """
+    about, given = reader.about, (reader.text("time_kind") or "").lower()
+    if given and given not in UNITS:
+        hint = nearest(given, list(UNITS)) or f"write one of {', '.join(UNITS)}"
+        reader.refuse(f"'time_kind' {given!r} has no alignment", hint)
+        given = ""
+    if is_clock:
+        return Scale("timestamp", MILLISECOND, Fraction(MILLISECOND))
+    if about.time_type is not None and about.time_type.is_integer:
+        return _of_integers(reader, about, given)
+    if given == "month" or given.startswith("nano"):
+        if about.time_type is not None:
+            reader.refuse(f"'time_kind' {given} needs an integer time column", "dates and timestamps hold microseconds")
+        return Scale("", 1, Fraction(1))
+    kind = given or ("date" if about.time_type is TimeType.DATE else "timestamp")
+    return Scale(kind, UNITS[kind], Fraction(UNITS[kind]))
+
+
+def finer(about: About, found: Scale, step: int) -> Scale:
+    """Return *found*, or for timestamps with a step that is no whole number of milliseconds the scale of nanoseconds."""
+    is_default = found.time_type == "timestamp" and (about.time_type is None or not about.time_type.is_integer)
+    if is_default and step % MILLISECOND:
+        return Scale("nanotimestamp", found.unit, Fraction(1, 1000))
+    return found
+
+
+def _of_integers(reader: Reader, about: About, given: str) -> Scale:
+    """A tick means what the type says, or what the resolution says; without both it is a bare number."""
+    if about.resolution is Resolution.NONE:
+        per_day = Fraction(86_400) * _PER_SECOND[given] if given in _OF_DAY else Fraction(0)
+        return Scale(given, 1, Fraction(1), int(per_day))
+    kind = given or _OF_RESOLUTION[about.resolution]
+    if kind == "month":
+        reader.refuse("'time_kind' month counts months, but the time column has a resolution", "leave one of them out")
+        return Scale("", 1, Fraction(1))
+    per_second = TICKS_PER_SECOND[about.resolution]
+    return Scale(kind, 1, per_second / _PER_SECOND[kind], 86_400 * per_second if kind in _OF_DAY else 0)
+
+
+def ticks_of_day(about: About, found: Scale) -> int | None:
+    """Return the instant ticks of a day; None when ticks have no meaning."""
+    if about.time_type is None or not about.time_type.is_integer:
+        return 86_400 * SECOND
+    if found.time_type not in _PER_SECOND:
+        return None
+    day = found.ticks * _PER_SECOND[found.time_type] * 86_400
+    return day.numerator if day.denominator == 1 else None

@@ -1,0 +1,214 @@
+"""What a change can touch where windows lie on a grid that the rows do not move, and close as time goes on.
+
+A change touches the windows that hold the changed rows. Besides it can move the newest time of its key, and with it the
+border between closed and open windows; and it can move what fills the windows without rows::
+
+      P            changed rows          N                    newest
+    --[w]--·--·----[w][w]----·--·--·----[w]----------------[w]-[w- - -
+                   |<- anew ------------>|                 |<- anew ->
+      |<- rows read ----------------------->|
+
+P and N are the nearest windows with rows before and after: what lies between is filled from P, and until N.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.reading import Reader
+from materializer.core.spans import NEG_INF, POS_INF
+
+IGNORED: Final = ("garbage_size", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
+"""Parameters of the streaming engines that never change results, and mean nothing to a job."""
+MOST_THREADS: Final = 63
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+EVERYTHING: Final = Range(NEG_INF, POS_INF, NEG_INF, POS_INF)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """What the time-series engines share: when windows close, what stands in empty ones; lengths are instant ticks.
+
+    Args:
+        step: Distance between windows.
+        closed: ``left`` for ``[start, end)``, ``right`` for ``(start, end]``.
+        use_window_start_time: Whether the label is the window's start.
+        use_system_time: Whether windows lie in ingestion time.
+        fills: What stands in windows without rows, by measure: (``null`` | ``ffill`` | ``constant``, Spark SQL
+            literal); empty when these windows have no row.
+        update_time: Not None: open windows are shown too.
+        accepted_delay: Windows close this long after their end; in ingestion time they hold rows for as long.
+        force_trigger_time: Windows close this long after their end by the rows of any key.
+    """
+
+    step: int
+    closed: str = "left"
+    use_window_start_time: bool = False
+    use_system_time: bool = False
+    fills: tuple[tuple[str, str], ...] = ()
+    update_time: int | None = None
+    accepted_delay: int = 0
+    force_trigger_time: int | None = None
+
+    @property
+    def needs_global_max(self) -> bool:
+        """Whether the newest row of all keys closes windows."""
+        return self.force_trigger_time is not None or self.use_system_time
+
+    @property
+    def shift(self) -> int:
+        """How long after its end a window still takes rows: the delay, in ingestion time."""
+        return self.accepted_delay if self.use_system_time else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far windows and rows reach for each other, in instant ticks.
+
+    Args:
+        length: Longest distance from the start of a window to its end.
+        lead: Longest time by which a row can come before the start of a window that holds it.
+        slack: Windows stay open until this long after their end.
+        is_filled: Whether windows without rows are filled.
+        is_purged: Whether keys are forgotten from day to day: then a row can also bring filling before itself.
+    """
+
+    length: int
+    lead: int = 0
+    slack: int = 0
+    is_filled: bool = False
+    is_purged: bool = False
+
+
+def plan(
+    spans: Sequence[tuple[int, int]], kept: Sequence[Kept], reach: Reach, *, is_complete: bool
+) -> list[Range] | None:
+    """Return which results of a key are computed anew, or None when older kept rows are needed to tell.
+
+    Args:
+        spans: Closed intervals of changed times, in order.
+        kept: Result rows of the key, in order.
+        reach: Of the engine's windows.
+        is_complete: Whether *kept* is all of them.
+    """
+    whole = [(lo - reach.length, hi + reach.lead + 1) for lo, hi in spans]
+    border = _border(spans, kept)
+    if border is None:
+        if not spans and not kept:
+            return [] if is_complete or not reach.is_filled else None
+        return [EVERYTHING] if is_complete else None
+    open_from = min((row.w_start for row in kept if not row.is_final), default=border)
+    whole.append((min(border - reach.slack - reach.length, open_from), POS_INF))
+    filled = [r for r in kept if r.n > 0] if reach.is_filled else None
+    found = [_range(start, end, filled, reach, is_complete=is_complete) for start, end in whole]
+    return None if any(r is None for r in found) else merge_ranges(r for r in found if r is not None)
+
+
+def _border(spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> int | None:
+    """Return a time at which a row of the key lies before and after the change, as late as can be told."""
+    times = [t for row in kept for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
+    return max(times, default=None)
+
+
+def _is_inside(t: int, spans: Sequence[tuple[int, int]]) -> bool:
+    i = bisect_right(spans, (t, POS_INF))
+    return i > 0 and spans[i - 1][1] >= t
+
+
+def _range(start: int, end: int, filled: Sequence[Kept] | None, reach: Reach, *, is_complete: bool) -> Range | None:
+    """Return results of [start, end) with the rows that they need; None when the window before them is not known."""
+    raw_start, raw_end = start - reach.lead, end + reach.length + 1
+    if filled is None:
+        return Range(start, end, raw_start, raw_end)
+    before = max((r.w_start for r in filled if r.w_start < start), default=None)
+    after = min((r.w_start for r in filled if r.w_start >= end), default=None)
+    if before is None and not is_complete:
+        return None
+    if before is not None:
+        raw_start = before - reach.lead
+        start = before if reach.is_purged else start
+    if after is None:
+        return Range(start, POS_INF, raw_start, POS_INF)
+    return Range(start, after, raw_start, after + reach.length + 1)
+
+
+def read_closing(reader: Reader, *, is_clock: bool) -> dict[str, Any]:
+    """Return the fields of :class:`Closing` but the step, and refuse what excludes each other."""
+    for name in IGNORED:
+        reader.given(name)
+    threads = reader.integer("parallelism", 1, least=1)
+    if threads is not None and threads > MOST_THREADS:
+        reader.refuse(f"'parallelism' must be at most {MOST_THREADS}, got {threads}")
+    if reader.boolean("output_elapsed_microseconds"):
+        reader.refuse("'output_elapsed_microseconds' would differ from run to run", "a refresh reports its time itself")
+    update = reader.duration("update_time", least=0)
+    force = reader.duration("force_trigger_time", least=0)
+    delay = reader.duration("accepted_delay", 0, least=0) or 0
+    fills = _fills(reader)
+    purge = reader.integer("key_purge_freq_in_sec", -1)
+    excluded = (
+        ("update_time", update is not None, "use_system_time", is_clock),
+        ("update_time", update is not None, "accepted_delay", delay > 0),
+        ("update_time", update is not None, "force_trigger_time", force is not None),
+        ("force_trigger_time", force is not None, "use_system_time", is_clock),
+        ("force_trigger_time", force is not None, "accepted_delay", delay > 0),
+        ("key_purge_freq_in_sec", purge not in (None, -1), "fill", bool(fills)),
+    )
+    for one, has_one, other, has_other in excluded:
+        if has_one and has_other:
+            reader.refuse(f"'{one}' and '{other}' exclude each other", "leave one of them out")
+    if purge not in (None, -1) and force is None:
+        reader.refuse("'key_purge_freq_in_sec' needs 'force_trigger_time'", "set it, or leave the purge out")
+    return {
+        "closed": reader.choice("closed", ("left", "right"), "left"),
+        "use_window_start_time": reader.boolean("use_window_start_time"),
+        "use_system_time": is_clock,
+        "fills": fills,
+        "update_time": update,
+        "accepted_delay": delay,
+        "force_trigger_time": force,
+    }
+
+
+def refuse_steps(reader: Reader, p: Closing, length: int) -> None:
+    """Refuse a delay longer than the windows, and provisional results that no step holds."""
+    if p.accepted_delay > length:
+        reader.refuse("'accepted_delay' must not be longer than 'window_size'")
+    if p.update_time and p.step % p.update_time:
+        reader.refuse("'step' must be a multiple of 'update_time'")
+
+
+def _fills(reader: Reader) -> tuple[tuple[str, str], ...]:
+    value, count = reader.given("fill"), len(reader.about.measures)
+    if isinstance(value, str) and "," in value:
+        value = [part.strip() for part in value.split(",")]
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        return ()
+    if not isinstance(value, (list, tuple)):
+        return (_fill(value),) * count
+    if any(isinstance(part, str) and part.lower() == "none" for part in value):
+        reader.refuse("'fill' for each measure cannot be 'none'", "write null, ffill or a value")
+    if len(value) != count:
+        reader.refuse(
+            f"'fill' names {len(value)} values for {count} measures", "write one for each measure, or one for all"
+        )
+    return tuple(map(_fill, value))
+
+
+def _fill(value: object) -> tuple[str, str]:
+    if value is None or str(value).lower() == "null":
+        return ("null", "")
+    if str(value).lower() == "ffill":
+        return ("ffill", "")
+    text = str(value)
+    if isinstance(value, bool) or text.lower() in ("true", "false"):
+        return ("constant", text.lower())
+    if _NUMBER.fullmatch(text):
+        return ("constant", text)
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return ("constant", f"'{quoted}'")

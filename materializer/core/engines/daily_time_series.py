@@ -1,0 +1,192 @@
+"""The daily time-series engine: windows inside the sessions of trading days."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from typing import Final
+
+from materializer.core.engines import alignment
+from materializer.core.engines.closing import Closing, Reach, plan, read_closing, refuse_steps
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.reading import About, Reader, Trouble
+from materializer.core.engines.sessions import Calendar, schedule
+
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)m?(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params(Closing):
+    """What the engine is told; lengths are instant ticks.
+
+    Args:
+        sessions: (begin, end) of the sessions of a trading day, from its midnight.
+        day: Ticks of a day.
+        merge_session_end: Whether a row exactly at the end of a session is in its last window (windows that are closed
+            on the left).
+        merge_last_window: Whether a short last window belongs to the one before it.
+        force_trigger_session_end_time: The clock closes the windows of a session this long after its end; None: each at
+            its own end.
+        key_purge_daily: Whether a new trading day forgets all keys: what is open is closed, and filling ends.
+        holidays: Days without sessions, counted from 1970-01-01.
+        half_days: (day, time of day): days whose sessions end then.
+        weekdays: ISO numbers of the weekdays with sessions; empty for all.
+    """
+
+    sessions: tuple[tuple[int, int], ...]
+    day: int
+    merge_session_end: bool = False
+    merge_last_window: bool = False
+    force_trigger_session_end_time: int | None = None
+    key_purge_daily: bool = True
+    holidays: tuple[int, ...] = ()
+    half_days: tuple[tuple[int, int], ...] = ()
+    weekdays: tuple[int, ...] = ()
+
+    @property
+    def calendar(self) -> Calendar:
+        """The trading days."""
+        return Calendar(
+            sessions=self.sessions,
+            step=self.step,
+            day=self.day,
+            holds_end=self.closed == "right",
+            merges_end=self.merge_session_end and self.closed == "left",
+            merges_last=self.merge_last_window,
+            holidays=self.holidays,
+            half_days=self.half_days,
+            weekdays=self.weekdays,
+        )
+
+    @property
+    def needs_global_max(self) -> bool:
+        """Whether the newest row of all keys closes windows."""
+        return self.force_trigger_time is not None or self.key_purge_daily
+
+
+def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
+    """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
+    reader = Reader(values, about)
+    if reader.boolean("use_system_time"):
+        reader.refuse("'use_system_time' has no sessions", "sessions are times of the day of the rows")
+    scale = alignment.scale(reader)
+    reader.unit = scale.unit
+    day = _day(reader, scale)
+    step = _step(reader)
+    reader.boolean("round_time")  # without effect where windows begin with the session
+    params = Params(
+        step=step,
+        sessions=_sessions(reader, day),
+        day=day,
+        merge_session_end=reader.boolean("merge_session_end"),
+        merge_last_window=reader.boolean("merge_last_window"),
+        force_trigger_session_end_time=reader.duration("force_trigger_session_end_time", least=0),
+        key_purge_daily=reader.boolean("key_purge_daily", default=True),
+        holidays=_days(reader, "holidays"),
+        half_days=_half_days(reader, day),
+        weekdays=_weekdays(reader),
+        **read_closing(reader, is_clock=False),
+    )
+    refuse_steps(reader, params, step)
+    reader.refuse_unknown()
+    return (None if reader.troubles else params), reader.troubles
+
+
+def ranges(
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+) -> list[Range] | None:
+    """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`."""
+    calendar = p.calendar
+    # a row can lie one tick past the end of the window that holds it
+    reach = Reach(
+        calendar.length + 1,
+        lead=calendar.lead,
+        slack=p.accepted_delay,
+        is_filled=bool(p.fills),
+        is_purged=p.key_purge_daily,
+    )
+    return plan(spans, kept, reach, is_complete=is_complete)
+
+
+def _day(reader: Reader, scale: alignment.Scale) -> int:
+    day = alignment.ticks_of_day(reader.about, scale)
+    if day is None:
+        reader.refuse("the time column is a bare number, which has no days", "set time.resolution, or 'time_kind'")
+    return day or 86_400
+
+
+def _step(reader: Reader) -> int:
+    size, step = reader.duration("window_size", least=1), reader.duration("step", least=1)
+    if size is None and reader.given("window_size") is None:
+        reader.refuse("'window_size' is missing")
+    if size is not None and step is not None and size != step:
+        reader.refuse("'window_size' must be equal to 'step': windows do not reach before their session")
+    return max(size or step or 1, 1)
+
+
+def _sessions(reader: Reader, day: int) -> tuple[tuple[int, int], ...]:
+    begins, ends = (_clocks(reader, name, day) for name in ("session_begin", "session_end"))
+    merges = reader.boolean("merge_session")
+    try:
+        return schedule(begins or [0], ends or ([0] if not begins or len(begins) == 1 else []), day, merges=merges)
+    except ValueError as exc:
+        reader.refuse(f"'session_begin' and 'session_end': {exc}")
+        return ((0, day),)
+
+
+def _clocks(reader: Reader, name: str, day: int) -> list[int]:
+    found = [_clock(text, day) for text in reader.texts(name) or ()]
+    if any(f is None for f in found):
+        reader.refuse(f"'{name}' must be times of day such as 09:30:00, got {reader.given(name)!r}")
+    return [f for f in found if f is not None]
+
+
+def _clock(text: str, day: int) -> int | None:
+    """Return a time of day in ticks, None when it is none or no whole number of them."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in match.group(1, 2, 3))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    seconds = Fraction(hour * 3600 + minute * 60 + second) + Fraction(int((match[4] or "0").ljust(9, "0")), 10**9)
+    ticks = seconds * day / 86_400
+    return ticks.numerator if ticks.denominator == 1 else None
+
+
+def _days(reader: Reader, name: str) -> tuple[int, ...]:
+    found = [_date(text) for text in reader.texts(name) or ()]
+    if any(f is None for f in found):
+        reader.refuse(f"'{name}' must be dates such as 2024-12-25, got {reader.given(name)!r}")
+    return tuple(sorted({f for f in found if f is not None}))
+
+
+def _date(text: str) -> int | None:
+    try:
+        return date.fromisoformat(text).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def _half_days(reader: Reader, day: int) -> tuple[tuple[int, int], ...]:
+    found: dict[int, int] = {}
+    for text in reader.texts("half_days") or ():
+        on, _, until = text.partition(" ")
+        which, end = _date(on), _clock(until.strip(), day)
+        if which is None or end is None:
+            reader.refuse(f"'half_days' must be dates with an end such as 2024-12-24 13:00, got {text!r}")
+        else:
+            found[which] = end
+    return tuple(sorted(found.items()))
+
+
+def _weekdays(reader: Reader) -> tuple[int, ...]:
+    found = reader.texts("weekdays") or ()
+    if not all(text.isdigit() and 1 <= int(text) <= 7 for text in found):
+        reader.refuse(f"'weekdays' must be numbers from 1 (Monday) to 7, got {reader.given('weekdays')!r}")
+        return ()
+    return tuple(sorted({int(text) for text in found}))

@@ -1,0 +1,222 @@
+"""Windows over events that last: hopping, compressed hopping, snapshot and count windows.
+
+An event of a key lives in ``[start, end)``. It lasts at least one tick: an event whose end is not after its start is a point
+event of one tick. An event whose end is null is open, it lasts for ever.
+
+* ``hopping_window``: ``[a + n*p, a + n*p + d)`` for every whole n; an event is in every window that it overlaps. Windows
+  without events do not exist. An open event would be in infinitely many windows, so it needs the bound ``default_end``.
+* ``compressed_hopping_window``: the same results with one row for each run of equal ones. Window n owns the slot of length p
+  that ends with it; an event is snapped to ``[snap(start, a + d), snap(end - 1 tick, a) + d)``, then come snapshots.
+* ``snapshot_window``: one result for each stretch between neighbouring starts and ends of events, where there is an event.
+* ``count_window``: *count* consecutive distinct starts, sliding by one start, until one tick after the last of them; the
+  events that begin in it are its rows.
+
+Open ends are written as :data:`OPEN`. There is no lateness: an event counts whenever it arrives.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.reading import About, Reader, Trouble
+from materializer.core.engines.time_kinds import read_instant, read_time_kind
+from materializer.core.spans import NEG_INF, POS_INF
+
+HOPPING: Final = "hopping_window"
+COMPRESSED: Final = "compressed_hopping_window"
+SNAPSHOT: Final = "snapshot_window"
+COUNT: Final = "count_window"
+
+POINT: Final = "point_align_to_window_end"
+CLIP: Final = "clip_to_window_end"
+
+OPEN: Final = 2**62
+"""The end of what never ends, in result rows; beyond every real instant, inside 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of the four kinds of windows; lengths in instants.
+
+    Args:
+        kind: Which of the four.
+        end: Column of the events' end; None for count windows without one.
+        duration: Length of a hopping window.
+        period: Distance between the starts of hopping windows.
+        alignment: A start of a hopping window.
+        output_policy: What a hopping window's result is: a point event at the window's end, or an event as long as it.
+        default_end: Where open events end in hopping windows, or None.
+        count: Distinct starts in a count window.
+        tick: The shortest length of an event.
+    """
+
+    kind: str
+    end: str | None = None
+    duration: int = 0
+    period: int = 0
+    alignment: int = 0
+    output_policy: str = POINT
+    default_end: int | None = None
+    count: int = 0
+    tick: int = 1
+
+
+def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
+    """Return the parameters, or None, and everything that is wrong with them.
+
+    Args:
+        values: The parameters; ``engine`` says which of the four kinds is meant.
+        about: The definition.
+    """
+    r = Reader(values, about)
+    kind = r.choice("engine", (HOPPING, COMPRESSED, SNAPSHOT, COUNT), "")
+    tick = read_time_kind(r)
+    end = r.text("end")
+    if end is None and kind != COUNT:
+        r.refuse("'end' is missing", "name the column that holds the end of an event; null is an open end")
+    p = Params(kind, end, tick=tick)
+    if kind in (HOPPING, COMPRESSED):
+        p = _hopping(r, p)
+    elif kind == COUNT:
+        p = replace(p, count=_required(r, "count", r.integer("count", least=1)))
+    r.refuse_unknown()
+    return (None, r.troubles) if r.troubles else (p, [])
+
+
+def _hopping(r: Reader, p: Params) -> Params:
+    duration = _required(r, "duration", r.duration("duration", least=1))
+    period = r.duration("period", duration or None, least=1) or 0
+    if p.kind == COMPRESSED and 0 < duration < period:
+        message = f"'duration' ({r.given('duration')}) is shorter than 'period' ({r.given('period')})"
+        r.refuse(f"{message}: compressed windows must leave no gap", "make it at least as long, or use hopping_window")
+    p = replace(p, duration=duration, period=period, alignment=read_instant(r, "alignment") or 0)
+    if p.kind == COMPRESSED:
+        return p
+    return replace(p, output_policy=_policy(r), default_end=read_instant(r, "default_end"))
+
+
+def _required(r: Reader, name: str, value: int | None) -> int:
+    if value is None and r.given(name) is None:
+        r.refuse(f"'{name}' is missing")
+    return value or 0
+
+
+def _policy(r: Reader) -> str:
+    """Return the output policy; words may stand together, as in ``ClipToWindowEnd``."""
+    given = r.text("output_policy", POINT) or POINT
+    known = {name.replace("_", ""): name for name in (POINT, CLIP)}
+    folded = given.lower().replace("_", "")
+    if folded not in known:
+        r.refuse(f"'output_policy' must be {POINT} or {CLIP}, got '{given}'")
+    return known.get(folded, POINT)
+
+
+def snap(t: int, base: int, period: int) -> int:
+    """Return the last edge at or before *t* of the grid through *base*.
+
+    Examples:
+        >>> snap(-1, 3, 5), snap(3, 3, 5)
+        (-2, 3)
+    """
+    return t - (t - base) % period
+
+
+def ranges(
+    p: Params,
+    spans: Sequence[tuple[int, int]],
+    kept: Sequence[Kept],
+    *,
+    is_complete: bool,
+) -> list[Range] | None:
+    """Return which windows of one key a change touches, or None when it takes older kept rows to tell.
+
+    Spans are the lives of changed events, and may leave out their last instant. Raw rows are the events that overlap the
+    raw range; where ends of neighbouring events are edges of a result, it is wider than the result by so much that these
+    events are in it.
+    """
+    match p.kind:
+        case "hopping_window":
+            found = [_hops(p, lo, hi) for lo, hi in spans]
+            return merge_ranges([*found, *(_hops_in(p, k.w_start, k.w_start + 1) for k in kept if not k.is_final)])
+        case "count_window":
+            return _counts(p, spans, kept, is_complete=is_complete)
+        case _:
+            return _stretches(p, spans, kept, is_complete=is_complete)
+
+
+def _hops(p: Params, lo: int, hi: int) -> Range:
+    return _hops_in(p, lo - p.duration + 1, min(hi + p.tick + 1, POS_INF))
+
+
+def _hops_in(p: Params, start: int, end: int) -> Range:
+    return Range(start, end, start - p.tick, min(end - 1 + p.duration, POS_INF))
+
+
+def _stretches(
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+) -> list[Range] | None:
+    """Return the stretches that hold or touch a changed event: an edge inside or at the end of one may come or go."""
+    lives = [_life(p, lo, hi) for lo, hi in spans]
+    if lives and not is_complete and not (kept and kept[0].w_start < lives[0][0]):
+        return None
+    found = [(k.w_start, k.w_end) for k in kept if not k.is_final]
+    for lo, hi in lives:
+        first = bisect_left(kept, lo, key=lambda k: k.w_end)
+        stop = bisect_right(kept, hi, key=lambda k: k.w_start)
+        touched = kept[first:stop]
+        found.append(
+            (
+                min(lo, touched[0].w_start) if touched else lo,
+                max(min(hi + 1, POS_INF), touched[-1].w_end) if touched else min(hi + 1, POS_INF),
+            )
+        )
+    before, after = (p.duration, p.period) if p.kind == COMPRESSED else (p.tick, 1)
+    return merge_ranges(Range(lo, hi, lo - before, min(hi + after, POS_INF)) for lo, hi in found)
+
+
+def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
+    """Return the first and the last edge that a changed event can have, on the axis of the results."""
+    last = hi + p.tick if hi < OPEN else POS_INF
+    if p.kind == SNAPSHOT:
+        return lo, last
+    edge = last if last == POS_INF else snap(last, p.alignment, p.period) + p.duration
+    return snap(lo, p.alignment + p.duration, p.period), edge
+
+
+def _counts(
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+) -> list[Range] | None:
+    """Return the windows with a changed start among theirs.
+
+    Every distinct start has a kept row, also where its window is not full yet. Starts are counted outside the spans, where
+    they certainly still exist.
+    """
+    reach = p.count - 1
+    sure = list(_starts_outside(kept, spans))
+    found = [
+        Range(k.w_start, k.w_start + 1, k.w_start, kept[i + reach].w_start + 1)
+        for i, k in enumerate(kept)
+        if not k.is_final and i + reach < len(kept)
+    ]
+    for lo, hi in spans:
+        at, after = bisect_left(sure, lo) - reach, bisect_right(sure, hi) + reach - 1
+        if at < 0 and reach and not is_complete:
+            return None
+        start = lo if not reach else sure[at] if at >= 0 else NEG_INF
+        end = min(hi + 1, POS_INF)
+        raw_end = end if not reach else sure[after] + 1 if after < len(sure) else POS_INF
+        found.append(Range(start, end, start, raw_end))
+    return merge_ranges(found)
+
+
+def _starts_outside(kept: Sequence[Kept], spans: Sequence[tuple[int, int]]) -> Iterator[int]:
+    at = 0
+    for k in kept:
+        while at < len(spans) and spans[at][1] < k.w_start:
+            at += 1
+        if at == len(spans) or k.w_start < spans[at][0]:
+            yield k.w_start

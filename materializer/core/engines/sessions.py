@@ -1,0 +1,213 @@
+"""Trading days: sessions in a day, windows in a session, and which window takes a row.
+
+All times are instant ticks; those of a session count from the midnight of its trading day and may lie on the next one. A
+trading day begins at midnight, where its sessions lie inside one date, or with its first session, where they do not::
+
+    0:00 ........ 9:30 [w][w][w] 11:30 ....... 13:00 [w][w] 15:00 ............. 24:00
+    |---- first window ---|       |-- first of the second --|       | dropped, moves time on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session of a trading day.
+
+    Args:
+        begin: Start of its first window, from midnight.
+        end: End of its last window.
+        windows: How many windows it has.
+        before: How many windows the trading day has before it.
+    """
+
+    begin: int
+    end: int
+    windows: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window of a trading day.
+
+    Args:
+        day: The trading day, counted from 1970-01-01.
+        w_start: Its start.
+        w_end: Its end: at the end of a session it may be short, or long where a short one was merged into it.
+        label: The end that it is labelled by.
+        closes: It is closed once time has reached this.
+        session_end: End of its session.
+    """
+
+    day: int
+    w_start: int
+    w_end: int
+    label: int
+    closes: int
+    session_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """How trading days are divided.
+
+    Args:
+        sessions: (begin, end) of each, from midnight, in order, less than a day together.
+        step: Length of a window.
+        day: Ticks of a day.
+        holds_end: Windows are ``(start, end]``.
+        merges_end: A row exactly at the end of a session is in its last window.
+        merges_last: A short last window belongs to the one before it.
+        holidays: Days without sessions.
+        half_days: (day, time of day): days whose sessions end then at the latest.
+        weekdays: ISO numbers of the weekdays with sessions; empty for all.
+    """
+
+    sessions: tuple[tuple[int, int], ...]
+    step: int
+    day: int
+    holds_end: bool = False
+    merges_end: bool = False
+    merges_last: bool = False
+    holidays: tuple[int, ...] = ()
+    half_days: tuple[tuple[int, int], ...] = ()
+    weekdays: tuple[int, ...] = ()
+
+    @property
+    def opens(self) -> int:
+        """When the rows of a trading day begin, from its midnight."""
+        return self.sessions[0][0] if self.sessions[-1][1] > self.day else 0
+
+    @property
+    def past_end(self) -> int:
+        """1 where a row exactly at the end of a session belongs to it, else 0."""
+        return 1 if self.holds_end or self.merges_end else 0
+
+    @property
+    def past_day(self) -> int:
+        """1 where such a row is the last of its trading day, and not the first of the next, else 0."""
+        return self.past_end if self.sessions[-1][1] == self.opens + self.day else 0
+
+    @property
+    def lead(self) -> int:
+        """Longest time by which a row can come before the start of its window."""
+        ends = [self.opens, *(end for _, end in self.sessions)]
+        return max(begin - end for (begin, _), end in zip(self.sessions, ends, strict=False))
+
+    @property
+    def length(self) -> int:
+        """Longest window."""
+        return self.step * 2 if self.merges_last else self.step
+
+    def divided(self, latest: int | None = None) -> tuple[Session, ...]:
+        """Return the sessions of a day with their windows; on a half day they end at *latest*."""
+        found: list[Session] = []
+        for begin, last in self.sessions:
+            end = last if latest is None else min(last, latest)
+            if end > begin:
+                before = found[-1].before + found[-1].windows if found else 0
+                found.append(Session(begin, end, self._windows(end - begin), before))
+        return tuple(found)
+
+    def _windows(self, length: int) -> int:
+        whole, rest = divmod(length, self.step)
+        return whole + (1 if rest and not (self.merges_last and whole) else 0)
+
+    def is_open(self, day: int) -> bool:
+        """Whether a day has sessions."""
+        return day not in self.holidays and (not self.weekdays or (day + 3) % 7 + 1 in self.weekdays)
+
+    def day_of(self, t: int) -> int:
+        """Return the trading day whose rows an instant belongs to, open or not."""
+        return (t - self.opens - self.past_day) // self.day
+
+    def sessions_of(self, day: int) -> tuple[Session, ...]:
+        """Return the sessions of a trading day."""
+        return self.divided(dict(self.half_days).get(day)) if self.is_open(day) else ()
+
+    def windows_of(self, day: int) -> Iterator[Window]:
+        """Yield the windows of a trading day, in order."""
+        for session in self.sessions_of(day):
+            for i in range(session.windows):
+                yield self._window(day, session, i)
+
+    def window_at(self, t: int) -> Window | None:
+        """Return the window that takes a row, None when it is dropped.
+
+        Examples:
+            >>> Calendar(((10, 20), (30, 35)), 4, 100).window_at(22)
+            Window(day=0, w_start=30, w_end=34, label=34, closes=34, session_end=35)
+            >>> Calendar(((10, 20), (30, 35)), 4, 100).window_at(35) is None
+            True
+        """
+        day = self.day_of(t)
+        since = t - day * self.day
+        for session in self.sessions_of(day):
+            if since < session.end + self.past_end:
+                i = (since - session.begin - (1 if self.holds_end else 0)) // self.step
+                return self._window(day, session, max(0, min(session.windows - 1, i)))
+        return None
+
+    def last_open(self, day: int) -> int | None:
+        """Return the last day with sessions, up to *day*; None when none is near."""
+        near = range(day, day - 8 - len(self.holidays), -1)
+        return next((d for d in near if self.is_open(d)), None)
+
+    def _window(self, day: int, session: Session, i: int) -> Window:
+        midnight = day * self.day
+        start, is_last = midnight + session.begin + i * self.step, i == session.windows - 1
+        end = midnight + session.end if is_last else start + self.step
+        past = self.past_end if is_last else 1 if self.holds_end else 0
+        return Window(day, start, end, min(start + self.step, end), end + past, midnight + session.end)
+
+
+def schedule(
+    begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bool = False
+) -> tuple[tuple[int, int], ...]:
+    """Return the sessions of one trading day, from the midnight of its first session's date.
+
+    An end that is not after its begin, and a begin before the end before it, lie on the next calendar day. A first begin
+    and a last end at midnight are one session across it.
+
+    Args:
+        begins: Times of day.
+        ends: Times of day, one for each.
+        day: Ticks of a day.
+        merges: Whether sessions that touch inside the day are joined, too.
+
+    Raises:
+        ValueError: If the lists do not fit each other, or the sessions take more than a day.
+
+    Examples:
+        >>> schedule([21, 23, 9], [22, 2, 11], 24)
+        ((21, 22), (23, 26), (33, 35))
+        >>> schedule([0, 9, 21], [2, 11, 0], 24)
+        ((9, 11), (21, 26))
+    """
+    if not begins or len(begins) != len(ends):
+        raise ValueError(f"{len(begins)} begins of sessions need as many ends, found {len(ends)}")
+    found: list[tuple[int, int]] = []
+    for begin, end in zip(begins, ends, strict=True):
+        after = found[-1][1] if found else 0
+        start = begin + -(-max(0, after - begin) // day) * day
+        stop = start - start % day + end
+        found.append((start, stop if stop > start else stop + day))
+    if len(found) > 1 and found[0][0] == 0 and found[-1][1] == day:
+        found = [*found[1:-1], (found[-1][0], day + found[0][1])]
+    if found[-1][1] - found[0][0] > day:
+        raise ValueError("the sessions of a trading day take more than a day")
+    return tuple(_joined(found) if merges else found)
+
+
+def _joined(found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    begin, end = found[0]
+    for start, stop in found[1:]:
+        if start != end:
+            yield begin, end
+            begin = start
+        end = stop
+    yield begin, end

@@ -1,0 +1,52 @@
+"""What a whole number counts as a length of time, and how long the shortest event is: the kind of a time column."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from materializer.core.engines.reading import UNITS, Reader
+from materializer.core.instants import DAY, MILLISECOND, parse
+from materializer.core.spec import TimeType
+
+WHOLE: Final = ("int", "long", "short", "bigint", "smallint")
+"""Kinds of plain numbers."""
+
+
+def read_time_kind(r: Reader) -> int:
+    """Read ``time_kind``, set the unit in which *r* counts whole numbers, and return the length of a tick.
+
+    A tick is the smallest step of time in instants: 1 for integer columns, a day for dates, the unit of ``time_kind``
+    when it is given, else a microsecond. Without ``time_kind`` a whole number counts milliseconds, or days of a date.
+    """
+    kind = r.choice("time_kind", (*UNITS, *WHOLE), "")
+    time_type = r.about.time_type
+    if kind == "month":
+        r.refuse("'time_kind' month has no fixed length", "use date, or a finer kind")
+    if time_type is not None and time_type.is_integer:
+        r.unit = 1
+        return 1
+    if kind in WHOLE or kind.startswith("nano"):
+        if time_type is not None:
+            r.refuse(f"'time_kind' {kind} needs an integer time column, the column is a {time_type}")
+        r.unit = 1
+        return 1
+    if time_type is TimeType.DATE:
+        r.unit = DAY
+        return DAY
+    r.unit = UNITS.get(kind) or MILLISECOND
+    return r.unit if kind else 1
+
+
+def read_instant(r: Reader, name: str) -> int | None:
+    """Return a point in time: ISO text, or a whole number for an integer time column; None when it is not given."""
+    value = r.given(name)
+    if value is None:
+        return None
+    time_type = r.about.time_type or TimeType.TIMESTAMP
+    if r.about.time_type is None and str(value).lstrip("-").isdigit():
+        return int(str(value))
+    try:
+        return parse(str(value), time_type, r.about.resolution)
+    except ValueError as exc:
+        r.refuse(f"'{name}': {exc}")
+        return None

@@ -1,0 +1,187 @@
+"""The time-series engine: windows of one or several sizes that all end on the edges of one grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from materializer.core.engines import alignment
+from materializer.core.engines.closing import EVERYTHING, Closing, Reach, plan, read_closing, refuse_steps
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.reading import About, Reader, Trouble
+from materializer.core.instants import parse
+from materializer.core.spec import TimeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params(Closing):
+    """What the engine is told; lengths are instant ticks.
+
+    Args:
+        window_sizes: Lengths of windows, which end together; each a multiple of the step.
+        alignment: The first row goes down to a multiple of it, and there is an edge; 0 for no alignment.
+        measure_sizes: For each measure the index of its window size.
+        multi_window_rule: ``largest``: a row stands when its largest window has rows; ``all``: when all have.
+        sub_window: (from, until) from the window's start: only rows between count.
+        grid_origin: ``engine`` or ``key``: whose first row the grid hangs on.
+        origin: An edge of the grid, or None for the rule of alignment.
+        day: Ticks of a day where times are times of day, else 0.
+    """
+
+    window_sizes: tuple[int, ...]
+    alignment: int
+    measure_sizes: tuple[int, ...] = ()
+    multi_window_rule: str = "largest"
+    sub_window: tuple[int, int] | None = None
+    grid_origin: str = "engine"
+    origin: int | None = None
+    day: int = 0
+
+    @property
+    def length(self) -> int:
+        """Length of the largest window."""
+        return max(self.window_sizes)
+
+    @property
+    def is_grid_fixed(self) -> bool:
+        """Whether every first row leads to the same edges."""
+        return self.origin is not None or (self.alignment > 0 and self.alignment % self.step == 0)
+
+    @property
+    def has_grid_by_key(self) -> bool:
+        """Whether keys can have edges of their own."""
+        return self.grid_origin == "key" and not self.is_grid_fixed
+
+
+def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
+    """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
+    reader = Reader(values, about)
+    is_clock = reader.boolean("use_system_time")
+    scale = alignment.scale(reader, is_clock=is_clock)
+    reader.unit = scale.unit
+    step = _required(reader, "step")
+    sizes = _sizes(reader, step)
+    params = Params(
+        step=step,
+        window_sizes=sizes,
+        alignment=_alignment(reader, scale, step),
+        measure_sizes=_measure_sizes(reader, len(sizes)),
+        multi_window_rule=reader.choice("multi_window_rule", ("largest", "all"), "largest"),
+        sub_window=_sub_window(reader, sizes, step),
+        grid_origin=reader.choice("grid_origin", ("engine", "key"), "engine"),
+        origin=_origin(reader),
+        day=scale.day,
+        **read_closing(reader, is_clock=is_clock),
+    )
+    refuse_steps(reader, params, params.length)
+    if len(sizes) > 1 and params.use_window_start_time:
+        reader.refuse("'use_window_start_time' must be false with several window sizes, which only end together")
+    if params.sub_window and (params.update_time or is_clock):
+        other = "use_system_time" if is_clock else "update_time"
+        reader.refuse(f"'sub_window' and '{other}' exclude each other", "leave one of them out")
+    reader.refuse_unknown()
+    return (None if reader.troubles else params), reader.troubles
+
+
+def anchor(p: Params, first: int | None) -> int:
+    """Return an edge of the grid.
+
+    Args:
+        p: The parameters.
+        first: The first row ever accepted, or what this function made of it; None when there is none.
+    """
+    if p.origin is not None:
+        return p.origin
+    return alignment.anchor(first or 0, p.alignment)
+
+
+def ranges(
+    p: Params,
+    spans: Sequence[tuple[int, int]],
+    kept: Sequence[Kept],
+    *,
+    is_complete: bool,
+) -> list[Range] | None:
+    """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
+
+    Where keys have grids of their own, any change is a change of all their results.
+    """
+    if p.has_grid_by_key:
+        return [EVERYTHING]
+    reach = Reach(p.length + p.shift, slack=p.accepted_delay, is_filled=bool(p.fills))
+    return plan(spans, kept, reach, is_complete=is_complete)
+
+
+def _required(reader: Reader, name: str) -> int:
+    found = reader.duration(name, least=1)
+    if reader.given(name) is None:
+        reader.refuse(f"'{name}' is missing")
+    return max(found or 1, 1)
+
+
+def _sizes(reader: Reader, step: int) -> tuple[int, ...]:
+    sizes = reader.durations("window_size")
+    if not sizes:
+        if reader.given("window_size") in (None, [], ()):
+            reader.refuse("'window_size' is missing")
+        return (step,)
+    for size in sizes:
+        if size < 1 or size % step:
+            reader.refuse("'window_size' must be a multiple of 'step', and at least one step")
+            return (step,)
+    return sizes
+
+
+def _measure_sizes(reader: Reader, sizes: int) -> tuple[int, ...]:
+    """A list of indexes; without one, a measure for each size."""
+    given, count = reader.texts("measure_sizes"), len(reader.about.measures)
+    if given is None:
+        if sizes not in (1, count):
+            reader.refuse(
+                f"'window_size' has {sizes} sizes for {count} measures", "group the measures by size, one group each"
+            )
+        return tuple(range(count)) if sizes > 1 else (0,) * count
+    if len(given) != count or not all(g.isdigit() and int(g) < sizes for g in given):
+        reader.refuse(f"'measure_sizes' must name one of {sizes} sizes, from 0, for each of {count} measures")
+        return (0,) * count
+    found = tuple(map(int, given))
+    if len(set(found)) != sizes:
+        reader.refuse("'window_size' has sizes without a measure", "group the measures by size, one group each")
+    return found
+
+
+def _sub_window(reader: Reader, sizes: tuple[int, ...], step: int) -> tuple[int, int] | None:
+    value = reader.given("sub_window")
+    if value is None:
+        return None
+    found = reader.durations("sub_window")
+    if found is None:
+        return None
+    if sizes != (step,):
+        reader.refuse("'sub_window' needs one 'window_size', equal to 'step'")
+    if len(found) != 2 or not 0 <= found[0] < found[1] <= step:
+        reader.refuse(f"'sub_window' must be two lengths inside the window, the smaller one first, got {value!r}")
+        return None
+    return (found[0], found[1])
+
+
+def _alignment(reader: Reader, scale: alignment.Scale, step: int) -> int:
+    profile = reader.choice("alignment_profile", alignment.PROFILES, "en")
+    is_rounded = reader.boolean("round_time", default=True)
+    found = alignment.finer(reader.about, scale, step)
+    size = found.alignment(step, round_time=is_rounded, profile=profile)
+    if size is None:
+        reader.refuse(f"'step' is no whole number of the unit of {found.time_type}", "set a finer 'time_kind'")
+    return size or 1
+
+
+def _origin(reader: Reader) -> int | None:
+    text, about = reader.text("origin"), reader.about
+    if text is None:
+        return None
+    try:
+        return parse(text, about.time_type or TimeType.TIMESTAMP, about.resolution)
+    except ValueError as exc:
+        if about.time_type is not None:
+            reader.refuse(f"'origin': {exc}")
+        return None

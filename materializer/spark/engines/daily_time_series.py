@@ -1,0 +1,173 @@
+"""The daily time-series engine as a query: windows inside the sessions of trading days.
+
+A window's place is its trading day and its number in it. Both come from a row's time by arithmetic, so no table of windows
+is made; holidays and half days are cases of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import quoted
+from materializer.core.engines.daily_time_series import Params
+from materializer.core.engines.sessions import Calendar, Session
+from materializer.spark.engines import panes
+from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
+
+_DAY: Final = "_day"
+_DAY_MAX: Final = "_day_max"
+_WINDOW: Final = "_window"
+
+
+def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+    """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them."""
+    p: Params = e.params
+    calendar = p.calendar
+    placed = raw.withColumn(_DAY, sf.expr(_day(calendar, TIME))).withColumn(AT, sf.expr(_number(calendar)))
+    if CLOSED_ON_ARRIVAL in raw.columns:
+        is_open = f"coalesce({_window(calendar, _DAY, AT)}.closes > {CLOSED_ON_ARRIVAL}, true)"
+        placed = placed.withColumn(AT, sf.expr(f"CASE WHEN {is_open} THEN {AT} END"))
+    found = panes.with_newest(panes.over_rows(placed, e, [*e.groups, _DAY, AT]), e)
+    newest = sf.max("last_t").over(Window.partitionBy(*e.groups, _DAY))
+    found = found.withColumn(_DAY_MAX, newest).where(f"{AT} IS NOT NULL")
+    found = _filled(found, e, at) if p.fills else found.withColumn("_is_filled", sf.expr("false"))
+    found = found.withColumn(_WINDOW, sf.expr(_window(calendar, _DAY, AT)))
+    is_final = sf.expr(f"coalesce({_is_closed(p, at, KEY_MAX)} OR {_is_flushed(p, at)}, false)")
+    label = "w_start" if p.use_window_start_time else "label"
+    return found.select(
+        *e.groups,
+        *[f"{_WINDOW}.w_start", f"{_WINDOW}.w_end"],
+        sf.col(f"{_WINDOW}.{label}").alias("label"),
+        *[sf.col(panes.value(name)) for name in e.measures],
+        *["n", "first_t", "last_t"],
+        (is_final | sf.col("_is_filled")).alias("is_final"),
+        (is_final | sf.col("_is_filled") | sf.lit(p.update_time is not None)).alias("is_shown"),
+    )
+
+
+# -- the calendar in SQL -------------------------------------------------------------------------------------------------
+
+
+def _day(c: Calendar, t: str) -> str:
+    """SQL of the trading day of an instant."""
+    since = f"({t} - {c.opens + c.past_day}L)"
+    return f"(({since} - pmod({since}, {c.day}L)) div {c.day}L)"
+
+
+def _by_day(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str) -> str:
+    """SQL of what *of* says of the sessions of a day; *closed* on days without."""
+    cases = []
+    if c.holidays:
+        cases.append(f"WHEN {day} IN ({', '.join(f'{d}L' for d in c.holidays)}) THEN {closed}")
+    if c.weekdays:
+        cases.append(f"WHEN pmod({day} + 3L, 7L) + 1L NOT IN ({', '.join(map(str, c.weekdays))}) THEN {closed}")
+    for date, latest in c.half_days:
+        sessions = c.divided(latest)
+        cases.append(f"WHEN {day} = {date}L THEN {of(sessions) if sessions else closed}")
+    whole = of(c.divided())
+    return f"CASE {' '.join(cases)} ELSE {whole} END" if cases else whole
+
+
+def _number(c: Calendar) -> str:
+    """SQL of the number of a row's window in its trading day, null for a row that is dropped."""
+    since = f"({TIME} - {_DAY} * {c.day}L)"
+    right = 1 if c.holds_end else 0
+
+    def of(sessions: tuple[Session, ...]) -> str:
+        found = [
+            f"WHEN {since} < {s.end + c.past_end}L THEN {s.before}L + "
+            f"greatest(0L, least({s.windows - 1}L, ({since} - {s.begin + right}L) div {c.step}L))"
+            for s in sessions
+        ]
+        return f"CASE {' '.join(found)} END"
+
+    return _by_day(c, _DAY, of, "CAST(NULL AS BIGINT)")
+
+
+def _window(c: Calendar, day: str, number: str) -> str:
+    """SQL of a window: its start, end, label, when it is closed, and when its session ends."""
+    midnight = f"{day} * {c.day}L"
+
+    def of(sessions: tuple[Session, ...]) -> str:
+        found = []
+        for s in sessions:
+            start = f"({midnight} + {s.begin}L + ({number} - {s.before}L) * {c.step}L)"
+            is_last, until = f"{number} = {s.before + s.windows - 1}L", f"({midnight} + {s.end}L)"
+            end, past = f"IF({is_last}, {until}, {start} + {c.step}L)", 1 if c.holds_end else 0
+            found.append(
+                f"WHEN {number} < {s.before + s.windows}L THEN named_struct("
+                f"'w_start', {start}, 'w_end', {end}, 'label', least({start} + {c.step}L, {end}), "
+                f"'closes', {end} + IF({is_last}, {c.past_end}L, {past}L), 'session_end', {until})"
+            )
+        return f"CASE {' '.join(found)} END"
+
+    return f"({_by_day(c, day, of, 'NULL')})"
+
+
+def _count(c: Calendar, day: str) -> str:
+    """SQL of how many windows a day has."""
+    return _by_day(c, day, lambda sessions: f"{sessions[-1].before + sessions[-1].windows}L", "0L")
+
+
+# -- closing and filling -------------------------------------------------------------------------------------------------
+
+
+def _is_closed(p: Params, at: Bounds, newest: str) -> str:
+    """SQL of whether a window is closed by rows, of which *newest* is the key's newest, or by the clock."""
+    closes, bounds = f"{_WINDOW}.closes", [f"{newest} - {p.accepted_delay}L"]
+    if p.force_trigger_time is not None and at.global_max is not None:
+        bounds.append(f"{at.global_max - p.force_trigger_time}L")
+    found = [f"{bound} >= {closes}" for bound in bounds]
+    if at.as_of is not None:
+        force = p.force_trigger_session_end_time
+        found.append(f"{at.as_of}L >= {closes}" if force is None else f"{at.as_of - force}L >= {_WINDOW}.session_end")
+    return f"({' OR '.join(found)})"
+
+
+def _is_flushed(p: Params, at: Bounds) -> str:
+    """SQL of whether a later trading day has begun, before which all keys are forgotten."""
+    if not p.key_purge_daily or at.global_max is None:
+        return "false"
+    newest = p.calendar.last_open(p.calendar.day_of(at.global_max))
+    return "false" if newest is None else f"{_DAY} < {newest}L"
+
+
+def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+    """Add the closed windows without rows that follow a window with rows, where keys are purged on the same day only."""
+    p: Params = e.params
+    c = p.calendar
+    is_purged, newest = p.key_purge_daily, _DAY_MAX if p.key_purge_daily else KEY_MAX
+    order = Window.partitionBy(*e.groups, *([_DAY] if is_purged else [])).orderBy(_DAY, AT)
+    bounds = [newest, *(f"{t}L" for t in (at.global_max, at.as_of) if t is not None), f"{_DAY} * {c.day}L"]
+    latest = f"greatest({', '.join(bounds)})"
+    until = _DAY if is_purged else f"coalesce(_next_day, {_day(c, latest)})"
+    first = f"IF(d = {_DAY}, {AT} + 1L, 0L)"
+    last = f"IF(d <=> _next_day, _next - 1L, {_count(c, 'd')} - 1L)"
+    numbers = f"transform(sequence({first}, {last}), i -> named_struct('d', d, 'i', i))"
+    of_day = f"CASE WHEN {first} <= {last} THEN {numbers} ELSE array() END"
+    gaps = f"flatten(transform(sequence({_DAY}, greatest({_DAY}, {until})), d -> {of_day}))"
+    # the last window of a part is followed up to the bound, unless the key has rows after the part
+    after = Window.partitionBy(*e.groups).orderBy(_DAY, AT)
+    has_gaps = f"_next IS NOT NULL OR {KEY_MAX} <= {PART_MAX} OR _after IS NOT NULL"
+    itself = f"array(named_struct('d', {_DAY}, 'i', {AT}))"
+    spread = (
+        found.withColumn("_next", sf.lead(AT).over(order))
+        .withColumn("_next_day", sf.lead(_DAY).over(order))
+        .withColumn("_after", sf.lead(_DAY).over(after))
+        .withColumn("_to", sf.explode(sf.expr(f"concat({itself}, CASE WHEN {has_gaps} THEN {gaps} ELSE array() END)")))
+        .withColumn("_is_filled", sf.expr(f"_to.d > {_DAY} OR _to.i > {AT}"))
+        .withColumn(_WINDOW, sf.expr(_window(c, "_to.d", "_to.i")))
+        .where(f"NOT _is_filled OR {_is_closed(p, at, newest)}")
+    )
+    types = {f.name: f.dataType.simpleString() for f in found.schema}
+    columns = {_DAY: "_to.d", AT: "_to.i", "n": "IF(_is_filled, 0L, n)"}
+    columns |= {name: f"IF(_is_filled, NULL, {name})" for name in ("first_t", "last_t")}
+    for name, (kind, literal) in zip(e.measures, p.fills, strict=True):
+        stands = panes.filled_value(kind, literal, name, types[f"v_{name}"])
+        columns[f"v_{name}"] = f"IF(_is_filled, {stands}, {panes.value(name)})"
+    return spread.select(*[sf.expr(columns.get(n, quoted(n))).alias(n) for n in found.columns], "_is_filled")

@@ -1,0 +1,155 @@
+"""Rows in panes, panes in windows: aggregates over windows that overlap, each row read once.
+
+A pane is what lies between two edges of the grid; a window is some panes in a row. Where every measure can be merged, rows
+are first aggregated by pane, and a pane's partials go into each of its windows; else each row goes into each window.
+
+Columns on the way: :data:`PANE` (null for a row that counts in no window, but still shows that time went on), :data:`AT` (the
+window, by whatever the engine names it), measures as ``v_<name>``, ``n``, ``first_t``, ``last_t``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import quoted
+from materializer.spark.engines.query import KNOWN_MAX, TIME, EngineQuery
+
+PANE: Final = "_pane"
+AT: Final = "_at"
+SIZE: Final = "_size"
+KEY_MAX: Final = "_key_max"
+PART_MAX: Final = "_part_max"
+KNOWN: Final = "_known"
+_COUNTS: Final = (
+    *(("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})")),
+    (KNOWN, f"max({KNOWN_MAX})"),
+)
+_MERGED: Final = (
+    *(("n", "sum(n)"), ("first_t", "min(first_t)"), ("last_t", "max(last_t)")),
+    (KNOWN, f"max({KNOWN})"),
+)
+
+Columns = Sequence[tuple[str, str]]
+
+
+def value(measure: str) -> str:
+    """Return the column of a measure, as an SQL identifier."""
+    return quoted(f"v_{measure}")
+
+
+def over_rows(rows: DataFrame, e: EngineQuery, groups: Sequence[str], extra: Columns = ()) -> DataFrame:
+    """Aggregate rows by *groups*, measures as they are meant.
+
+    Args:
+        rows: Raw rows with the columns of *groups*.
+        e: The definition.
+        groups: Columns that make a group.
+        extra: Further (name, aggregate) columns.
+
+    Shape:
+        *groups*, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, :data:`KNOWN`, *extra*. Grain: *groups*.
+    """
+    measures = [(f"v_{name}", sql) for name, sql in e.layout.reference]
+    foreign = {p.build for p in e.layout.partials if p.is_foreign}
+    return _aggregated(rows, groups, [*measures, *_COUNTS, *extra], foreign)
+
+
+def over_windows(
+    rows: DataFrame,
+    e: EngineQuery,
+    marks: Sequence[str],
+    windows: str,
+    *,
+    then: Callable[[DataFrame], DataFrame] | None = None,
+    extra: Columns = (),
+) -> DataFrame:
+    """Aggregate rows into windows that overlap.
+
+    Args:
+        rows: Raw rows with the columns *marks*.
+        e: The definition.
+        marks: Columns that are the same for all rows of a pane, and in which *windows* is written.
+        windows: SQL of an array of structs, whose fields become columns: the windows of a pane; null or empty for none.
+        then: What is done to panes in windows before they are merged; columns that it adds make groups too.
+        extra: Further (name, aggregate) columns, over *marks* and fields.
+
+    Shape:
+        Keys, part, the fields (null for rows in no window), ``v_<measure>``, ``n``, ``first_t``, ``last_t``, *extra*.
+    """
+    is_merged = e.layout.is_mergeable
+    foreign = {p.build for p in e.layout.partials if p.is_foreign}
+    builds = [(p.name, p.build) for p in e.layout.partials]
+    panes = _aggregated(rows, [*e.groups, *marks], [*builds, *_COUNTS], foreign) if is_merged else rows
+    placed = panes.select("*", sf.expr(f"explode_outer({windows})").alias("_w")).select("*", "_w.*").drop("_w")
+    placed = then(placed) if then else placed
+    groups = [*e.groups, *(f for f in placed.columns if f not in panes.columns)]
+    if not is_merged:
+        return over_rows(placed, e, groups, extra)
+    merges = [(p.name, p.merge) for p in e.layout.partials if p.merge is not None]
+    merged = _aggregated(placed, groups, [*merges, *_MERGED, *extra], set())
+    finals = [sf.expr(sql).alias(f"v_{name}") for name, sql in e.layout.finals]
+    return merged.select("*", *_key_names(e, merged.columns)).select(
+        *groups, *finals, *[n for n, _ in _MERGED], *[n for n, _ in extra]
+    )
+
+
+def sizes_side_by_side(found: DataFrame, e: EngineQuery, sizes: Sequence[int]) -> DataFrame:
+    """Bring the windows of several sizes that end together into one row.
+
+    Args:
+        found: Windows with :data:`AT` and :data:`SIZE`, the index of a size.
+        e: The definition.
+        sizes: For each measure the index of its size.
+
+    Shape:
+        Keys, part, :data:`AT`, ``v_<measure>`` (null where its size has no rows), ``n``, ``first_t``, ``last_t`` of the
+        largest window, and :data:`SIZE`: how many sizes have rows.
+    """
+    columns = [
+        (f"v_{name}", f"any_value({value(name)}) FILTER (WHERE {SIZE} = {size})")
+        for name, size in zip(e.measures, sizes, strict=True)
+    ]
+    whole = [("n", "max(n)"), *_MERGED[1:], (SIZE, f"count({SIZE})")]
+    return _aggregated(found, [*e.groups, AT], [*columns, *whole], set())
+
+
+def with_newest(found: DataFrame, e: EngineQuery) -> DataFrame:
+    """Add the newest time of the key and of the part, before the rows of no window are dropped.
+
+    Shape:
+        *found* with :data:`KEY_MAX` and :data:`PART_MAX`, both bigint.
+    """
+    by_key, by_part = Window.partitionBy(*e.keys), Window.partitionBy(*e.groups)
+    newest = sf.greatest(sf.max("last_t").over(by_key), sf.max(KNOWN).over(by_key))
+    return found.select("*", newest.alias(KEY_MAX), sf.max("last_t").over(by_part).alias(PART_MAX))
+
+
+def filled_value(kind: str, literal: str, measure: str, sql_type: str) -> str:
+    """Return the SQL of what stands for a measure in a window without rows."""
+    if kind == "ffill":
+        return value(measure)
+    return "NULL" if kind == "null" else f"CAST({literal} AS {sql_type})"
+
+
+def _key_names(e: EngineQuery, columns: Sequence[str]) -> list[Column]:
+    """Keys under their output names too: finals may call them so."""
+    taken = {c.lower() for c in columns}
+    names = [k.removeprefix("k_") for k in e.keys]
+    return [sf.col(quoted(f"k_{n}")).alias(n) for n in names if n.lower() not in taken]
+
+
+def _aggregated(rows: DataFrame, groups: Sequence[str], columns: Columns, foreign: set[str]) -> DataFrame:
+    """Group rows; aggregates of Python are grouped apart and joined, because Spark refuses them beside its own."""
+    grouped = rows.groupBy(*[sf.col(quoted(g)) for g in groups])
+    own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
+    apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
+    frames = [grouped.agg(*[sf.expr(sql).alias(n) for n, sql in part]) for part in (own, apart) if part]
+    if len(frames) == 1:
+        return frames[0]
+    right = frames[1].select(*[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[quoted(n) for n, _ in apart])
+    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups))
+    return frames[0].join(right, on).drop(*[f"r_{g}" for g in groups])

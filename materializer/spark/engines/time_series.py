@@ -1,0 +1,173 @@
+"""The time-series engine as a query: windows that end together on the edges of one grid."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import quoted
+from materializer.core.engines.time_series import Params, anchor
+from materializer.spark.engines import panes
+from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
+
+ORIGIN: Final = "_origin"
+"""Optional column of raw rows: the first row of the key that was ever accepted, where keys have grids of their own."""
+_ANCHOR: Final = "_anchor"
+_FROM: Final = "_from"
+_BOUND: Final = "_bound"
+_END: Final = "_pane_end"
+
+
+def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+    """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them.
+
+    A window's place is its end on the grid: windows of several sizes share it.
+    """
+    p: Params = e.params
+    placed, marks = _in_panes(raw, e, at)
+    if p.window_sizes == (p.step,) and _FROM not in marks:
+        found = panes.over_rows(placed, e, [*e.groups, PANE]).withColumnRenamed(PANE, AT)
+    else:
+        found = panes.over_windows(placed, e, marks, _windows(p, _FROM if _FROM in marks else PANE))
+    if len(p.window_sizes) > 1:
+        found = panes.sizes_side_by_side(found, e, p.measure_sizes)
+    found = panes.with_newest(found, e).withColumn(_BOUND, sf.expr(_bound(p, at)))
+    if p.has_grid_by_key:
+        # any end is an edge of its key; aggregation left the first row behind
+        found = found.withColumn(_ANCHOR, sf.min(AT).over(Window.partitionBy(*e.keys)))
+    found = found.where(f"{AT} IS NOT NULL")
+    if len(p.window_sizes) > 1 and p.multi_window_rule == "all":
+        found = found.where(f"{SIZE} = {len(p.window_sizes)}")
+    filled = _filled(found, e, _edge(p, at)) if p.fills else found
+    return _finished(filled, e)
+
+
+def last_end_sql(p: Params, origin: int | None) -> str:
+    """Return SQL of the end of the latest window that a raw row belongs to."""
+    edge = f"({anchor(p, origin)}L)"
+    pane = (_above if p.closed == "left" else _up)(TIME, edge, p.step)
+    return f"({pane} + {p.length - p.step}L)"
+
+
+def _edge(p: Params, at: Bounds) -> str:
+    """SQL of an edge of the grid."""
+    return _ANCHOR if p.has_grid_by_key else f"({anchor(p, at.origin)}L)"
+
+
+def _up(x: str, edge: str, step: int) -> str:
+    """SQL of the first edge at or after *x*."""
+    return f"({x} + pmod({edge} - ({x}), {step}L))"
+
+
+def _above(x: str, edge: str, step: int) -> str:
+    """SQL of the first edge after *x*."""
+    return f"({x} - pmod(({x}) - {edge}, {step}L) + {step}L)"
+
+
+def _in_panes(raw: DataFrame, e: EngineQuery, at: Bounds) -> tuple[DataFrame, list[str]]:
+    """Return rows with the end of their pane, and the columns that tell panes apart."""
+    p: Params = e.params
+    edge, frame = _edge(p, at), raw
+    if p.day:
+        inside = f"IF({TIME} >= 0 AND {TIME} < {p.day}L, {TIME}, raise_error('a time of day outside of the day'))"
+        frame = frame.withColumn(TIME, sf.expr(inside))
+    if p.has_grid_by_key:
+        frame = _with_anchor(frame, e, p)
+    t = f"greatest({TIME} - {p.shift}L, {edge})" if p.shift else TIME
+    end = (_above if p.closed == "left" else _up)(t, edge, p.step)
+    frame = frame.withColumn(_END, sf.expr(end))
+    counts = "true"
+    if p.sub_window:
+        lower, upper = (f"{_END} + {b - p.step}L" for b in p.sub_window)
+        counts = f"{t} >= {lower} AND {t} < {upper}" if p.closed == "left" else f"{t} > {lower} AND {t} <= {upper}"
+    frame = frame.withColumn(PANE, sf.expr(f"CASE WHEN {counts} THEN {_END} END")).drop(_END)
+    marks = [PANE, _ANCHOR] if p.has_grid_by_key else [PANE]
+    if CLOSED_ON_ARRIVAL not in raw.columns:
+        return frame, marks
+    closed = f"({CLOSED_ON_ARRIVAL} + {_short(p)}L)"
+    first = (_above if p.closed == "left" else _up)(closed, edge, p.step)
+    opened = f"CASE WHEN {PANE} IS NOT NULL THEN greatest({PANE}, {first}) END"
+    return frame.withColumn(_FROM, sf.expr(opened)), [*marks, _FROM]
+
+
+def _with_anchor(frame: DataFrame, e: EngineQuery, p: Params) -> DataFrame:
+    first = sf.col(ORIGIN) if ORIGIN in frame.columns else sf.min(TIME).over(Window.partitionBy(*e.keys))
+    size = sf.lit(p.alignment)
+    return frame.withColumn(_ANCHOR, first - sf.pmod(first, size))
+
+
+def _short(p: Params) -> int:
+    """By how much a window closes before its end on the grid: what its sub-window leaves off."""
+    return p.step - p.sub_window[1] if p.sub_window else 0
+
+
+def _windows(p: Params, first: str) -> str:
+    """SQL of the windows of a pane, whose end is ``_pane``; the earliest that is open to it ends at *first*."""
+
+    def ends(i: int) -> str:
+        last = f"({PANE} + {p.window_sizes[i] - p.step}L)"
+        each = f"transform(sequence({first}, {last}, {p.step}L), w -> named_struct('{AT}', w, '{SIZE}', {i}))"
+        return f"CASE WHEN {first} <= {last} THEN {each} ELSE array() END"
+
+    return f"concat({', '.join(ends(i) for i in range(len(p.window_sizes)))})"
+
+
+def _bound(p: Params, at: Bounds) -> str:
+    """SQL of the latest end (as far as windows take rows) that is closed; null when none is."""
+    right = 0 if p.closed == "left" else 1
+    bounds = [f"{KEY_MAX} - {p.accepted_delay + right}L"]
+    forced = p.accepted_delay if p.use_system_time else p.force_trigger_time
+    if forced is not None and at.global_max is not None:
+        bounds.append(f"{at.global_max - forced - right}L")
+    if at.as_of is not None:
+        bounds.append(f"{at.as_of - p.shift - right}L")
+    return f"greatest({', '.join(bounds)}, NULL)"
+
+
+def _filled(found: DataFrame, e: EngineQuery, edge: str) -> DataFrame:
+    """Add the closed windows without rows that follow a window with rows.
+
+    The last window of a part is followed up to the bound, unless the key has rows after the part.
+    """
+    p: Params = e.params
+    order = Window.partitionBy(*e.groups).orderBy(AT)
+    limit = f"{_BOUND} + {_short(p)}L"
+    last = f"({limit} - pmod({limit} - {edge}, {p.step}L))"
+    until = (
+        f"CASE WHEN _next IS NOT NULL THEN least(_next - {p.step}L, {last}) "
+        f"WHEN {KEY_MAX} <= {PART_MAX} THEN {last} END"
+    )
+    first = f"({AT} + {p.step}L)"
+    empty = f"CASE WHEN _until >= {first} THEN sequence({first}, _until, {p.step}L) ELSE array() END"
+    spread = (
+        found.withColumn("_next", sf.lead(AT).over(order))
+        .withColumn("_until", sf.expr(until))
+        .withColumn("_to", sf.explode(sf.expr(f"concat(array({AT}), {empty})")))
+        .withColumn("_is_filled", sf.expr(f"_to > {AT}"))
+    )
+    types = {f.name: f.dataType.simpleString() for f in found.schema}
+    columns = {AT: "_to", "n": "IF(_is_filled, 0L, n)"}
+    columns |= {name: f"IF(_is_filled, NULL, {name})" for name in ("first_t", "last_t")}
+    for name, (kind, literal) in zip(e.measures, p.fills, strict=True):
+        stands = panes.filled_value(kind, literal, name, types[f"v_{name}"])
+        columns[f"v_{name}"] = f"IF(_is_filled, {stands}, {panes.value(name)})"
+    return spread.select(*[sf.expr(columns.get(c, quoted(c))).alias(c) for c in found.columns])
+
+
+def _finished(found: DataFrame, e: EngineQuery) -> DataFrame:
+    p: Params = e.params
+    end = f"({AT} - {_short(p)}L)"
+    label = end if p.sub_window or not p.use_window_start_time else f"({AT} - {p.length}L)"
+    return found.select(
+        *e.groups,
+        sf.expr(f"{AT} - {p.length}L").alias("w_start"),
+        sf.expr(end).alias("w_end"),
+        sf.expr(label).alias("label"),
+        *[sf.col(panes.value(name)) for name in e.measures],
+        *["n", "first_t", "last_t"],
+        sf.expr(f"coalesce({end} <= {_BOUND}, false)").alias("is_final"),
+        sf.expr(f"coalesce({end} <= {_BOUND}, false) OR {str(p.update_time is not None).lower()}").alias("is_shown"),
+    )
