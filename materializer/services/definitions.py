@@ -38,6 +38,7 @@ from materializer.journal.journal import Journal, View
 from materializer.lake.commit import create_table, fence, replace_schema
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
+from materializer.services import cascade
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
@@ -255,6 +256,8 @@ class Definitions:
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
+        if problems := cascade.problems_of(spec, source.path, self._root, view.states):
+            raise DefinitionError(problems)
         resolved = _resolved(spec, folder)
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version

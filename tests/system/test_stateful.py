@@ -6,7 +6,6 @@ from materializer.core.plan import Lane
 from tests.system.stateful import explore
 
 
-
 def how(examples: int) -> settings:
     """Return how many examples to run, the same ones every time."""
     return settings(

@@ -84,6 +84,9 @@ AllTime: TypeAlias = Annotated[bool, Option("--all-time", help="All of time, ins
 
 Force: TypeAlias = Annotated[bool, Option("--force", help="Compute clean buckets again too.")]
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Refuse a plan that is not incremental.")]
+AsOf: TypeAlias = Annotated[
+    str | None, Option("--as-of", help="Clock instant that closes windows of an engine; never goes back.", metavar="T")
+]
 MaxRuns: TypeAlias = Annotated[
     int | None, Option("--max-runs", min=1, help="Stop after so many runs; the rest stays dirty.", metavar="N")
 ]

@@ -8,6 +8,7 @@ from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import (
     All,
     AllTime,
+    AsOf,
     BucketsPerRun,
     End,
     Force,
@@ -48,6 +49,7 @@ def refresh(
     end: End = None,
     force: Force = False,
     strict: Strict = False,
+    as_of: AsOf = None,
     max_runs: MaxRuns = None,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
@@ -56,7 +58,15 @@ def refresh(
         kind = call.lake.grid(name).time_type
         with call.output.watch(name, kind, is_long=False) as w:
             report = call.lake.refresh(
-                name, start, end, force=force, strict=strict, max_runs=max_runs, on_plan=w.on_plan, on_run=w.on_run
+                name,
+                start,
+                end,
+                force=force,
+                strict=strict,
+                as_of=as_of,
+                max_runs=max_runs,
+                on_plan=w.on_plan,
+                on_run=w.on_run,
             )
         return Refreshed(report, kind)
 

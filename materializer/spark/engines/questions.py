@@ -14,11 +14,20 @@ from materializer.core.definition import Definition, key_column, quoted
 from materializer.core.engines.ranges import Kept
 from materializer.core.spans import POS_INF, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.extent import instants_of
+from materializer.lake.small import read_small_changes, read_small_kept
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import spans_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 
+_KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
+NAN: Final = float("nan")
+"""The one NaN among keys, so that it is found again."""
+SMALL: Final = 200_000
+"""Changed rows that the driver reads itself."""
+SMALL_KEPT: Final = 1_000_000
+"""Kept rows that the driver reads itself."""
 MAX_CHANGED: Final = 200_000
 """Changed pairs of key and slice that are told one by one; more are told as "everything"."""
 
@@ -47,6 +56,9 @@ def changed_keys(
 ) -> ChangedKeys | None:
     """Return what the change feed of (after, upto] says of the rows in *spans*; None when it is too much to tell.
 
+    Few changes are read by the driver, which does not apply the filter: keys that it lets through for nothing are
+    looked at for nothing.
+
     Args:
         spark: A session.
         definition: Whose keys and filter count.
@@ -55,9 +67,55 @@ def changed_keys(
         upto: Last version.
         spans: Where the changed rows have to lie.
     """
+    small = _small_changes(definition, source, after, upto, spans)
+    if small is not None:
+        return small
     frame = c.read_changes(spark, source, after, upto)
     rows = prepared(definition, frame, spans)
     return _by_key_and_slice(definition, rows, "_change_type != 'insert'")
+
+
+def _small_changes(
+    definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+) -> ChangedKeys | None:
+    spec = definition.spec
+    names = {name.lower(): name for name in spec.reads}
+    keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
+    end = getattr(engine_of(definition).params, "end", None)
+    if source.name or not all(keys):
+        return None
+    columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))
+    rows = read_small_changes(source.path, after, upto, columns, max_rows=SMALL)
+    if rows is None:
+        return None
+    times = instants_of(rows[spec.time_column], definition.time_type).to_pylist()
+    ends = instants_of(rows[end], definition.time_type).to_pylist() if end else [None] * len(times)
+    by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    newest, others, count = None, 0, 0
+    columns_of_keys = [rows[k].to_pylist() for k in keys if k]
+    values = zip(*columns_of_keys, strict=True) if columns_of_keys else ((),) * len(times)
+    for key, t, until, kind in zip(values, times, ends, rows["_change_type"].to_pylist(), strict=True):
+        if t is None or t not in spans:
+            continue
+        last = t if not end else POS_INF if until is None else max(t, until - 1)
+        by_key[frozen(key)].append((t, last))
+        newest = t if newest is None else max(newest, t)
+        others += kind != "insert"
+        count += 1
+    return ChangedKeys({k: _joined(p) for k, p in by_key.items()}, newest, not others, count)
+
+
+def frozen(key: Sequence[Any]) -> Key:
+    """Return the values of a key as something that can be looked up: equal for Spark is equal here."""
+    return tuple(_frozen(value) for value in key)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 (the one test for NaN that needs no type)
+        return NAN
+    if isinstance(value, dict):
+        return tuple(_frozen(v) for v in value.values())
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def rows_as_changes(
@@ -85,12 +143,12 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
         sf.count(sf.lit(1)).alias("rows"),
         sf.count_if(sf.expr(other)).alias("others"),
     )
-    found = grouped.limit(MAX_CHANGED + 1).collect()
+    found = c.to_arrow(grouped.limit(MAX_CHANGED + 1)).to_pylist()
     if len(found) > MAX_CHANGED:
         return None
     by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for row in found:
-        by_key[tuple(row[k] for k in keys)].append((row["lo"], POS_INF if row["hi"] >= 2**62 else row["hi"]))
+        by_key[frozen([row[k] for k in keys])].append((row["lo"], POS_INF if row["hi"] >= 2**62 else row["hi"]))
     return ChangedKeys(
         {key: _joined(pieces) for key, pieces in by_key.items()},
         max((row["newest"] for row in found), default=None),
@@ -104,8 +162,9 @@ def keys_over(spark: SparkSession, definition: Definition, path: str, version: i
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     over = " OR ".join(f"(w_start < {s.end}L AND w_end >= {s.start}L)" for s in spans) or "false"
     names = [key_column(k.name) for k in definition.spec.keys]
-    found = frame.where(over).select(*names).distinct().limit(MAX_CHANGED + 1).collect()
-    return None if len(found) > MAX_CHANGED else [tuple(row) for row in found]
+    found = c.to_arrow(frame.where(over).select(*names).distinct().limit(MAX_CHANGED + 1))
+    rows = found.to_pylist() if names else [{}] * min(1, frame.where(over).limit(1).count())
+    return None if len(rows) > MAX_CHANGED else [frozen([row[n] for n in names]) for row in rows]
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:
@@ -154,19 +213,40 @@ def kept_rows(
         since: Only rows in these slices, and rows that are not final; None for all rows.
         carried: Columns to return beside.
     """
+    names = [key_column(k.name) for k in definition.spec.keys]
+    stored = [n for n, _ in definition.partial_columns]
+    order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in stored else [])]
+    columns = list(dict.fromkeys([*names, *_KEPT, *order, *carried]))
+    rows = read_small_kept(path, version, columns, since=since, time_type=definition.time_type, max_rows=SMALL_KEPT)
+    if rows is None:
+        rows = c.to_arrow(_kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns)))
+    rows = rows.sort_by([(n, "ascending") for n in order])
+    found: dict[Key, list[tuple[Kept, dict[str, Any]]]] = defaultdict(list)
+    wanted = None if keys is None else set(keys)
+    data = {n: rows[n].to_pylist() for n in columns}
+    for i in range(rows.num_rows):
+        key = frozen([data[n][i] for n in names])
+        if wanted is None or key in wanted:
+            kept = Kept(*(data[n][i] for n in _KEPT))
+            found[key].append((kept, {n: data[n][i] for n in carried}))
+    return dict(found)
+
+
+def _kept_frame(
+    spark: SparkSession,
+    definition: Definition,
+    path: str,
+    version: int,
+    keys: Sequence[Key] | None,
+    since: SpanSet | None,
+) -> DataFrame:
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     if since is not None:
         frame = frame.where(f"NOT is_final OR {spans_sql('slice', since, definition.time_type)}")
     names = [key_column(k.name) for k in definition.spec.keys]
     if keys is not None and names:
         frame = frame.join(sf.broadcast(key_frame(spark, definition, keys)), _on(names), "left_semi")
-    order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in frame.columns else [])]
-    columns = [*names, "w_start", "w_end", "first_t", "last_t", "is_final", "n"]
-    found: dict[Key, list[tuple[Kept, dict[str, Any]]]] = defaultdict(list)
-    for row in frame.orderBy(*order).select(*columns, *[quoted(n) for n in carried]).collect():
-        kept = Kept(row["w_start"], row["w_end"], row["first_t"], row["last_t"], row["is_final"], row["n"])
-        found[tuple(row[k] for k in names)].append((kept, {n: row[n] for n in carried}))
-    return dict(found)
+    return frame
 
 
 def key_frame(spark: SparkSession, definition: Definition, keys: Sequence[Key]) -> DataFrame:

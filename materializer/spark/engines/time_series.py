@@ -14,7 +14,7 @@ from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
 
 ORIGIN: Final = "_origin"
-"""Optional column of raw rows: the first row of the key that was ever accepted, where keys have grids of their own."""
+"""Optional column of raw rows: the time of the key's first accepted row, where arrival is known."""
 _ANCHOR: Final = "_anchor"
 _FROM: Final = "_from"
 _BOUND: Final = "_bound"
@@ -87,10 +87,12 @@ def _in_panes(raw: DataFrame, e: EngineQuery, at: Bounds) -> tuple[DataFrame, li
     marks = [PANE, _ANCHOR] if p.has_grid_by_key else [PANE]
     if CLOSED_ON_ARRIVAL not in raw.columns:
         return frame, marks
-    closed = f"({CLOSED_ON_ARRIVAL} + {_short(p)}L)"
-    first = (_above if p.closed == "left" else _up)(closed, edge, p.step)
-    opened = f"CASE WHEN {PANE} IS NOT NULL THEN greatest({PANE}, {first}) END"
-    return frame.withColumn(_FROM, sf.expr(opened)), [*marks, _FROM]
+    first = _above if p.closed == "left" else _up
+    opened = [PANE, first(f"({CLOSED_ON_ARRIVAL} + {_short(p)}L)", edge, p.step)]
+    if ORIGIN in raw.columns:  # what is older than the key's first window comes too late (D23)
+        opened.append(first(ORIGIN, edge, p.step))
+    earliest = f"CASE WHEN {PANE} IS NOT NULL THEN greatest({', '.join(opened)}) END"
+    return frame.withColumn(_FROM, sf.expr(earliest)), [*marks, _FROM]
 
 
 def _with_anchor(frame: DataFrame, e: EngineQuery, p: Params) -> DataFrame:

@@ -1,0 +1,95 @@
+"""Changes of a source and kept rows of ours that are few enough for the driver to read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+
+from materializer.core.spans import SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.extent import instants_of
+from materializer.lake.failures import translated
+from materializer.lake.log import LogGapError, commits
+from materializer.lake.rows import row_count
+from materializer.lake.table import open_table
+
+_FOREIGN = {"deletionVectors", "columnMapping"}
+"""Features of a table under which the library's change feed is silently wrong."""
+
+
+def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
+    """Return the changed rows of (after, upto], every image, or None when Spark has to read them.
+
+    Args:
+        path: The source.
+        after: Version that is known already.
+        upto: Last version.
+        columns: Columns to return; ``_change_type`` comes beside.
+        max_rows: Bound by the statistics of the files that came and went.
+    """
+    try:
+        files = [f for c in commits(path, after, upto) for f in (*c.adds, *c.removes) if f.data_change]
+        if any(f.has_deletion_vector for f in files) or sum(f.rows or 0 for f in files) > max_rows:
+            return None
+        table = open_table(path, upto)
+        protocol = table.protocol()
+        if _FOREIGN & {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
+            return None
+        found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
+        rows = pa.RecordBatchReader.from_stream(found).read_all()
+    except (DeltaError, LogGapError, OSError, pa.ArrowInvalid):
+        return None
+    return None if rows.num_rows > max_rows else _plain(rows)
+
+
+def read_small_kept(
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    *,
+    since: SpanSet | None,
+    time_type: TimeType,
+    max_rows: int,
+) -> pa.Table | None:
+    """Return kept result rows, or None when the table has more than *max_rows*.
+
+    Args:
+        path: A partials table of an engine.
+        version: At this version.
+        columns: Columns to return.
+        since: Only rows whose slice lies here, and rows that are not final; None for all.
+        time_type: Type of ``slice``.
+        max_rows: More rows are read by Spark.
+    """
+    counted = row_count(path)
+    if counted is None or counted > max_rows:
+        return None
+    wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
+    with translated(path, "reading"):
+        rows = _plain(open_table(path, version).to_pyarrow_table(columns=wanted))
+    if since is not None:
+        at = instants_of(rows["slice"], time_type)
+        keep = pc.invert(rows["is_final"])
+        for span in since:
+            keep = pc.or_(keep, pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end))))
+        rows = rows.filter(keep)
+    return rows.select(list(columns))
+
+
+def _clamped(instant: int) -> Any:
+    most = (1 << 63) - 1
+    return pa.scalar(max(-most, min(most, instant)), pa.int64())
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Return *rows* without views and dictionaries, which Arrow can hardly compute with."""
+    for i, field in enumerate(rows.schema):
+        if pa.types.is_string_view(field.type) or pa.types.is_dictionary(field.type):
+            rows = rows.set_column(i, field.name, rows.column(i).cast(pa.string()))
+        elif pa.types.is_binary_view(field.type):
+            rows = rows.set_column(i, field.name, rows.column(i).cast(pa.binary()))
+    return rows

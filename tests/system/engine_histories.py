@@ -1,0 +1,204 @@
+"""Random histories of engines: commits and refreshes, after each of which the output is compared with the whole computation.
+
+    python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME]
+
+What is checked is that computing what a change touches gives the same as computing everything; that everything is computed
+right is for the oracles to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.config import Config, SparkConfig
+from materializer.wiring import Materializer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BASE: Final = datetime(2024, 1, 1, 8, tzinfo=UTC)
+SCHEMA: Final = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("until", pa.timestamp("us", "UTC")),
+        ("k", pa.string()),
+        ("v", pa.int64()),
+    ]
+)
+SUMS: Final = {"total": "sum(v)", "n": "count(*)", "opened": "first(v)", "mean": "avg(v)"}
+DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "tumbling": {"engine": "time_series", "window_size": "10 minutes", "step": "10 minutes"},
+    "hopping": {"engine": "time_series", "window_size": "15 minutes", "step": "5 minutes", "closed": "right"},
+    "filled": {"engine": "time_series", "window_size": "20 minutes", "step": "10 minutes", "fill": "ffill"},
+    "forced": {"engine": "time_series", "window_size": "10 minutes", "step": "5 minutes", "force_trigger_time": "7 minutes"},
+    "shown": {"engine": "time_series", "window_size": "10 minutes", "step": "10 minutes", "update_time": "5 minutes"},
+    "daily": {
+        "engine": "daily_time_series",
+        "window_size": "30 minutes",
+        "step": "30 minutes",
+        "session_begin": ["08:30:00", "13:00:00"],
+        "session_end": ["11:15:00", "15:00:00"],
+    },
+    "sessions": {"engine": "session_window", "session_gap": "6 minutes"},
+    "rows": {
+        "engine": "reactive_state",
+        "measures": {"m": "mavg(v, 3)", "c": "cumsum(v)", "e": "ema(v, 4)", "p": "prev(v)", "x": "mmax(v, 4)"},
+    },
+    "overlapping": {"engine": "hopping_window", "end": "until", "duration": "20 minutes", "period": "10 minutes"},
+    "compressed": {
+        "engine": "compressed_hopping_window", "end": "until", "duration": "20 minutes", "period": "10 minutes",
+    },
+    "snapshots": {"engine": "snapshot_window", "end": "until"},
+    "counts": {"engine": "count_window", "end": "until", "count": 3},
+    "events": {"engine": "event_time_window", "interval_duration": "10 minutes", "lag": "2 minutes"},
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class World:
+    """One source, changed at random, and one engine's aggregate over it.
+
+    Args:
+        spark: The session.
+        folder: An empty folder.
+        rng: Where chance comes from.
+        definition: Parts for :meth:`Materializer.define`.
+        lane_rows: 0 lets Spark commit everything.
+    """
+
+    spark: SparkSession
+    folder: Path
+    rng: random.Random
+    definition: Mapping[str, Any]
+    lane_rows: int = 200_000
+    ids: list[int] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def source(self) -> str:
+        """Where the source lies."""
+        return str(self.folder / "source")
+
+    def open(self, **options: Any) -> Materializer:
+        """Return the lake as a new process opens it."""
+        return Materializer(
+            self.folder / "lake", spark=self.spark, config=Config(driver_lane_rows=self.lane_rows), **options
+        )
+
+    def begin(self, rows: int = 60) -> Materializer:
+        """Write the first rows and define the aggregate."""
+        self.insert(rows)
+        made = self.open()
+        parts = {"measures": SUMS, **self.definition}
+        made.define("made", self.source, time="ts", keys=["k"], sequence="id", **parts)
+        return made
+
+    def insert(self, count: int, first: int = 0, last: int = 480) -> None:
+        """Append rows between two minutes."""
+        rows = [self._row(first, last) for _ in range(count)]
+        configuration = {"delta.enableChangeDataFeed": "true"} if not self.ids[count:] else None
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        write_deltalake(self.source, table, mode="append", configuration=configuration)
+
+    def _row(self, first: int, last: int) -> dict[str, Any]:
+        at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60))
+        self.ids.append(len(self.ids))
+        until = at + timedelta(seconds=self.rng.randint(1, 2_400))
+        return {"id": self.ids[-1], "ts": at, "until": until, "k": self.rng.choice("abcd"), "v": self.rng.randint(1, 9)}
+
+    def change(self) -> str:
+        """Do one random commit; return what it was."""
+        what = self.rng.choice(["append", "append", "late", "late", "delete", "move", "correct"])
+        some = ", ".join(map(str, self.rng.sample(self.ids, 3)))
+        match what:
+            case "append":
+                first = 480 + 30 * self.seen["append"]
+                self.insert(self.rng.randint(1, 5), first, first + 30)
+            case "late":
+                self.insert(self.rng.randint(1, 3))
+            case "delete":
+                DeltaTable(self.source).delete(f"id IN ({some})")
+            case "move":
+                minute = self.rng.randint(0, 480)
+                to, end = (BASE + timedelta(minutes=m) for m in (minute, minute + self.rng.randint(1, 40)))
+                moved = {"ts": f"'{to.isoformat()}'", "until": f"'{end.isoformat()}'"}
+                DeltaTable(self.source).update(predicate=f"id IN ({some})", updates=moved)
+            case "correct":
+                DeltaTable(self.source).update(
+                    predicate=f"id IN ({some})", updates={"v": str(self.rng.randint(10, 99))}
+                )
+        self.seen[what] += 1
+        return what
+
+    def refresh(self, made: Materializer, **options: Any) -> None:
+        """Refresh and compare with the whole computation.
+
+        Raises:
+            AssertionError: If a row differs.
+        """
+        report = made.refresh("made", **options)
+        for run in report.runs:
+            self.seen[f"strategy {run.plan.strategy}"] += 1
+        verdict = made.verify("made")
+        assert verdict.compared, "nothing was compared"
+        assert verdict.is_equal, f"{verdict.differing} of {verdict.rows} rows differ: {verdict.examples[:3]}"
+
+
+def run_history(world: World, steps: int) -> Counter[str]:
+    """Run one random history; return what happened in it."""
+    made = world.begin()
+    world.refresh(made)
+    for _ in range(steps):
+        for _ in range(world.rng.randint(1, 2)):
+            world.change()
+        world.refresh(made)
+    return world.seen
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run histories of every engine in turn; print what was run and what was found."""
+    from materializer.spark import session
+
+    parser = argparse.ArgumentParser(prog="python -m tests.system.engine_histories", description=__doc__)
+    parser.add_argument("--histories", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", action="append", choices=list(DEFINITIONS), default=[])
+    args = parser.parse_args(argv)
+    names = args.engine or list(DEFINITIONS)
+    seen: Counter[str] = Counter()
+    failed, began = 0, time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="engines-") as folder:
+        options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}
+        spark = session.start(Config(spark=SparkConfig(options=options)))
+        for i in range(args.histories):
+            name, seed = names[i % len(names)], args.seed + i
+            home = Path(folder) / f"{name}-{seed}"
+            home.mkdir()
+            world = World(spark, home, random.Random(seed), DEFINITIONS[name], lane_rows=200_000 if i % 4 else 0)
+            try:
+                seen += run_history(world, args.steps)
+            except Exception as exc:  # noqa: BLE001 (whatever is found is told, and the next history runs)
+                failed += 1
+                print(f"{name}, seed {seed}: {type(exc).__name__}: {exc}", flush=True)
+    print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")
+    print(f"{args.histories} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
