@@ -102,6 +102,8 @@ class EnginePlanner:
             changed, why_not = self._changed(state, taken, partials_version)
         memory = self._memory(state, changed)
         at = self._bounds(memory)
+        if changed is not None and (why_not := self._why_bounds_touch_all(state, memory)):
+            changed = None
         if changed is not None:
             parts = self._parts(state, changed, memory, partials_version)
             if len(parts) <= MAX_PARTS:
@@ -129,6 +131,16 @@ class EnginePlanner:
             return "everything is dirty"
         if unknown and self._lasts:
             return "what changed is not known row by row"
+        return ""
+
+    def _why_bounds_touch_all(self, state: AggregateState, memory: Mapping[str, Any]) -> str:
+        """Return why a bound that moved touches results that no changed key and no open window tells of, or ""."""
+        before, now = state.engine.get("global_max"), memory.get("global_max")
+        if before is not None and (now is None or now < before):
+            return "the newest row of all keys is gone, and windows that it closed open again"
+        has_moved = before != now or state.engine.get("as_of") != memory.get("as_of")
+        if has_moved and getattr(self._params(), "fills", ()):
+            return "windows without rows are filled for every key as time goes on"
         return ""
 
     @property
@@ -177,7 +189,9 @@ class EnginePlanner:
             origin = engine.first_time(self._definition, self._bound.source, state.cursor)
         newest = None
         if getattr(params, "needs_global_max", False):
-            if changed is not None and changed.is_insert_only and old.get("global_max") is not None:
+            counts_arrival = self._definition.spec.lateness != "recompute"
+            is_simple = changed is not None and changed.is_insert_only and not counts_arrival
+            if changed is not None and is_simple and old.get("global_max") is not None:
                 newest = max(old["global_max"], changed.newest if changed.newest is not None else old["global_max"])
             else:
                 newest = engine.newest_counted(self._definition, self._bound.source, state.cursor)

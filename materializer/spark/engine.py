@@ -405,7 +405,13 @@ class Engine:
                 return questions.first_time(self.spark, definition, source, version, from_feed=False)
 
     def newest_counted(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the largest event time of the rows that the filter lets through; None without rows."""
+        """Return the largest event time of the rows that the filter lets through; None without rows.
+
+        Where arrival counts, event time moves by commits and by no less than the minimum gap.
+        """
+        if definition.spec.engine == "event_time_window" and definition.spec.lateness != "recompute":
+            with feed_gaps(source.path, -1, version):
+                return arrival.newest_submitted(self.spark, definition, source, version)
         with spoken("looking for the newest row", table=source.path, version=version):
             return questions.newest_time(self.spark, definition, source, version)
 

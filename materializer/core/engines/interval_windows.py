@@ -203,7 +203,7 @@ def _counts(
         if not k.is_final and i + reach < len(kept)
     ]
     for lo, hi in spans:
-        at, after = bisect_left(sure, lo) - reach, bisect_right(sure, hi) + reach - 2
+        at, after = bisect_left(sure, lo) - reach, bisect_right(sure, hi) + reach - 1
         if at < 0 and reach and not is_complete:
             return None
         start = lo if not reach else sure[at] if at >= 0 else NEG_INF

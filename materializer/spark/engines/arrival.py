@@ -11,7 +11,7 @@ engine             a row is late when
 most               an earlier row of its key has a larger time
 ``accepted_delay``  every window it belongs to ended at or before its key's largest earlier time, less the delay
 ``force_trigger``   likewise, with the largest earlier time of all keys, less the force
-event time         its pane was discarded: the watermark of the earlier commits is at or past its end and discard age
+event time         its panes were discarded: the watermark that earlier commits left is past their end and the discard age
 =================  =====================================================================================================
 """
 
@@ -23,12 +23,13 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, quoted
+from materializer.core.engines.event_time_window import advanced
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark.engines import run
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION, Bounds
 from materializer.spark.engines.run import Work
-from materializer.spark.engines.time_series import last_end_sql
+from materializer.spark.engines.time_series import ORIGIN, last_end_sql
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
@@ -73,28 +74,71 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
     feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
     rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
     rows = rows.drop("_change_type", "_commit_version", "_commit_timestamp")
-    engine = run.engine_of(definition)
-    params = engine.params
-    sequence = definition.spec.sequence
-    first = [sf.col(quoted(sequence))] if sequence else []
-    order = [sf.col(VERSION), *first, sf.col(TIME), *[sf.col(quoted(n)) for n in engine.order if n != sequence]]
-    before = sf.max(TIME).over(_earlier([sf.col(quoted(k)) for k in run.query_of(definition).keys], order))
+    if definition.spec.engine == "event_time_window":
+        return _by_watermark(spark, definition, rows)
+    params, order = run.engine_of(definition).params, _order(definition)
+    keys = [sf.col(quoted(k)) for k in run.query_of(definition).keys]
+    before = sf.max(TIME).over(_earlier(keys, order))
     delay = int(getattr(params, "accepted_delay", 0) or 0)
-    force = params.force_trigger_time if definition.spec.engine == "time_series" else None
+    late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
+    rows = rows.withColumn(LATE, late.cast("string"))
+    if definition.spec.engine != "time_series":
+        return rows.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
     bounds: list[Column] = []
     if delay:
         bounds.append(before - sf.lit(delay))
-    if force is not None:
-        bounds.append(sf.max(TIME).over(_earlier([], order)) - sf.lit(force))
+    if params.force_trigger_time is not None:
+        bounds.append(sf.max(TIME).over(_earlier([], order)) - sf.lit(params.force_trigger_time))
     closed = bounds[0] if len(bounds) == 1 else sf.greatest(*bounds) if bounds else sf.lit(None)
-    late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
-    rows = rows.select("*", closed.cast("bigint").alias(CLOSED_ON_ARRIVAL), late.cast("string").alias(LATE))
-    if not bounds or definition.spec.engine != "time_series":
-        return rows
+    whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
     end = last_end_sql(params, at.origin)
     is_closed = f"{end} {'<=' if params.closed == 'left' else '<'} {CLOSED_ON_ARRIVAL}"
     why = sf.when(sf.expr(is_closed), sf.lit("all its windows were closed"))
     return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why))
+
+
+def _order(definition: Definition) -> list[Column]:
+    """Return the order of arrival."""
+    sequence = definition.spec.sequence
+    rest = [n for n in run.engine_of(definition).order if n != sequence]
+    first = [sf.col(quoted(sequence))] if sequence else []
+    return [sf.col(VERSION), *first, sf.col(TIME), *[sf.col(quoted(n)) for n in rest]]
+
+
+def _by_watermark(spark: SparkSession, definition: Definition, rows: DataFrame) -> DataFrame:
+    """Return rows of an event-time engine with the watermark that earlier commits left, less the discard age."""
+    params = run.engine_of(definition).params
+    marks = [(version, wm - params.discard_age if wm is not None else None) for version, wm, _ in _marks(params, rows)]
+    known = spark.createDataFrame(marks, f"v bigint, {CLOSED_ON_ARRIVAL} bigint")
+    placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("v")).drop("v")
+    start = f"({TIME} - pmod({TIME} - {params.pane_offset}L, {params.creation_period}L))"
+    is_over = sf.expr(f"{start} + {params.interval_duration}L <= {CLOSED_ON_ARRIVAL}")
+    return placed.withColumn(LATE, sf.when(is_over, sf.lit("its panes were discarded")).cast("string"))
+
+
+def _marks(params: Any, rows: DataFrame) -> list[tuple[int, int | None, int | None]]:
+    """Return (commit, watermark before it, watermark after it), in order."""
+    newest = rows.groupBy(VERSION).agg(sf.max(TIME).alias("t")).orderBy(VERSION).collect()
+    marks: list[tuple[int, int | None, int | None]] = []
+    watermark: int | None = None
+    largest = None
+    for row in newest:
+        largest = row["t"] if largest is None else max(largest, row["t"])
+        moved = advanced(watermark, largest, params.lag, params.minimum_gap)
+        marks.append((row[VERSION], watermark, watermark if moved is None else moved))
+        watermark = marks[-1][2]
+    return marks
+
+
+def newest_submitted(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+    """Return the time whose watermark was submitted last, commit after commit; None without rows."""
+    params = run.engine_of(definition).params
+    feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
+    rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
+    marks = _marks(params, rows)
+    after = marks[-1][2] if marks else None
+    return None if after is None else after + int(params.lag)
 
 
 def _earlier(keys: list[Column], order: list[Column]) -> Any:
