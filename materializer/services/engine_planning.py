@@ -139,6 +139,10 @@ class EnginePlanner:
         if before is not None and (now is None or now < before):
             return "the newest row of all keys is gone, and windows that it closed open again"
         has_moved = before != now or state.engine.get("as_of") != memory.get("as_of")
+        if has_moved and getattr(self._params(), "reopens", False):
+            return "a newer row of any key moves what was closed by force"
+        if self._lasts and state.engine.get("as_of") is None and memory.get("as_of") is not None:
+            return "the first clock opens windows again that were closed without one"
         if has_moved and getattr(self._params(), "fills", ()):
             return "windows without rows are filled for every key as time goes on"
         return ""

@@ -211,7 +211,7 @@ class Engine:
             new = engine_run.everything(definition, raw, work.at, plan.replaced)
             return [engine_run.revised(new, kept)], [seen]
         parts = engine_run.part_frame(self.spark, definition, work.parts)
-        found = engine_run.changed_results(definition, raw, parts, work.at, kept)
+        found = engine_run.changed_results(definition, raw, work.parts, parts, work.at, kept)
         return [c.kept_partials(definition, found, plan.replaced)], [seen]
 
     def _raw(

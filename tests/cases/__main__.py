@@ -1,4 +1,4 @@
-"""Run case files: ``python -m tests.cases FILE… [--id TEXT] [--jobs N] [--lane driver|spark] [--no-feed] [--json]``."""
+"""Run case files: ``python -m tests.cases FILE… [--id TEXT] [--recut SEED] [--jobs N] [--lane driver|spark] [--no-feed]``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cases", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--id", action="append", default=[], help="only cases whose id contains this")
+    parser.add_argument("--recut", type=int, metavar="SEED", help="cut and shuffle the rows of engine cases at random")
     parser.add_argument("--jobs", type=int, default=2, help="cases at once")
     parser.add_argument("--lane", choices=("driver", "spark"), default="driver", help="who commits")
     parser.add_argument("--no-feed", action="store_true", help="sources without a change feed")
@@ -37,7 +38,7 @@ def main() -> int:
             spark = session.start(Config(spark=SparkConfig(options={"spark.sql.warehouse.dir": folder})))
             return How(spark, Path(folder), 0 if args.lane == "spark" else 200_000, not args.no_feed)
 
-        outcomes = list(run_all(wanted, how, args.jobs))
+        outcomes = list(run_all(wanted, how, args.jobs, recut=args.recut))
     failed = [o for o in outcomes if not o.passed]
     if args.json:
         cases_json = [{"id": o.id, "passed": o.passed, "expected": o.expected, "found": o.found} for o in outcomes]

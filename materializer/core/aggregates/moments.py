@@ -21,18 +21,18 @@ def variance(call: Call) -> Parts:
     name = partial_name("moments", *call.args, call.where)
     counted = plain("count", call.args, call.where)
     build = (
-        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'mean', {_mean(x, call.where)},"
+        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'mean', {mean_of(x, call.where)},"
         f" 'm2', {plain('var_pop', call.args, call.where)} * {counted}))"
     )
     zero = "named_struct('n', 0L, 'mean', 0D, 'm2', 0D)"
     joined = (
-        f"named_struct('n', a.n + b.n, 'mean', {_merged_mean('mean')}, 'm2', {_merged_product('m2', 'mean', 'mean')})"
+        f"named_struct('n', a.n + b.n, 'mean', {merged_mean('mean')}, 'm2', {merged_product('m2', 'mean', 'mean')})"
     )
     squares, n = f"{name}.m2", f"{name}.n"
     root = "sqrt" if call.function.startswith("stddev") else ""
     final = f"{root}({_pop(squares, n) if call.function.endswith('pop') else _samp(squares, n)})"
     return _parts(
-        call, PartialColumn(name, build, _fold(name, zero, joined)), final, plain(call.function, call.args, call.where)
+        call, PartialColumn(name, build, folded(name, zero, joined)), final, plain(call.function, call.args, call.where)
     )
 
 
@@ -44,15 +44,15 @@ def comoment(call: Call) -> Parts:
     name = partial_name("comoments", *call.args, call.where)
     counted = plain("count", ("1",), where)
     build = (
-        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'ma', {_mean(a, where)}, 'mb', {_mean(b, where)},"
+        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'ma', {mean_of(a, where)}, 'mb', {mean_of(b, where)},"
         f" 'cab', {plain('covar_pop', (a, b), where)} * {counted}, 'caa', {plain('var_pop', (a,), where)} * {counted},"
         f" 'cbb', {plain('var_pop', (b,), where)} * {counted}))"
     )
     zero = "named_struct('n', 0L, 'ma', 0D, 'mb', 0D, 'cab', 0D, 'caa', 0D, 'cbb', 0D)"
     joined = (
-        f"named_struct('n', a.n + b.n, 'ma', {_merged_mean('ma')}, 'mb', {_merged_mean('mb')},"
-        f" 'cab', {_merged_product('cab', 'ma', 'mb')}, 'caa', {_merged_product('caa', 'ma', 'ma')},"
-        f" 'cbb', {_merged_product('cbb', 'mb', 'mb')})"
+        f"named_struct('n', a.n + b.n, 'ma', {merged_mean('ma')}, 'mb', {merged_mean('mb')},"
+        f" 'cab', {merged_product('cab', 'ma', 'mb')}, 'caa', {merged_product('caa', 'ma', 'ma')},"
+        f" 'cbb', {merged_product('cbb', 'mb', 'mb')})"
     )
     reference = plain(call.function, call.args, call.where)
     if call.function == "corr":
@@ -63,7 +63,7 @@ def comoment(call: Call) -> Parts:
             f" sqrt({plain('var_pop', (a,), where)}) * sqrt({plain('var_pop', (b,), where)})))"
         )
     return _parts(
-        call, PartialColumn(name, build, _fold(name, zero, joined)), _comoment_final(call.function, name), reference
+        call, PartialColumn(name, build, folded(name, zero, joined)), _comoment_final(call.function, name), reference
     )
 
 
@@ -95,23 +95,23 @@ def _samp(products: str, n: str) -> str:
     return f"if({n} < 2, NULL, {products} / ({n} - 1))"
 
 
-def _mean(x: str, where: str | None) -> str:
+def mean_of(x: str, where: str | None) -> str:
     # A sum divided by a count is not exactly the constant that was summed, and constants must have variance zero.
     low, high = plain("min", (x,), where), plain("max", (x,), where)
     mean = plain("avg", (f"CAST({x} AS DOUBLE)",), where)
     return f"if({low} = {high}, CAST({low} AS DOUBLE), {mean})"
 
 
-def _merged_mean(mean: str) -> str:
+def merged_mean(mean: str) -> str:
     return f"a.{mean} + (b.{mean} - a.{mean}) * (b.n / (a.n + b.n))"
 
 
-def _merged_product(product: str, left: str, right: str) -> str:
+def merged_product(product: str, left: str, right: str) -> str:
     weight = "(a.n * (b.n / (a.n + b.n)))"
     return f"a.{product} + b.{product} + (b.{left} - a.{left}) * (b.{right} - a.{right}) * {weight}"
 
 
-def _fold(name: str, zero: str, joined: str) -> str:
+def folded(name: str, zero: str, joined: str) -> str:
     # Sorted, so that the last digits do not depend on the order in which a shuffle delivers the partials.
     return (
         f"aggregate(sort_array(collect_list({name})), {zero}, (a, b) -> if(a.n = 0, b, {joined}),"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from materializer.core.spec import Call
 Tolerance: TypeAlias = Literal["exact", "float", "rank"]
 
 INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_NUMBERS = INTEGERS | {"float", "double", "void"}
 
 
 class CallError(ValueError):
@@ -151,6 +153,49 @@ def decimal_of(spark_type: str) -> tuple[int, int] | None:
         return None
     precision, scale = spark_type[len("decimal(") : -1].split(",")
     return int(precision), int(scale)
+
+
+def as_double(call: Call, position: int = 0) -> str:
+    """Return an argument as a double, safe to stand anywhere in an expression.
+
+    Raises:
+        CallError: If it is no number.
+    """
+    of = type_of(call, position)
+    if of not in _NUMBERS and decimal_of(of) is None:
+        message = f"argument {position + 1} of {call.text or call.function} is of type {of}, expected a number"
+        raise CallError("definition.wrong-type", message, "cast it")
+    return f"CAST({group(call.args[position])} AS DOUBLE)"
+
+
+def flag(call: Call, position: int, *, default: bool) -> bool:
+    """Return an argument that has to be the literal ``true`` or ``false``; *default* where it was left out.
+
+    Raises:
+        CallError: If it is anything else.
+    """
+    if position >= len(call.args):
+        return default
+    word = call.args[position].strip().lower()
+    if word not in ("true", "false"):
+        message = f"argument {position + 1} of {call.text or call.function} is {call.args[position]}, expected true or false"
+        raise CallError("definition.wrong-arguments", message, "write the literal")
+    return word == "true"
+
+
+def number(text: str) -> Decimal | None:
+    """Return the number that a literal stands for, or None when it is anything else.
+
+    Examples:
+        >>> number(" 0.5BD"), number("- 2L"), number("1e-3"), number("x"), number("1/2")
+        (Decimal('0.5'), Decimal('-2'), Decimal('0.001'), None, None)
+    """
+    bare = "".join(text.split()).rstrip("dDlLfFsSyY").rstrip("bB")
+    try:
+        found = Decimal(bare)
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
 
 
 def is_orderable(spark_type: str) -> bool:

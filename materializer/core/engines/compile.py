@@ -127,7 +127,7 @@ def finals(spec: AggregateSpec) -> list[tuple[str, str]]:
     kind = spec.time_type or TimeType.TIMESTAMP
     times = [(label_name(spec), "label"), ("window_start", "w_start"), ("window_end", "w_end")]
     values = [(name, f"`v_{name}`") for name in measure_names(spec)]
-    firing = [("pane_index", "x_ordinal"), ("pane_timing", "x_timing")] if spec.engine == "event_time_window" else []
+    firing = [("pane_index", "x_ordinal"), ("timing", "x_timing")] if spec.engine == "event_time_window" else []
     kept = [("is_final", "is_final"), ("revision", "revision")]
     return [*((n, _value(c, kind)) for n, c in times), *values, *firing, *kept]
 

@@ -16,6 +16,8 @@ from materializer.core.spec import AggregateSpec, Resolution
 from materializer.core.sql_text import fragment_of
 from materializer.errors import DefinitionError, Problem
 
+LASTING: Final = tuple(name for name, module in ENGINES.items() if module == "interval_windows")
+"""The engines over events that last."""
 ROWS: Final = "reactive_state"
 """The engine whose measures are about rows and not about windows."""
 
@@ -65,6 +67,9 @@ def define_engine(
     if lateness not in LATENESS:
         message = f"{name}: there is no lateness '{lateness}'"
         problems.append(Problem("definition.lateness", message, f"write one of {', '.join(LATENESS)}"))
+    elif lateness != "recompute" and engine in LASTING:
+        message = f"{name}: events that last have no lateness '{lateness}'"
+        problems.append(Problem("definition.lateness", message, "write 'recompute'"))
     flat, given = _flat(measures, params)
     texts: Mapping[str, str] = {"rows": "count(*)"} if engine == ROWS else flat
     try:

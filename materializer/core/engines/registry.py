@@ -58,7 +58,7 @@ def about(spec: AggregateSpec) -> About:
 def read_params(spec: AggregateSpec) -> tuple[Any, list[Trouble]]:
     """Return the parameters of an engine's definition and everything that is wrong with them."""
     values = {name: value for name, value in spec.params if name not in OURS}
-    if spec.engine in ("hopping_window", "compressed_hopping_window", "snapshot_window", "count_window"):
+    if ENGINES[spec.engine] == "interval_windows":
         values |= {"engine": spec.engine}
     return planner(spec.engine).read(values, about(spec))
 

@@ -50,6 +50,11 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     )
 
 
+def is_outside_sql(p: Params) -> str:
+    """Return SQL of whether a raw row lies in no window: after the last session of its trading day, or on a day without."""
+    return f"({_number(p.calendar).replace(_DAY, _day(p.calendar, TIME))}) IS NULL"
+
+
 # -- the calendar in SQL -------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Bounds,
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, with the keys, tell one result row from another."""
 _OPEN_END: Final = 2**62
+MAX_INLINE: Final = 64
+"""So many parts stand in the query itself; more are joined."""
 
 
 class Query(Protocol):
@@ -169,7 +171,8 @@ def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFr
     rows = raw.drop(PART, KNOWN_MAX)
     start, end = sf.col("r_raw_start"), sf.col("r_raw_end")
     if END in rows.columns:
-        until = sf.coalesce(sf.greatest(sf.col(END), sf.col(TIME) + 1), sf.lit(_OPEN_END))
+        lasts = sf.greatest(sf.col(END), sf.col(TIME) + 1)  # skips nulls
+        until = sf.when(sf.col(END).isNull(), sf.lit(_OPEN_END)).otherwise(lasts)
         inside = (sf.col(TIME) < end) & (until > start)
     else:
         inside = (sf.col(TIME) >= start) & (sf.col(TIME) < end)
@@ -196,27 +199,52 @@ def raw_spans(parts: Sequence[Part], most: int, *, last_long: bool) -> SpanSet:
     return spans.at_most(most)
 
 
-def changed_results(definition: Definition, raw: DataFrame, parts: DataFrame, at: Bounds, kept: DataFrame) -> DataFrame:
+def changed_results(
+    definition: Definition, raw: DataFrame, parts: Sequence[Part], frame: DataFrame, at: Bounds, kept: DataFrame
+) -> DataFrame:
     """Return all result rows of the slices that *kept* holds: those of *parts* computed anew, the others as they are.
 
     Args:
         definition: The definition.
         raw: Prepared raw rows of the parts, from :func:`in_parts`.
-        parts: From :func:`part_frame`.
+        parts: The ranges.
+        frame: The same, from :func:`part_frame`.
         at: What closes windows.
         kept: The stored rows of the slices that are replaced.
     """
     found = results(definition, raw, at)
-    cuts = parts.select(sf.col(PART).alias("r_part"), "r_start", "r_end")
+    columns = [n for n in found.columns if n != PART]
+    if len(parts) <= MAX_INLINE:
+        new = found.where(_cut_sql(parts)).select(*columns)
+        touched = _touched(definition, parts)
+        return revised(new, kept.where(touched)).unionByName(kept.where(~touched).select(*columns))
+    cuts = frame.select(sf.col(PART).alias("r_part"), "r_start", "r_end")
     mine = (sf.col(PART) == sf.col("r_part")) & (sf.col("w_start") >= sf.col("r_start"))
-    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("r_end"))).select(
-        *[n for n in found.columns if n != PART]
-    )
-    touched = _same_keys(definition) & (sf.col("w_start") >= sf.col("r_start")) & (sf.col("w_start") < sf.col("r_end"))
-    ranges = sf.broadcast(parts)
-    clean = kept.join(ranges, touched, "left_anti")
-    old = kept.join(ranges, touched, "left_semi")
-    return revised(new, old).unionByName(clean.select(*new.columns))
+    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("r_end"))).select(*columns)
+    inside = (sf.col("w_start") >= sf.col("r_start")) & (sf.col("w_start") < sf.col("r_end"))
+    touching, ranges = _same_keys(definition) & inside, sf.broadcast(frame)
+    clean = kept.join(ranges, touching, "left_anti")
+    old = kept.join(ranges, touching, "left_semi")
+    return revised(new, old).unionByName(clean.select(*columns))
+
+
+def _cut_sql(parts: Sequence[Part]) -> str:
+    """SQL of whether a result row lies in its part's range; few parts stand in the query itself, which saves jobs."""
+    starts, ends = (", ".join(f"{_clamped(getattr(p, name))}L" for p in parts) for name in ("start", "end"))
+    return f"w_start >= element_at(array({starts}), {PART}) AND w_start < element_at(array({ends}), {PART})"
+
+
+def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
+    """Whether a kept row lies in the range of a part of its key."""
+    types = dict(definition.partial_columns)
+    names = [key_column(k.name) for k in definition.spec.keys]
+    found = sf.expr("false")
+    for part in parts:
+        inside = sf.expr(f"w_start >= {_clamped(part.start)}L AND w_start < {_clamped(part.end)}L")
+        for name, value in zip(names, part.key, strict=True):
+            inside = inside & sf.col(quoted(name)).eqNullSafe(sf.lit(value).cast(types[name]))
+        found = found | inside
+    return found
 
 
 def revised(new: DataFrame, old: DataFrame) -> DataFrame:

@@ -1,0 +1,72 @@
+"""Values by their rank, and exact counts of distinct ones: ``quantile``, ``searchK``, ``nunique``; none can be merged."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from materializer.core.aggregates.ordered import recompute
+from materializer.core.aggregates.parts import CallError, Parts, flag, group, number, plain
+from materializer.core.spec import Call
+
+_BETWEEN: Final = {
+    "lower": "get(g, CAST(floor(p) AS INT))",
+    "higher": "get(g, CAST(ceil(p) AS INT))",
+    "nearest": "get(g, CAST(ceil(p - 0.5BD) AS INT))",
+    "midpoint": "(get(g, CAST(floor(p) AS INT)) / 2D + get(g, CAST(ceil(p) AS INT)) / 2D)",
+}
+"""What stands at a place *p* from 0 between two values of the sorted array *g*."""
+
+
+def quantile(call: Call) -> Parts:
+    """Take apart ``quantile(x, q [, how])``: what stands at ``(n - 1) * q`` among the n sorted values, null without any.
+
+    Between two values ``linear`` (the default) interpolates, as ``percentile`` does; ``lower``, ``higher`` and ``nearest``
+    (the lower on a tie) give one of the two, of its own type, and ``midpoint`` the mean of both.
+    """
+    share, how = _share(call), _how(call)
+    if how == "linear":
+        return recompute(call, plain("percentile", (call.args[0], call.args[1]), call.where), is_exact=False)
+    # In decimals, because doubles may put a place that is a whole number a little beside it.
+    place = f"CAST(size(g) - 1 AS DECIMAL(12,0)) * CAST('{share:.17f}' AS DECIMAL(18,17))"
+    found = f"transform(array({place}), p -> {_BETWEEN[how]})[0]"
+    whole = f"transform(array({_sorted(call)}), g -> {found})[0]"
+    return recompute(call, whole, is_exact=how != "midpoint")
+
+
+def kth_smallest(call: Call) -> Parts:
+    """Take apart ``searchK(x, k)``: the k-th smallest value, null where k is not from 1 to their number."""
+    k = number(call.args[1])
+    if k is None or k != int(k) or abs(k) >= 2**31 - 1:
+        message = f"k of {call.text or call.function} is {call.args[1]}, expected a whole number"
+        raise CallError("definition.wrong-arguments", message, "write a literal such as 3; 1 is the smallest")
+    return recompute(call, f"get({_sorted(call)}, {int(k) - 1})")
+
+
+def distinct_values(call: Call) -> Parts:
+    """Take apart ``nunique(x [, ignore_nulls])``: how many values differ; null counts as one unless it is ignored."""
+    distinct = plain("count", call.args[:1], call.where, distinct=True)
+    if flag(call, 1, default=False):
+        return recompute(call, distinct)
+    nulls = plain("count_if", (f"{group(call.args[0])} IS NULL",), call.where)
+    return recompute(call, f"{distinct} + least({nulls}, 1L)")
+
+
+def _sorted(call: Call) -> str:
+    return f"sort_array({plain('collect_list', call.args[:1], call.where)})"
+
+
+def _share(call: Call) -> Decimal:
+    share = number(call.args[1])
+    if share is None or not 0 <= share <= 1:
+        message = f"the share of {call.text or call.function} is {call.args[1]}, expected a number from 0 to 1"
+        raise CallError("definition.wrong-arguments", message, "write a literal such as 0.95")
+    return share
+
+
+def _how(call: Call) -> str:
+    how = call.args[2].strip()[1:-1].lower() if len(call.args) > 2 else "linear"
+    if how != "linear" and how not in _BETWEEN:
+        message = f"the third argument of {call.text or call.function} is {call.args[2]}, expected one of: linear, "
+        raise CallError("definition.wrong-arguments", message + ", ".join(_BETWEEN), "write a literal such as 'lower'")
+    return how

@@ -1,0 +1,149 @@
+"""Histories of many keys as frames: all rows at once, and the rows of the planned parts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from materializer.core.aggregates.layout import Layout
+from materializer.core.engines.ranges import Range
+from materializer.spark.engines.query import Bounds, EngineQuery
+from tests.core.engines.histories import OPEN, History, Kind, Naive, Planner, Result, Row, overlaps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Key = str | None
+IDS = "array_join(sort_array(collect_list(id)), ',')"
+FIELDS = "k_sym string, id int, v double, _t bigint, _part int, _known_max bigint"
+
+
+def query_of(params: Any, measures: Mapping[str, str], keys: Sequence[str] = ("k_sym",)) -> EngineQuery:
+    """A definition over rows of histories."""
+    layout = Layout((), (), None, tuple(measures.items()), None, (), (), ())
+    return EngineQuery(params, tuple(keys), layout, ("_t", "id"), tuple(measures))
+
+
+def drawn(rng: random.Random, kind: Kind) -> dict[Key, History]:
+    """Return histories of many keys, null among them, under one clock."""
+    ids = iter(range(10_000))
+    rows: dict[Key, list[tuple[Row, str]]] = {
+        key: [(kind.row(rng, next(ids)), rng.choice("====-+")) for _ in range(rng.choice([0, 1, 2, 8, 20]))]
+        for key in [None, *(f"key {i}" for i in range(24))]
+    }
+    newest = [max(row.t for mine in rows.values() for row, fate in mine if fate != gone) for gone in "+-"]
+    clocks = kind.clocks(rng, newest)
+    return {
+        key: History(
+            tuple(row for row, fate in mine if fate != "+"),
+            tuple(row for row, fate in mine if fate != "-"),
+            *clocks,
+        )
+        for key, mine in rows.items()
+    }
+
+
+def bounds(history: History) -> Bounds:
+    """What closes windows after the change."""
+    return Bounds(as_of=history.now.as_of, global_max=history.now.global_max)
+
+
+def frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], *, lasting: bool, more: str = "") -> DataFrame:
+    """Return a frame of raw rows, with columns *more* at the end."""
+    return spark.createDataFrame(list(rows), FIELDS + (", _end bigint" if lasting else "") + more)
+
+
+def cells(key: Key, row: Row, part: int, known_max: int | None, *, lasting: bool) -> tuple[Any, ...]:
+    """Return a raw row."""
+    value = None if row.v is None else row.v / 10
+    end = (None if row.end == OPEN else row.end,) if lasting else ()
+    return (key, row.id, value, row.t, part, known_max, *end)
+
+
+def all_rows(histories: Mapping[Key, History], *, lasting: bool, before: bool = False) -> list[tuple[Any, ...]]:
+    """Return the raw rows of all keys."""
+    return [
+        cells(key, row, 0, None, lasting=lasting)
+        for key, history in histories.items()
+        for row in (history.before if before else history.after)
+    ]
+
+
+Plans = dict[Key, list[tuple[int, Range]]]
+
+
+def planned(histories: Mapping[Key, History], kept: Mapping[Key, Sequence[Result]], planner: Planner) -> Plans:
+    """Return the ranges of each key, numbered."""
+    plans: Plans = {}
+    number = 0
+    for key, history in histories.items():
+        plan = planner(history.spans(), [k.kept for k in kept[key]], is_complete=True)
+        assert plan is not None
+        plans[key] = [(number := number + 1, r) for r in plan]
+    return plans
+
+
+def part_rows(
+    histories: Mapping[Key, History],
+    kept: Mapping[Key, Sequence[Result]],
+    plans: Plans,
+    *,
+    lasting: bool,
+    carry: Callable[[Key, Range], tuple[Any, ...]] = lambda _key, _range: (),
+) -> list[tuple[Any, ...]]:
+    """Return the raw rows of all parts; what is known of the newest time is what was kept outside of them."""
+    found = []
+    for key, history in histories.items():
+        ranges = [r for _, r in plans[key]]
+        outside = max((k.last_t for k in kept[key] if not is_inside(k.w_start, ranges)), default=None)
+        for number, r in plans[key]:
+            more = carry(key, r)
+            found += [
+                (*cells(key, row, number, outside, lasting=lasting), *more) for row in history.after if overlaps(row, r)
+            ]
+    return found
+
+
+def is_inside(w_start: int, ranges: Sequence[Range]) -> bool:
+    """Whether a result is computed anew."""
+    return any(r.start <= w_start < r.end for r in ranges)
+
+
+def as_results(rows: Sequence[Any]) -> dict[Key, list[Result]]:
+    """Return result rows with the measure ``ids`` as naive engines give them."""
+    found: dict[Key, list[Result]] = {}
+    for r in rows:
+        ids = tuple(sorted(int(i) for i in r.v_ids.split(",")))
+        result = Result(r.w_start, r.w_end, r.first_t, r.last_t, r.n, r.is_final, (ids,))
+        found.setdefault(r.k_sym, []).append(result)
+    return {key: sorted(mine, key=lambda x: x.w_start) for key, mine in found.items()}
+
+
+def check(
+    spark: SparkSession, histories: Mapping[Key, History], e: EngineQuery, module: Any, engine: tuple[Naive, Planner]
+) -> DataFrame:
+    """Compare a query with its naive engine: over all rows, and over the parts of a plan with the kept rows.
+
+    Returns:
+        The result rows of the changed sources.
+    """
+    naive, planner = engine[0], partial(engine[1], e.params)
+    at = bounds(next(iter(histories.values())))
+    lasting = any(row.end is not None for h in histories.values() for row in h.after)
+    wanted = {key: mine for key, h in histories.items() if (mine := naive(h.after, None, h.now))}
+
+    full = module.rows(frame(spark, all_rows(histories, lasting=lasting), lasting=lasting), e, at)
+    assert as_results(full.collect()) == wanted
+
+    kept = {key: naive(h.before, None, h.then) for key, h in histories.items()}
+    plans = planned(histories, kept, planner)
+    raw = frame(spark, part_rows(histories, kept, plans, lasting=lasting), lasting=lasting)
+    cuts = {number: r for mine in plans.values() for number, r in mine}
+    anew = [r for r in module.rows(raw, e, at).collect() if is_inside(r.w_start, [cuts[r._part]])]
+    found = as_results(anew)
+    for key, rows in kept.items():
+        mine = found.get(key, []) + [k for k in rows if not is_inside(k.w_start, [r for _, r in plans[key]])]
+        assert sorted(mine, key=lambda x: x.w_start) == wanted.get(key, [])
+    return full

@@ -1,0 +1,213 @@
+"""Windows over events that last: what parameters are refused, and that a plan touches whatever a change can touch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, Params, ranges, read
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.reading import About
+from materializer.core.spec import TimeType
+from tests.core.engines.histories import OPEN, Clock, Kind, Naive, Result, Row, hold, keeps_true
+
+ABOUT = About(TimeType.TIMESTAMP)
+BOUND = 40
+
+
+def until(row: Row, tick: int) -> int:
+    """The end of an event that lasts a tick at least."""
+    return max(row.end if row.end is not None else OPEN, row.t + tick)
+
+
+def result(start: int, end: int, rows: Sequence[Row], clock: Clock, *, is_full: bool = True) -> Result:
+    """A window with the rows in it."""
+    times, ids = [r.t for r in rows], tuple(sorted(r.id for r in rows))
+    is_final = is_full and (clock.as_of is None or end <= clock.as_of)
+    return Result(start, end, min(times), max(times), len(rows), is_final, (ids,))
+
+
+def hopping(p: Params) -> Naive:
+    """Every window of the grid, with the events that overlap it; open events end at the bound."""
+
+    def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
+        found = []
+        for n in range(-(BOUND + 60) // p.period - 2, (BOUND + 60) // p.period + 2):
+            start = p.alignment + n * p.period
+            inside = [r for r in rows if r.t < start + p.duration and start < _bounded(p, r)]
+            found += [result(start, start + p.duration, inside, clock)] if inside else []
+        return found
+
+    return naive
+
+
+def _bounded(p: Params, row: Row) -> int:
+    return max(BOUND, row.t + p.tick) if row.end == OPEN else until(row, p.tick)
+
+
+def compressed(p: Params) -> Naive:
+    """Runs of slots whose windows hold the same events; a window's slot is its last period."""
+
+    def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
+        # Windows hold ticks, so an event is in those that hold one of its ticks.
+        runs: list[tuple[int, int, list[Row]]] = []
+        last = 80 // p.period + 2
+        for n in range(-last, last):
+            start, end = p.alignment + n * p.period, p.alignment + n * p.period + p.duration
+            inside = [r for r in rows if r.t < end and start <= until(r, p.tick) - p.tick]
+            if runs and runs[-1][1] == end - p.period and runs[-1][2] == inside:
+                runs[-1] = (runs[-1][0], end, inside)
+            elif inside:
+                runs.append((end - p.period, end, inside))
+        if runs and any(r.end == OPEN for r in rows):
+            runs[-1] = (runs[-1][0], OPEN, runs[-1][2])
+        return [result(start, end, inside, clock) for start, end, inside in runs]
+
+    return naive
+
+
+def snapshots(p: Params) -> Naive:
+    """The stretches between neighbouring edges."""
+
+    def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
+        edges = sorted({r.t for r in rows} | {until(r, p.tick) for r in rows})
+        found = []
+        for start, end in pairwise(edges):
+            inside = [r for r in rows if r.t <= start < until(r, p.tick)]
+            found += [result(start, end, inside, clock)] if inside else []
+        return found
+
+    return naive
+
+
+def counts(p: Params) -> Naive:
+    """The windows that begin at each distinct start, full or not."""
+
+    def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
+        starts = sorted({r.t for r in rows})
+        found = []
+        for i, start in enumerate(starts):
+            mine = starts[i : i + p.count]
+            inside = [r for r in rows if r.t in mine]
+            found.append(result(start, mine[-1] + p.tick, inside, clock, is_full=len(mine) == p.count))
+        return found
+
+    return naive
+
+
+ENGINES = {HOPPING: hopping, COMPRESSED: compressed, SNAPSHOT: snapshots, COUNT: counts}
+
+
+@pytest.mark.parametrize("recent", [None, -4, 4])
+@pytest.mark.parametrize(
+    "p",
+    [
+        Params(HOPPING, "e", 7, 3, 1, default_end=BOUND),
+        Params(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
+        Params(HOPPING, "e", 1, 1, default_end=BOUND, tick=3),
+        Params(COMPRESSED, "e", 7, 3, -2),
+        Params(COMPRESSED, "e", 2, 1),
+        Params(COMPRESSED, "e", 4, 4, 1, tick=3),
+        Params(SNAPSHOT, "e"),
+        Params(SNAPSHOT, "e", tick=3),
+        Params(COUNT, "e", count=1),
+        Params(COUNT, "e", count=3, tick=3),
+    ],
+    ids=lambda p: f"{p.kind} {p.duration} {p.period} {p.count}, tick {p.tick}",
+)
+def test_a_plan_keeps_windows_true(rng: random.Random, p: Params, recent: int | None) -> None:
+    """
+    Kept windows with the planned ranges computed anew are the windows of the changed events.
+    """
+    naive = ENGINES[p.kind](p)
+    kind = Kind(is_lasting=True, is_clocked=True)
+
+    hold(rng, kind, lambda h: keeps_true(h, naive, partial(ranges, p), recent), count=250)
+
+
+def test_a_snapshot_plan_is_small() -> None:
+    """
+    An event inside one stretch touches that stretch, read so wide that the events that make its edges are seen.
+    """
+    kept = [Kept(a, b, a, a, True, 1) for a, b in ((0, 10), (10, 20), (20, 30), (30, 40))]
+
+    assert ranges(Params(SNAPSHOT, "e"), [(12, 14)], kept, is_complete=True) == [Range(10, 20, 9, 21)]
+    assert ranges(Params(SNAPSHOT, "e"), [(20, 24)], kept, is_complete=True) == [Range(10, 30, 9, 31)]
+
+
+def test_a_count_plan_is_small() -> None:
+    """
+    Windows of three starts: the two starts before a changed one, and read until the two after it.
+    """
+    kept = [Kept(t, t + 21, t, t + 20, True, 3) for t in range(0, 100, 10)]
+
+    assert ranges(Params(COUNT, count=3), [(45, 45)], kept, is_complete=True) == [Range(30, 46, 30, 61)]
+    assert ranges(Params(COUNT, count=1), [(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {"engine": HOPPING, "end": "e", "duration": 5, "period": 2, "time_kind": "timestamp"},
+            Params(HOPPING, "e", 5_000, 2_000, tick=1_000),
+        ),
+        (
+            {"engine": HOPPING, "end": "e", "duration": "5 s", "output_policy": "ClipToWindowEnd"},
+            Params(HOPPING, "e", 5_000_000, 5_000_000, output_policy=CLIP),
+        ),
+        (
+            {"engine": HOPPING, "end": "e", "duration": 5, "default_end": "1970-01-01T00:00:01Z"},
+            Params(HOPPING, "e", 5_000, 5_000, default_end=1_000_000),
+        ),
+        (
+            {"engine": COMPRESSED, "end": "e", "duration": 5, "period": 2, "alignment": "1970-01-01T00:00:01Z"},
+            Params(COMPRESSED, "e", 5_000, 2_000, 1_000_000),
+        ),
+        ({"engine": SNAPSHOT, "end": "e"}, Params(SNAPSHOT, "e")),
+        ({"engine": COUNT, "count": 3}, Params(COUNT, count=3)),
+    ],
+)
+def test_parameters_are_read(values: dict[str, object], expected: Params) -> None:
+    """
+    Lengths become instants, and names of policies are read in both spellings.
+    """
+    assert read(values, ABOUT) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"engine": SNAPSHOT}, "end"),
+        ({"engine": COMPRESSED, "end": "e", "duration": 2, "period": 5}, "no gap"),
+        ({"engine": HOPPING, "end": "e"}, "duration"),
+        ({"engine": HOPPING, "end": "e", "duration": 5, "period": 0}, "period"),
+        ({"engine": HOPPING, "end": "e", "duration": 5, "output_policy": "middle"}, "output_policy"),
+        ({"engine": HOPPING, "end": "e", "duration": 5, "alignment": "noon"}, "alignment"),
+        ({"engine": SNAPSHOT, "end": "e", "duration": 5}, "duration"),
+        ({"engine": COMPRESSED, "end": "e", "duration": 5, "default_end": "1970-01-02"}, "default_end"),
+        ({"engine": COUNT}, "count"),
+        ({"engine": COUNT, "count": 0}, "count"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(values: dict[str, object], named: str) -> None:
+    """
+    Each wrong parameter is one trouble that names it, and there are no params.
+    """
+    params, troubles = read(values, ABOUT)
+
+    assert params is None
+    assert [named in t.message for t in troubles] == [True]
+
+
+def test_hopping_windows_may_leave_gaps() -> None:
+    """
+    Only the compressed form needs windows that leave none (D19 is about its slots).
+    """
+    params, troubles = read({"engine": HOPPING, "end": "e", "duration": 2, "period": 5}, ABOUT)
+
+    assert (params is not None, troubles) == (True, [])

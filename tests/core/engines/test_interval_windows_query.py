@@ -1,0 +1,78 @@
+"""The queries of windows over events that last, against double loops."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, Params, ranges
+from materializer.spark.engines import interval_windows
+from materializer.spark.engines.query import Bounds
+from tests.core.engines.frames import IDS, check, drawn, frame, query_of
+from tests.core.engines.histories import Kind
+from tests.core.engines.test_interval_windows import BOUND, ENGINES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Params(HOPPING, "e", 7, 3, 1, default_end=BOUND),
+        Params(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
+        Params(COMPRESSED, "e", 7, 3, -2),
+        Params(SNAPSHOT, "e"),
+        Params(SNAPSHOT, "e", tick=3),
+        Params(COUNT, "e", count=3),
+    ],
+    ids=lambda p: f"{p.kind}, tick {p.tick}",
+)
+def test_windows_are_those_of_a_double_loop(spark: SparkSession, rng: random.Random, p: Params) -> None:
+    """
+    Over all events, and over the parts of a plan beside kept rows.
+    """
+    histories = drawn(rng, Kind(is_lasting=True, is_clocked=True))
+
+    check(spark, histories, query_of(p, {"ids": IDS}), interval_windows, (ENGINES[p.kind](p), ranges))
+
+
+def test_an_open_event_without_a_bound_is_an_error(spark: SparkSession) -> None:
+    """
+    Plain hopping windows say what is wrong and what to do instead of running for ever.
+    """
+    raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None)], lasting=True)
+
+    with pytest.raises(Exception, match=r"data\.open-event.*default_end"):
+        interval_windows.rows(raw, query_of(Params(HOPPING, "e", 5, 2), {"ids": IDS}), Bounds()).collect()
+
+
+def test_an_open_event_never_ends_a_snapshot(spark: SparkSession) -> None:
+    """
+    Its last stretch has an open end, is final without a clock, and is not with one.
+    """
+    raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None), ("a", 2, 1.0, 3, 0, None, 5)], lasting=True)
+    e = query_of(Params(SNAPSHOT, "e"), {"n": "count(*)"})
+
+    found = {at: interval_windows.rows(raw, e, Bounds(as_of=at)).orderBy("w_start").collect() for at in (None, 4)}
+
+    assert [(r.w_start, r.w_end, r.v_n) for r in found[None]] == [(0, 3, 1), (3, 5, 2), (5, OPEN, 1)]
+    assert [r.is_final for r in found[None]] == [True, True, True]
+    assert [r.is_shown for r in found[4]] == [True, False, False]
+
+
+@pytest.mark.parametrize(("policy", "lives"), [(CLIP, (0, 5, 0)), ("point_align_to_window_end", (5, 6, 5))])
+def test_the_output_policy_makes_a_point_or_the_whole_window(
+    spark: SparkSession, policy: str, lives: tuple[int, int, int]
+) -> None:
+    """
+    A point event at the window's end lasts one tick, and the label follows.
+    """
+    raw = frame(spark, [("a", 1, 1.0, 1, 0, None, 2)], lasting=True)
+    e = query_of(Params(HOPPING, "e", 5, 5, output_policy=policy), {"n": "count(*)"})
+
+    (row,) = interval_windows.rows(raw, e, Bounds()).collect()
+
+    assert (row.x_event_start, row.x_event_end, row.label) == lives

@@ -1,0 +1,160 @@
+"""Running state: how measures are read, and that a plan touches whatever a change can touch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.reactive_state import Params, ranges, read
+from materializer.core.engines.reading import About
+from materializer.core.spans import NEG_INF, POS_INF
+from materializer.core.spec import TimeType
+from tests.core.engines.histories import Clock, Kind, Result, Row, hold, keeps_true
+
+ABOUT = About(TimeType.TIMESTAMP)
+
+
+def params_of(*measures: str, **more: object) -> Params:
+    """Parameters with the measures m0, m1 …"""
+    params, troubles = read({"metrics": [[f"m{i}", text] for i, text in enumerate(measures)], **more}, ABOUT)
+    assert params is not None, troubles
+    return params
+
+
+def last_values(n: int):
+    """The engine that shows the last *n* rows of the key, itself among them, null when there are fewer."""
+
+    def naive(rows: Sequence[Row], _outside: int | None, _clock: Clock) -> list[Result]:
+        ordered = sorted(rows)
+        found = []
+        for i, row in enumerate(ordered):
+            seen = tuple(r.id for r in ordered[max(0, i - n + 1) : i + 1])
+            found.append(Result(row.t, row.t, row.t, row.t, 1, True, (row.id, seen if len(seen) == n else None)))
+        return found
+
+    return naive
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_plan_keeps_moving_functions_true(rng: random.Random, n: int) -> None:
+    """
+    Kept rows with the planned ranges computed anew are the rows of the changed source.
+    """
+    planner = partial(ranges, params_of(f"mavg(v, {n})"))
+
+    hold(rng, Kind(most=9), lambda h: keeps_true(h, last_values(n), planner))
+
+
+@pytest.mark.parametrize("recent", [-6, 0, 4])
+def test_recent_rows_are_enough_or_it_says_so(rng: random.Random, recent: int) -> None:
+    """
+    With recent kept rows alone a plan is right, or the planner asks for all of them.
+    """
+    planner = partial(ranges, params_of("mavg(v, 3)"))
+
+    hold(rng, Kind(most=9), lambda h: keeps_true(h, last_values(3), planner, recent))
+
+
+def test_a_change_touches_as_many_rows_as_a_function_looks_back() -> None:
+    """
+    With ``mavg`` over 3 rows: the changed row and the two after it, from the two before it.
+    """
+    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+
+    assert ranges(params_of("mavg(v, 3)"), [(45, 45)], kept, is_complete=True) == [Range(45, 61, 30, 61)]
+    assert ranges(params_of("prev(v)"), [(45, 45)], kept, is_complete=True) == [Range(45, 51, 40, 51)]
+    assert ranges(params_of("v + 1"), [(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
+
+
+def test_a_change_touches_every_later_row_of_a_running_sum() -> None:
+    """
+    A cumulative function is computed on from the first change to the end of the key.
+    """
+    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+    both = params_of("cumsum(v)", "mavg(v, 2)")
+
+    assert ranges(params_of("cumsum(v)"), [(45, 45), (70, 70)], kept, is_complete=True) == [
+        Range(45, POS_INF, 45, POS_INF)
+    ]
+    assert ranges(both, [(45, 45)], kept, is_complete=True) == [Range(45, POS_INF, 40, POS_INF)]
+
+
+def test_rows_that_may_be_gone_are_not_counted_on() -> None:
+    """
+    Kept rows inside a changed span may be deleted, so a plan reaches past them on both sides.
+    """
+    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+
+    assert ranges(params_of("prev(v)"), [(30, 40), (50, 50)], kept, is_complete=True) == [Range(30, 61, 20, 61)]
+
+
+def test_state_is_only_carried_from_a_row_that_was_shown() -> None:
+    """
+    Without a kept row before the change the state to go on from is unknown, unless there is none.
+    """
+    kept = [Kept(50, 50, 50, 50, True, 1)]
+
+    assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=False) is None
+    assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=True) == [Range(40, POS_INF, 40, POS_INF)]
+    assert ranges(params_of("prev(v)"), [(40, 40)], kept, is_complete=True) == [Range(40, 51, NEG_INF, 51)]
+
+
+def test_measures_are_taken_apart() -> None:
+    """
+    Calls of state functions, each once, and formulas over their values and the row.
+    """
+    p = params_of("mavg(price * 2, 3)", "price - MAVG( price * 2 , 3)", "deltas(price)", "upper(sym)", filter="m0 > 1")
+
+    assert p.calls == (("mavg", "price * 2", 3), ("deltas", "price", 1))
+    assert p.metrics == (("m0", "_call_0"), ("m1", "price - _call_0"), ("m2", "_call_1"), ("m3", "upper(sym)"))
+    assert p.reads == ("m0", "price", "sym")
+    assert p.lookback == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("sum(price)", "definition.row-aggregate"),
+        ("cumsum(avg(price))", "definition.row-aggregate"),
+        ("mavg(cumsum(price), 3)", "definition.nested-state"),
+        ("mavg(price)", "definition.wrong-arguments"),
+        ("mavg(price, 0)", "definition.wrong-arguments"),
+        ("mavg(price, n)", "definition.wrong-arguments"),
+        ("cumsum(price, 2)", "definition.wrong-arguments"),
+        ("move(price, -1)", "definition.wrong-arguments"),
+        ("prev()", "definition.wrong-arguments"),
+        ("mavg(price, 3", "definition.syntax"),
+        ("rand()", "definition.non-deterministic"),
+        ("mvag(price, 3)", "definition.unknown-function"),
+    ],
+)
+def test_wrong_measures_are_refused(text: str, code: str) -> None:
+    """
+    Each is one trouble with its code, which names the measure.
+    """
+    params, troubles = read({"metrics": [["m", text]]}, ABOUT)
+
+    assert params is None
+    assert [t.code for t in troubles] == [code]
+    assert "measure 'm'" in troubles[0].message
+
+
+def test_all_troubles_are_told_at_once() -> None:
+    """
+    A wrong measure hides neither another one nor a wrong parameter.
+    """
+    given = {"metrics": [["a", "sum(x)"], ["b", "mavg(x)"]], "filter": "max(x) > 1", "fliter": "x", "keep_order": 3}
+    _, troubles = read(given | {"key_purge_filter": "x > 1"}, ABOUT)
+
+    assert len(troubles) == 6
+
+
+def test_move_by_nothing_is_the_row_itself() -> None:
+    """
+    ``move(x, 0)`` looks back over no row.
+    """
+    assert params_of("move(v, 0)").lookback == 0

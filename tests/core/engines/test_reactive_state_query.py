@@ -1,0 +1,186 @@
+"""The query of running state against lists of values, and against itself when it goes on from kept rows."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from materializer.core.engines.ranges import Range
+from materializer.core.engines.reactive_state import ranges
+from materializer.spark.engines import reactive_state
+from materializer.spark.engines.query import Bounds
+from tests.core.engines import frames
+from tests.core.engines.histories import Kind, Result
+from tests.core.engines.test_reactive_state import params_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+Values = list[float | None]
+N = 3
+
+
+def moving(function: Callable[[list[float]], Any], empty: Any = None) -> Callable[[Values], Any]:
+    """A function of the values among the last N rows."""
+
+    def last(x: Values) -> Any:
+        there = [v for v in x[-N:] if v is not None]
+        return None if len(x) < N else function(there) if there else empty
+
+    return last
+
+
+def running(function: Callable[[list[float]], Any]) -> Callable[[Values], Any]:
+    """A function of the values so far."""
+
+    def so_far(x: Values) -> Any:
+        there = [v for v in x if v is not None]
+        return function(there) if there else None
+
+    return so_far
+
+
+def before(x: Values, n: int = 1) -> float | None:
+    """The value n rows ago."""
+    return x[-1 - n] if len(x) > n else None
+
+
+def ema(x: Values) -> float | None:
+    """The mean of the first N values, then each new value with the weight 2 / (N + 1)."""
+    there = [v for v in x if v is not None]
+    if len(there) < N:
+        return None
+    found = sum(there[:N]) / N
+    for v in there[N:]:
+        found += (v - found) * 2 / (N + 1)
+    return found
+
+
+def with_both(function: Callable[[float, float], Any]) -> Callable[[Values], Any]:
+    """A function of a value and the one before it, null where one is."""
+    return lambda x: None if x[-1] is None or before(x) is None else function(x[-1], before(x))
+
+
+FUNCTIONS: dict[str, Callable[[Values], Any]] = {
+    f"mavg(v, {N})": moving(lambda x: sum(x) / len(x)),
+    f"msum(v, {N})": moving(sum),
+    f"mmax(v, {N})": moving(max),
+    f"mmin(v, {N})": moving(min),
+    f"mstd(v, {N})": moving(lambda x: statistics.stdev(x) if len(x) > 1 else None),
+    f"mcount(v, {N})": moving(len, 0),
+    "prev(v)": before,
+    f"move(v, {N})": partial(before, n=N),
+    "deltas(v)": with_both(lambda x, y: x - y),
+    "ratios(v)": with_both(lambda x, y: x / y if y else None),
+    "cumsum(v)": running(sum),
+    "cummax(v)": running(max),
+    "cummin(v)": running(min),
+    "cumavg(v)": running(lambda x: sum(x) / len(x)),
+    "cumcount(v)": lambda x: sum(v is not None for v in x),
+    f"ema(v, {N})": ema,
+    "v * 2": lambda x: None if x[-1] is None else x[-1] * 2,
+    "v - cumsum(v)": lambda x: None if x[-1] is None else x[-1] - sum(v for v in x if v is not None),
+}
+
+
+def states(rows: list[Row]) -> dict[frames.Key, list[Row]]:
+    """Result rows by key, in order, without the id of their part."""
+    found: dict[frames.Key, list[Row]] = {}
+    for row in sorted(rows, key=lambda r: (r.w_start, r.x_ordinal)):
+        found.setdefault(row.k_sym, []).append(row)
+    return found
+
+
+def without_part(row: Row) -> dict[str, Any]:
+    """A result row as it is stored."""
+    return {name: value for name, value in row.asDict().items() if name != "_part"}
+
+
+@pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
+def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
+    """
+    Every function, over all rows; and going on from kept rows gives the same rows to the last bit.
+    """
+    histories = frames.drawn(rng, Kind(most=12))
+    p = params_of(*texts)
+    e = frames.query_of(p, {name: "" for name, _ in p.metrics})
+    full = {
+        is_before: states(
+            reactive_state.rows(
+                frames.frame(spark, frames.all_rows(histories, lasting=False, before=is_before), lasting=False),
+                e,
+                Bounds(),
+            ).collect()
+        )
+        for is_before in (True, False)
+    }
+    for key, history in histories.items():
+        ordered = sorted(history.after)
+        values = [None if row.v is None else row.v / 10 for row in ordered]
+        for i, row in enumerate(full[False].get(key, [])):
+            wanted = [FUNCTIONS[text](values[: i + 1]) for text in texts]
+            assert [row[f"v_{name}"] for name, _ in p.metrics] == [pytest.approx(w, abs=1e-9) for w in wanted]
+            assert (row.w_start, row.label, row.n, row.is_final) == (ordered[i].t, ordered[i].t, 1, True)
+
+    kept = {
+        key: [Result(r.w_start, r.w_end, r.first_t, r.last_t, 1, True) for r in full[True].get(key, [])]
+        for key in histories
+    }
+    plans = frames.planned(histories, kept, partial(ranges, p))
+    carried = [f for f in _schema(spark, e) if f.name.startswith("x_")]
+
+    def carry(key: frames.Key, r: Range) -> tuple[Any, ...]:
+        older = [row for row in full[True].get(key, []) if row.w_start < r.start]
+        return tuple(older[-1][f.name] if older else None for f in carried)
+
+    more = "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
+    raw = frames.part_rows(histories, kept, plans, lasting=False, carry=carry)
+    found = reactive_state.rows(frames.frame(spark, raw, lasting=False, more=more), e, Bounds()).collect()
+    cuts = {number: r for mine in plans.values() for number, r in mine}
+    anew = states([row for row in found if frames.is_inside(row.w_start, [cuts[row._part]])])
+    for key in histories:
+        mine = [r for r in full[True].get(key, []) if not frames.is_inside(r.w_start, [c for _, c in plans[key]])]
+        merged = sorted(mine + anew.get(key, []), key=lambda r: (r.w_start, r.x_ordinal))
+        assert list(map(without_part, merged)) == list(map(without_part, full[False].get(key, [])))
+
+
+def _schema(spark: SparkSession, e: Any) -> Any:
+    return reactive_state.rows(frames.frame(spark, [], lasting=False), e, Bounds()).schema
+
+
+def test_the_filter_chooses_what_is_shown_and_never_what_counts(spark: SparkSession) -> None:
+    """
+    It may name columns of the row and metrics; null lets nothing through.
+    """
+    rows = [("a", i, v, i, 0, None) for i, v in enumerate((1.0, 2.0, None, -1.0))]
+    p = params_of("cumsum(v)", "ema(v, 1)", filter="m0 > 1 AND v > 0")
+
+    found = reactive_state.rows(frames.frame(spark, rows, lasting=False), frames.query_of(p, dict(p.metrics)), Bounds())
+
+    assert [(r.v_m0, r.is_shown) for r in found.orderBy("w_start").collect()] == [
+        (1.0, False),
+        (3.0, True),
+        (3.0, False),
+        (2.0, False),
+    ]
+
+
+def test_running_sums_keep_their_type(spark: SparkSession) -> None:
+    """
+    A sum of decimals or whole numbers goes on in the type in which it began.
+    """
+    raw = frames.frame(spark, [("a", 1, 1.0, 0, 0, None), ("a", 2, 2.5, 1, 0, None)], lasting=False)
+    p = params_of("cumsum(CAST(v AS decimal(10, 2)))", "cumsum(id)")
+    e = frames.query_of(p, dict(p.metrics))
+    full = reactive_state.rows(raw, e, Bounds())
+    first = full.where("w_start = 0").selectExpr("x_at _carry_x_at", "x_s0 _carry_x_s0", "x_s1 _carry_x_s1")
+
+    rest = reactive_state.rows(raw.where("_t = 1").crossJoin(first), e, Bounds())
+
+    assert [f.dataType for f in rest.schema] == [f.dataType for f in full.schema]
+    assert rest.collect() == full.where("w_start = 1").collect()

@@ -1,0 +1,148 @@
+"""Engines through the real path: histories, deaths, costs, cascades, and cases beside the oracles."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.config import Config
+from materializer.errors import DefinitionError
+from materializer.wiring import Materializer
+from tests.cases import chance, reading
+from tests.cases.reading import SHARED, kind_of
+from tests.cases.runner import run_all
+from tests.cases.world import How
+from tests.system.engine_histories import BASE, DEFINITIONS, World, run_history
+
+FILES = ("seed_cases", "engine_samples")
+CASES = [c for file in FILES if SHARED.is_dir() for c in reading.read(SHARED / f"{file}.json")]
+ENGINE_CASES = [pytest.param(c, id=c["id"]) for c in CASES if kind_of(c) != "continuousAggregate"]
+
+
+class DiedError(Exception):
+    """A process ended here."""
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> None:
+    """
+    After inserts, late rows, corrections, moves and deletes the output equals the computation of everything.
+    """
+    world = World(spark, tmp_path, random.Random(f"history {name}"), DEFINITIONS[name])
+
+    seen = run_history(world, 2)
+
+    assert seen["strategy recompute"] + seen["strategy recompute+settle"] >= 1, dict(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_histories_in_sparks_lane(name, spark, tmp_path) -> None:
+    """
+    Likewise when Spark commits everything.
+    """
+    run_history(World(spark, tmp_path, random.Random(f"spark {name}"), DEFINITIONS[name], lane_rows=0), 4)
+
+
+@pytest.mark.parametrize("checkpoint", ["compute", "wrote_partials", "check", "done"])
+def test_the_next_refresh_mends_what_a_death_left(checkpoint, spark, tmp_path) -> None:
+    """
+    A process that dies between any two commits of an engine's refresh leaves what the next refresh finishes or undoes.
+    """
+    world = World(spark, tmp_path, random.Random(checkpoint), DEFINITIONS["sessions"])
+    world.refresh(world.begin(30))
+    world.insert(3)
+
+    def die(at: str) -> None:
+        if at == checkpoint:
+            raise DiedError(at)
+
+    with pytest.raises(DiedError):
+        world.open(on_checkpoint=die).refresh("made")
+    world.refresh(world.open())
+
+
+def test_a_late_row_reads_its_keys_neighbourhood_only(spark, tmp_path) -> None:
+    """
+    One late row among 2,000 of 50 keys: an engine aggregates the rows of its windows, not the table's.
+    """
+    rng = random.Random(5)
+    count = 2_000
+    at = [BASE + timedelta(seconds=rng.randint(0, 86_400)) for _ in range(count)]
+    keys = [f"k{rng.randint(0, 49)}" for _ in range(count)]
+    rows = pa.table({"ts": pa.array(at, pa.timestamp("us", "UTC")), "k": keys, "v": list(range(count))})
+    source = str(tmp_path / "source")
+    write_deltalake(source, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config())
+    wanted = {"tumbling": {"total": "sum(v)"}, "sessions": {"total": "sum(v)"}, "rows": {"m": "mavg(v, 3)"}}
+    for name, measures in wanted.items():
+        lake.define(name, source, time="ts", keys=["k"], **{**DEFINITIONS[name], "measures": measures})
+        lake.refresh(name)
+    late = pa.table({"ts": pa.array([BASE + timedelta(hours=23)], pa.timestamp("us", "UTC")), "k": ["k7"], "v": [1]})
+    write_deltalake(source, late, mode="append")
+
+    read = {name: sum(r.report.rows_read for r in lake.refresh(name).runs) for name in wanted}
+
+    assert all(0 < rows_read <= 40 for rows_read in read.values()), read
+    assert all(lake.verify(name).is_equal for name in wanted)
+
+
+def test_a_cascade_follows_corrections_of_its_first_stage(spark, tmp_path) -> None:
+    """
+    Windows feed sessions by their final rows; a correction of a raw row arrives at the end, and nothing else is needed.
+    """
+    world = World(spark, tmp_path, random.Random(11), DEFINITIONS["tumbling"])
+    lake = world.begin(40)
+    lake.define("bursts", "made", engine="session_window", time="time", keys=["k"], session_gap="25 minutes",
+                measures={"all": "sum(total)", "windows": "count(*)"})  # fmt: skip
+    for name in ("made", "bursts"):
+        lake.refresh(name)
+    DeltaTable(world.source).update(predicate="id = 7", updates={"v": "1000"})
+    for name in ("made", "bursts"):
+        lake.refresh(name)
+
+    assert lake.verify("bursts").is_equal
+    assert lake.read("bursts", "pandas")["all"].sum() <= lake.read("made", "pandas")["total"].sum()
+
+
+def test_what_does_not_aggregate_again_is_refused(spark, tmp_path) -> None:
+    """
+    A continuous aggregate may sum sums of another; an average of averages and a cycle are refused, and nothing is written.
+    """
+    world = World(spark, tmp_path, random.Random(2), DEFINITIONS["tumbling"])
+    world.insert(5)
+    lake = world.open()
+    lake.define("hourly", world.source, time="ts", width="1 hour", measures={"total": "sum(v)", "mean": "avg(v)"})
+    lake.define("daily", "hourly", time="bucket", width="1 day", measures={"total": "sum(total)"})
+
+    with pytest.raises(DefinitionError, match=r"definition\.not-again"):
+        lake.define("bad", "hourly", time="bucket", width="1 day", measures={"mean": "avg(mean)"})
+    with pytest.raises(DefinitionError, match=r"definition\.cycle"):
+        lake.define("hourly", "daily", time="bucket", width="1 hour", measures={"total": "sum(total)"})
+    assert [s.name for s in lake.status()] == ["daily", "hourly"]
+
+
+@pytest.mark.skipif(not CASES, reason="the shared case files are not beside the repository")
+@pytest.mark.parametrize("case", ENGINE_CASES)
+def test_case(case, spark, tmp_path) -> None:
+    """
+    A worked example through the public API: one commit each, a refresh after every commit.
+    """
+    [outcome] = run_all([case], lambda: How(spark, tmp_path))
+
+    assert outcome.passed, f"expected {outcome.expected}, found {outcome.found}"
+
+
+@pytest.mark.parametrize("engine", chance.MAKERS)
+def test_random_cases_are_answered_as_by_the_oracle(engine, spark, tmp_path) -> None:
+    """
+    Two random definitions over random rows, one cut and shuffled, give what a double loop over all rows gives.
+    """
+    for seed in (1, 2):
+        outcome = chance.run(chance.case_of(engine, seed), How(spark, tmp_path))
+
+        assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"
