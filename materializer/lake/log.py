@@ -185,6 +185,15 @@ def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Co
     return _commit(path, version, [_json_line(path, version, line) for line in _lines(path, version)], column)
 
 
+def feed_reaches_back(path: str) -> bool:
+    """Whether the change feed was on from the table's first version, and that commit can still be read."""
+    try:
+        made = read_commit(path, 0).metadata
+    except (LogGapError, SourceDamagedError):
+        return False
+    return made is not None and made.has_change_feed
+
+
 def latest_version(path: str) -> int:
     """Return the newest version.
 

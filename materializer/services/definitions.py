@@ -36,6 +36,7 @@ from materializer.journal.events import Defined, Described, Event, SourceIdentit
 from materializer.journal.fold import AggregateState, by_name
 from materializer.journal.journal import Journal, View
 from materializer.lake.commit import create_table, fence, replace_schema
+from materializer.lake.log import feed_reaches_back
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade
@@ -256,6 +257,10 @@ class Definitions:
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
+        if spec.lateness != "recompute" and not feed_reaches_back(source.path):
+            message = f"{spec.name}: lateness '{spec.lateness}' depends on arrival, and the source's change feed does not begin with it"
+            hint = "create the source with delta.enableChangeDataFeed = true, or write 'recompute'"
+            raise DefinitionError([Problem("definition.lateness", message, hint)])
         if problems := cascade.problems_of(spec, source.path, self._root, view.states):
             raise DefinitionError(problems)
         resolved = _resolved(spec, folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -50,9 +50,12 @@ from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_ses
 
 SMALL_CHANGES: Final = 200_000
 """Inserted rows that the driver reads itself for a merge; more are read by Spark."""
+ONE_PARTITION: Final = 50_000
+"""Raw rows up to which an engine's query runs in one task: nothing is shuffled, so it is one job and not ten."""
 MAX_SLICES: Final = 100_000
 """Touched buckets that are told one by one; more are told as "everywhere"."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_SIMPLE: Final = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
 
 
@@ -150,7 +153,8 @@ class Engine:
         """
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
-        with self._counted():
+        is_small = work is not None and plan.estimate.rows <= ONE_PARTITION
+        with self._counted(), self._planned_simply() if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
                     parts, observations = self._parts(definition, source, partials_path, plan, hull)
@@ -206,6 +210,8 @@ class Engine:
         kept = self.spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
         kept = c.kept_partials(definition, kept, plan.replaced)
         raw = arrival.counted_rows(self.spark, definition, source, plan.source_version, work)
+        if plan.estimate.rows <= ONE_PARTITION:
+            raw, kept = raw.coalesce(1), kept.coalesce(1)
         raw, seen = c.observed(raw, "recompute")
         if work.parts is None:
             new = engine_run.everything(definition, raw, work.at, plan.replaced)
@@ -499,6 +505,18 @@ class Engine:
             return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(computed.group))
         except (PySparkException, AttributeError):
             return 0
+
+    @contextmanager
+    def _planned_simply(self) -> Iterator[None]:
+        """Let Spark neither compile nor re-plan the query of the block: for few rows that takes longer than running it."""
+        before = {name: self.spark.conf.get(name) for name in _SIMPLE}
+        for name in _SIMPLE:
+            self.spark.conf.set(name, "false")
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self.spark.conf.set(name, str(value))
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

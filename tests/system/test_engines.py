@@ -20,7 +20,16 @@ from tests.system.engine_histories import BASE, DEFINITIONS, World, run_history
 
 FILES = ("seed_cases", "engine_samples")
 CASES = [c for file in FILES if SHARED.is_dir() for c in reading.read(SHARED / f"{file}.json")]
-ENGINE_CASES = [pytest.param(c, id=c["id"]) for c in CASES if kind_of(c) != "continuousAggregate"]
+IN_CI = (
+    "ts_ex1", "ts_ex2", "ts_ex5", "ts_ex6_update_time_1000", "ts_ex8", "si_blog", "ibm", "al_", "pub_session", "pub_mavg",
+    "pub_daily_short", "pub_sem", "count_window", "ts_ex4_cascade_two",
+)  # fmt: skip
+"""Beginnings of the ids that every run takes; the others are slow."""
+ENGINE_CASES = [
+    pytest.param(c, id=c["id"], marks=() if c["id"].startswith(IN_CI) else pytest.mark.slow)
+    for c in CASES
+    if kind_of(c) != "continuousAggregate"
+]
 
 
 class DiedError(Exception):
@@ -34,7 +43,7 @@ def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> Non
     """
     world = World(spark, tmp_path, random.Random(f"history {name}"), DEFINITIONS[name])
 
-    seen = run_history(world, 2)
+    seen = run_history(world, 1)
 
     assert seen["strategy recompute"] + seen["strategy recompute+settle"] >= 1, dict(seen)
 
@@ -140,9 +149,20 @@ def test_case(case, spark, tmp_path) -> None:
 @pytest.mark.parametrize("engine", chance.MAKERS)
 def test_random_cases_are_answered_as_by_the_oracle(engine, spark, tmp_path) -> None:
     """
-    Two random definitions over random rows, one cut and shuffled, give what a double loop over all rows gives.
+    A random definition over random rows, cut and shuffled, gives what a double loop over all rows gives.
     """
-    for seed in (1, 2):
-        outcome = chance.run(chance.case_of(engine, seed), How(spark, tmp_path))
+    outcome = chance.run(chance.case_of(engine, 1), How(spark, tmp_path))
 
-        assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"
+    assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("engine", chance.MAKERS)
+def test_more_random_cases(engine, seed, spark, tmp_path) -> None:
+    """
+    Likewise with more of them, half of which keep their commits and depend on the order of arrival.
+    """
+    outcome = chance.run(chance.case_of(engine, seed), How(spark, tmp_path))
+
+    assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"

@@ -89,7 +89,10 @@ def test_disk_of_the_tables_is_full(
 
 
 @in_both_lanes
-@pytest.mark.parametrize("checkpoint", ["lease", "plan", "write", "wrote_partials", "check", "done"])
+@pytest.mark.parametrize(
+    "checkpoint",
+    ["wrote_partials", *(pytest.param(c, marks=pytest.mark.slow) for c in ("lease", "plan", "write", "check", "done"))],
+)
 def test_disk_of_the_whole_lake_fills_up(
     tmp_path: Path, spark: SparkSession, disk_at: Callable[[Path], Disk], checkpoint: str, driver_lane_rows: int
 ) -> None:
