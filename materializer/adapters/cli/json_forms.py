@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from materializer.adapters.cli.results import (
     Applied,
     Dropped,
+    Engines,
     Examined,
     History,
     Invalidated,
@@ -26,12 +27,14 @@ from materializer.adapters.cli.results import (
 )
 from materializer.adapters.cli.text import cell
 from materializer.adapters.cli.text_plan import why
+from materializer.core.engines.guides import COMMON
 from materializer.core.instants import render
 from materializer.core.plan import Estimate, Plan, Settle, Step, strategy_of
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
+    from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.preview import Preview
@@ -69,6 +72,8 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", {"findings": [asdict(f) for f in findings]}
         case Versions(versions=versions):
             return "", {"versions": versions}
+        case Engines(guides=guides):
+            return "", {"engines": [_guide(g) for g in guides]}
         case _:
             assert_never(result)
 
@@ -233,6 +238,19 @@ def _verified(r: VerifyReport, kind: TimeType) -> dict[str, Any]:
         ],
         "tolerances": r.tolerances,
         "seconds": round(r.seconds, 3),
+    }
+
+
+def _guide(g: Guide) -> dict[str, Any]:
+    return {
+        "name": g.name,
+        "title": g.title,
+        "purpose": g.purpose,
+        "follows": g.follows,
+        "parameters": [asdict(p) for p in (*g.parameters, *(COMMON if g.name != "continuous_aggregate" else ()))],
+        "elsewhere": [{"original": name, "here": here} for name, here in g.elsewhere],
+        "sql": g.sql,
+        "python": g.python,
     }
 
 

@@ -9,6 +9,7 @@ from materializer.core.spans import Span
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
+    from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.definitions import Change
@@ -108,8 +109,27 @@ class Versions:
     versions: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Guides to engines; *is_detailed* when one was asked for by name."""
+
+    guides: tuple[Guide, ...]
+    is_detailed: bool = False
+
+
 Result: TypeAlias = (
-    Applied | Planned | Refreshed | Statuses | History | Shown | Verified | Invalidated | Dropped | Examined | Versions
+    Applied
+    | Planned
+    | Refreshed
+    | Statuses
+    | History
+    | Shown
+    | Verified
+    | Invalidated
+    | Dropped
+    | Examined
+    | Versions
+    | Engines
 )
 
 
@@ -122,7 +142,9 @@ def is_idle(result: Result) -> bool:
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
             return not report.runs and not report.recovered
-        case Statuses() | History() | Shown() | Verified() | Invalidated() | Dropped() | Examined() | Versions():
+        case Statuses() | History() | Shown() | Verified() | Invalidated() | Dropped():
+            return False
+        case Examined() | Versions() | Engines():
             return False
         case _:
             assert_never(result)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from materializer.adapters.cli.results import (
     Applied,
     Dropped,
+    Engines,
     Examined,
     History,
     Invalidated,
@@ -21,6 +22,7 @@ from materializer.adapters.cli.results import (
     Verified,
     Versions,
 )
+from materializer.adapters.cli.text_engines import guide_lines, list_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 
@@ -70,6 +72,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(_examined(findings, width))
         case Versions(versions=versions):
             return list(labelled(versions.items(), width=width, indent=0))
+        case Engines(guides=guides, is_detailed=is_detailed):
+            return list(guide_lines(guides[0], width) if is_detailed else list_lines(guides, width))
         case _:
             assert_never(result)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial as bind
 
-from materializer.core.aggregates import moments, ordered, simple, sketches
+from materializer.core.aggregates import moments, ordered, positions, products, ranked, shape, simple, sketches
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import RowOrder, row_order
 from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
@@ -88,7 +88,7 @@ class _Taker:
     def refuse_together(self, calls: list[tuple[str, Call]]) -> None:
         """Refuse what Spark accepts and then cannot plan: WITHIN GROUP of ``listagg`` beside DISTINCT aggregates."""
         lists = [name for name, c in calls if c.function in ("listagg", "string_agg") and c.order_by is not None]
-        others = [name for name, c in calls if c.distinct and name not in lists]
+        others = [name for name, c in calls if (c.distinct or c.function == "nunique") and name not in lists]
         if lists and others:
             message = (
                 f"measure '{lists[0]}': listagg WITHIN GROUP cannot stand beside DISTINCT in measure '{others[0]}'"
@@ -223,4 +223,17 @@ _FAMILIES: dict[str, Callable[[Call, RowOrder, bool], Parts]] = {
     "within_group": _alone(_within_group),
     "listagg": _alone(_listagg),
     "percentile": _alone(_percentile),
+    "sem": _alone(moments.standard_error),
+    "shape": _alone(shape.shape),
+    "powers": _alone(products.sum_of_powers),
+    "weighted_sum": _alone(products.weighted_sum),
+    "weighted_average": _alone(products.weighted_average),
+    "product": _alone(products.product),
+    "end_but": _ordered(ordered.end_but),
+    "at_extreme": _ordered(ordered.at_extreme),
+    "position_of_value": _ordered(positions.position_of_value),
+    "position_of_extreme": _ordered(positions.position_of_extreme),
+    "quantile": _alone(ranked.quantile),
+    "kth_smallest": _alone(ranked.kth_smallest),
+    "distinct_values": _alone(ranked.distinct_values),
 }

@@ -8,6 +8,8 @@ Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for co
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain
 from materializer.core.spec import Call
@@ -33,6 +35,19 @@ def variance(call: Call) -> Parts:
     final = f"{root}({_pop(squares, n) if call.function.endswith('pop') else _samp(squares, n)})"
     return _parts(
         call, PartialColumn(name, build, folded(name, zero, joined)), final, plain(call.function, call.args, call.where)
+    )
+
+
+def standard_error(call: Call) -> Parts:
+    """Take apart ``sem``: the standard deviation of a sample over the root of its size, null below two values."""
+    parts = variance(replace(call, function="var_samp"))
+    (partial,) = parts.partials
+    deviation, counted = plain("stddev_samp", call.args, call.where), plain("count", call.args, call.where)
+    return replace(
+        parts,
+        final=f"sqrt({parts.final} / {partial.name}.n)",
+        reference=f"try_divide({deviation}, sqrt({counted}))",
+        not_retractable=f"{call.function} {_INEXACT}",
     )
 
 
@@ -96,6 +111,7 @@ def _samp(products: str, n: str) -> str:
 
 
 def mean_of(x: str, where: str | None) -> str:
+    """Return the mean of a group; of equal values it is exactly their value."""
     # A sum divided by a count is not exactly the constant that was summed, and constants must have variance zero.
     low, high = plain("min", (x,), where), plain("max", (x,), where)
     mean = plain("avg", (f"CAST({x} AS DOUBLE)",), where)
@@ -103,15 +119,18 @@ def mean_of(x: str, where: str | None) -> str:
 
 
 def merged_mean(mean: str) -> str:
+    """Return the mean of two structs *a* and *b* with counts ``n``."""
     return f"a.{mean} + (b.{mean} - a.{mean}) * (b.n / (a.n + b.n))"
 
 
 def merged_product(product: str, left: str, right: str) -> str:
+    """Return the centred sum of products of two structs *a* and *b*, from theirs and their means."""
     weight = "(a.n * (b.n / (a.n + b.n)))"
     return f"a.{product} + b.{product} + (b.{left} - a.{left}) * (b.{right} - a.{right}) * {weight}"
 
 
 def folded(name: str, zero: str, joined: str) -> str:
+    """Return the merge of the structs in column *name*, two at a time: *a* and *b* become *joined*."""
     # Sorted, so that the last digits do not depend on the order in which a shuffle delivers the partials.
     return (
         f"aggregate(sort_array(collect_list({name})), {zero}, (a, b) -> if(a.n = 0, b, {joined}),"

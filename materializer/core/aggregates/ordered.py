@@ -1,4 +1,4 @@
-"""Aggregates that pick or list values by the order of rows: ``first``, ``last``, ``min_by``, ``max_by``, lists.
+"""Aggregates that pick or list values by the order of rows: ``first``, ``last``, ``min_by``, ``max_by``, ``atImax``, lists.
 
 A picked value is stored as the smallest (or greatest) struct of what decides and the value itself, so rows that are
 equal in it are interchangeable and merging needs nothing but the extreme again.
@@ -6,18 +6,24 @@ equal in it are interchangeable and merging needs nothing but the extreme again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.order import RowOrder, order_struct
 from materializer.core.aggregates.parts import (
+    INTEGERS,
     CallError,
     Parts,
     column_of,
+    decimal_of,
     filtered,
+    flag,
     group,
     is_orderable,
     partial_name,
     plain,
     quoted,
+    type_of,
 )
 from materializer.core.spec import Call
 
@@ -26,7 +32,7 @@ def end_of_order(call: Call, order: RowOrder) -> Parts:
     """Take apart ``first``, ``last`` and ``any_value`` (which is ``first``), with or without ignoring nulls."""
     _require_order(call, order)
     extreme = "max" if call.function == "last" else "min"
-    given = f"{group(call.args[0])} IS NOT NULL" if _ignores_nulls(call) else None
+    given = f"{group(call.args[0])} IS NOT NULL" if flag(call, 1, default=False) else None
     return _pick(call, order, extreme, by=None, conditions=(call.where, given))
 
 
@@ -37,20 +43,61 @@ def extreme_by(call: Call, order: RowOrder) -> Parts:
     return _pick(call, order, call.function[:3], by=call.args[1], conditions=(call.where, given))
 
 
+def end_but(call: Call, order: RowOrder) -> Parts:
+    """Take apart ``firstNot(x [, k])`` and ``lastNot``: the first or last value that is neither null nor *k*."""
+    _require_order(call, order)
+    x = group(call.args[0])
+    skipped = f"NOT ({x} <=> {group(call.args[1])})" if len(call.args) > 1 else None
+    extreme = "max" if call.function == "lastnot" else "min"
+    return _pick(call, order, extreme, by=None, conditions=(call.where, f"{x} IS NOT NULL", skipped))
+
+
+def at_extreme(call: Call, order: RowOrder) -> Parts:
+    """Take apart ``atImax(location, value)`` and ``atImin``: the value, null too, in the first row of the extreme location.
+
+    NaN is the greatest location. Where the type of the location has no reversed order, ``atImax`` cannot be merged.
+    """
+    _require_order(call, order)
+    location, value = call.args
+    picked = replace(call, args=(value, location), types=(type_of(call, 1), type_of(call)))
+    by = location if call.function == "atimin" else _reversed(location, type_of(call))
+    if by is not None:
+        return _pick(picked, order, "min", by=by, conditions=(call.where, f"{group(location)} IS NOT NULL"))
+    both = f"named_struct('y', {group(location)}, 'x', {group(value)})"
+    rows = in_order(call, order, both, by_value=_has_orderable_value(picked))
+    first = "get(g.x, CAST(array_position(g.y, array_max(g.y)) - 1 AS INT))"
+    return recompute(call, f"transform(array({rows}), g -> {first})[0]", order)
+
+
+def in_order(call: Call, order: RowOrder, value: str, *conditions: str, by_value: bool = True) -> str:
+    """Return SQL of an array: *value* of every row that passes the filter of *call* and *conditions*, in the order of rows.
+
+    Args:
+        call: The call.
+        order: The order of rows.
+        value: SQL over a row.
+        conditions: SQL over a row.
+        by_value: Whether values can be compared by size, which sorts faster.
+
+    Raises:
+        CallError: If the rows cannot be ordered.
+    """
+    _require_order(call, order)
+    if by_value:
+        struct = order_struct(order.columns, value=value)
+        return f"sort_array({plain('collect_list', (struct,), call.where, *conditions)}).v"
+    struct = f"named_struct('o', {order_struct(order.columns)}, 'v', {value})"
+    compare = "(l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END"
+    return f"array_sort({plain('collect_list', (struct,), call.where, *conditions)}, {compare}).v"
+
+
 def list_of(call: Call, order: RowOrder) -> Parts:
     """Take apart ``collect_list``: the values that are not null, in the order of rows; DISTINCT ones by size."""
     x = group(call.args[0])
     if call.distinct:
         return recompute(call, f"sort_array({plain('collect_list', call.args, call.where, distinct=True)})")
-    _require_order(call, order)
-    given = f"{x} IS NOT NULL"
-    if _has_orderable_value(call):
-        struct = order_struct(order.columns, value=x)
-        return recompute(call, f"sort_array({plain('collect_list', (struct,), call.where, given)}).v", order)
-    struct = f"named_struct('o', {order_struct(order.columns)}, 'v', {x})"
-    gathered = plain("collect_list", (struct,), call.where, given)
-    compare = "(l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END"
-    return recompute(call, f"array_sort({gathered}, {compare}).v", order)
+    listed = in_order(call, order, x, f"{x} IS NOT NULL", by_value=_has_orderable_value(call))
+    return recompute(call, listed, order)
 
 
 def recompute(call: Call, reference: str, order: RowOrder | None = None, *, is_exact: bool = True) -> Parts:
@@ -85,21 +132,24 @@ def _pick(call: Call, order: RowOrder, extreme: str, *, by: str | None, conditio
     return Parts((PartialColumn(name, build, f"{extreme}({name})"),), f"{name}.v", reference, not_retractable=reason)
 
 
+def _reversed(text: str, spark_type: str) -> str | None:
+    """Return SQL that sorts the other way round, NaN first; None for types that cannot be turned."""
+    x = group(text)
+    if spark_type in INTEGERS:
+        return f"~{x}"  # minus the smallest number would not fit
+    if spark_type in ("double", "float"):
+        return f"named_struct('n', NOT isnan({x}), 'x', -{x})"
+    if decimal_of(spark_type):
+        return f"-{x}"
+    if spark_type == "date":
+        return f"-unix_date({x})"
+    if spark_type == "timestamp":
+        return f"~unix_micros({x})"
+    return f"~unix_micros(CAST({x} AS TIMESTAMP))" if spark_type == "timestamp_ntz" else None
+
+
 def _has_orderable_value(call: Call) -> bool:
     return not call.types or is_orderable(call.types[0])
-
-
-def _ignores_nulls(call: Call) -> bool:
-    if len(call.args) == 1:
-        return False
-    flag = call.args[1].strip().lower()
-    if flag not in ("true", "false"):
-        raise CallError(
-            "definition.wrong-arguments",
-            f"the second argument of {call.function} is {call.args[1]}, expected true or false",
-            "true ignores nulls",
-        )
-    return flag == "true"
 
 
 def _require_order(call: Call, order: RowOrder) -> None:

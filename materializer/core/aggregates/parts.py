@@ -6,9 +6,10 @@ Texts of the user are put into larger expressions only through :func:`group` and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -178,7 +179,9 @@ def flag(call: Call, position: int, *, default: bool) -> bool:
         return default
     word = call.args[position].strip().lower()
     if word not in ("true", "false"):
-        message = f"argument {position + 1} of {call.text or call.function} is {call.args[position]}, expected true or false"
+        message = (
+            f"argument {position + 1} of {call.text or call.function} is {call.args[position]}, expected true or false"
+        )
         raise CallError("definition.wrong-arguments", message, "write the literal")
     return word == "true"
 
@@ -187,15 +190,13 @@ def number(text: str) -> Decimal | None:
     """Return the number that a literal stands for, or None when it is anything else.
 
     Examples:
-        >>> number(" 0.5BD"), number("- 2L"), number("1e-3"), number("x"), number("1/2")
+        >>> number(" 0.5BD"), number("-2L"), number("1e-3"), number("x"), number("1/2")
         (Decimal('0.5'), Decimal('-2'), Decimal('0.001'), None, None)
     """
-    bare = "".join(text.split()).rstrip("dDlLfFsSyY").rstrip("bB")
-    try:
-        found = Decimal(bare)
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
+    found = re.fullmatch(
+        r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?:bd|[dflsy])?\s*", text, re.ASCII | re.IGNORECASE
+    )
+    return Decimal(found[1]) if found else None
 
 
 def is_orderable(spark_type: str) -> bool:

@@ -94,5 +94,3 @@ def _value(p: str) -> str:
     half = f"({p}.e DIV 2)"
     scaled = f"{p}.f * pow(2D, {half}) * pow(2D, {p}.e - {half})"
     return f"if({p}.f = 0 OR abs({p}.f) >= double('Infinity'), {p}.f, {scaled})"
-
-

@@ -65,8 +65,11 @@ def _share(call: Call) -> Decimal:
 
 
 def _how(call: Call) -> str:
-    how = call.args[2].strip()[1:-1].lower() if len(call.args) > 2 else "linear"
-    if how != "linear" and how not in _BETWEEN:
-        message = f"the third argument of {call.text or call.function} is {call.args[2]}, expected one of: linear, "
-        raise CallError("definition.wrong-arguments", message + ", ".join(_BETWEEN), "write a literal such as 'lower'")
-    return how
+    if len(call.args) < 3:
+        return "linear"
+    given = call.args[2].strip()
+    for how in ("linear", *_BETWEEN):
+        if given.lower() in (f"'{how}'", f'"{how}"'):
+            return how
+    message = f"the third argument of {call.text or call.function} is {given}, expected one of: linear, "
+    raise CallError("definition.wrong-arguments", message + ", ".join(_BETWEEN), "write a literal such as 'lower'")

@@ -8,7 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 Family: TypeAlias = Literal[
     "same", "count", "sum", "avg", "variance", "comoment", "end", "extreme_by", "list", "hll", "kll", "set", "mode",
-    "within_group", "listagg", "percentile",
+    "within_group", "listagg", "percentile", "sem", "shape", "powers", "weighted_sum", "weighted_average", "product",
+    "end_but", "at_extreme", "position_of_value", "position_of_extreme", "quantile", "kth_smallest", "distinct_values",
 ]  # fmt: skip
 Distinct: TypeAlias = Literal["same", "recompute", "refused"]
 
@@ -62,6 +63,13 @@ _ALIASES: Final = MappingProxyType(
         "std": "stddev_samp",
         "stddev": "stddev_samp",
         "variance": "var_samp",
+        "var": "var_samp",
+        "varp": "var_pop",
+        "stdp": "stddev_pop",
+        "covar": "covar_samp",
+        "covarp": "covar_pop",
+        "beta": "regr_slope",
+        "med": "median",
         "every": "bool_and",
         "some": "bool_or",
         "any": "bool_or",
@@ -99,7 +107,33 @@ def _all() -> tuple[Aggregate, ...]:
         Aggregate("collect_set", "set", distinct="same", is_mergeable=False),
         Aggregate("collect_list", "list", is_mergeable=False, is_ordered=True),
         Aggregate("listagg", "listagg", most=2, is_mergeable=False),
+        *_metrics(),
     )
+
+
+def _metrics() -> tuple[Aggregate, ...]:
+    """Those that Spark does not have."""
+    powers, extremes = ("sum2", "sum3", "sum4"), ("atimax", "atimin")
+    ends, values, places = ("firstnot", "lastnot"), ("ifirstnot", "ilastnot"), ("imax", "imin")
+    return (
+        Aggregate("sem", "sem", distinct="refused"),
+        *(Aggregate(n, "shape", most=2, distinct="refused") for n in ("skew", "kurtosis")),
+        *(Aggregate(n, "powers", distinct="refused") for n in powers),
+        Aggregate("wsum", "weighted_sum", 2, 2, distinct="refused"),
+        Aggregate("wavg", "weighted_average", 2, 2, distinct="refused"),
+        Aggregate("prod", "product", distinct="refused"),
+        *(Aggregate(n, "end_but", most=2, distinct="refused", is_ordered=True) for n in ends),
+        *(Aggregate(n, "at_extreme", 2, 2, distinct="refused", is_ordered=True) for n in extremes),
+        *(_recomputed(n, "position_of_value", is_ordered=True) for n in values),
+        *(_recomputed(n, "position_of_extreme", is_ordered=True) for n in places),
+        _recomputed("quantile", "quantile", 2, 3),
+        _recomputed("searchk", "kth_smallest", 2, 2),
+        _recomputed("nunique", "distinct_values", 1, 2),
+    )
+
+
+def _recomputed(name: str, family: Family, least: int = 1, most: int = 1, *, is_ordered: bool = False) -> Aggregate:
+    return Aggregate(name, family, least, most, distinct="refused", is_mergeable=False, is_ordered=is_ordered)
 
 
 _BY_NAME: Final = MappingProxyType({a.name: a for a in _all()})

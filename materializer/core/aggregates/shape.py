@@ -47,7 +47,7 @@ def _build(call: Call) -> str:
     third = f"coalesce({plain('skewness', x, call.where)} * pow({spread}, 1.5D) * {counted}, 0D)"
     fourth = f"coalesce(({plain('kurtosis', x, call.where)} + 3) * {spread} * {spread} * {counted}, 0D)"
     return (
-        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'mean', {mean_of(*x, call.where)},"
+        f"if({counted} = 0, NULL, named_struct('n', {counted}, 'mean', {mean_of(x[0], call.where)},"
         f" 'm2', {spread} * {counted}, 'm3', {third}, 'm4', {fourth}))"
     )
 

@@ -98,9 +98,11 @@ def engine_spec(
     reads = set(spec.reads) | {str(params[p]) for p in ("end",) if params.get(p) is not None}
     if row_measures is not None:
         params = {**params, "metrics": [[n, text] for n, text in row_measures.items()]}
-        extra = [str(params["filter"])] if params.get("filter") else []
-        reads |= {c for text in (*row_measures.values(), *extra) for c in _columns(text) if c not in row_measures}
-    stored = tuple(sorted((n, _plain(v)) for n, v in params.items() if v is not None))
+        shown = str(params.get("filter") or "true")
+        reads |= {c for text in row_measures.values() for c in _columns(text)}
+        reads |= {c for c in _columns(shown) if c not in row_measures}
+    given = {n: v if n == "metrics" else _plain(v) for n, v in params.items() if v is not None}
+    stored = tuple(sorted((n, v) for n, v in given.items() if (n, v) != ("label", "time")))
     spec = replace(
         spec,
         engine=engine,
@@ -136,7 +138,11 @@ def _columns(text: str) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON gives it back."""
+    """Return a value as SQL would have it, so that both forms are stored alike: texts, lists with commas between."""
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, (bool, int, float, str)) or value is None else str(value)
+        parts = [_plain(v) for v in value]
+        is_flat = all(isinstance(p, str) and "," not in p for p in parts)
+        return ",".join(parts) if is_flat and parts else parts
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)

@@ -58,7 +58,8 @@ COMMON: Final = (
         "lateness",
         "recompute",
         "recompute: rows count whenever they come, and what they touch is computed again; strict: a row that comes too late "
-        "goes to the quarantine and counts nowhere; delay: the same, for time series with accepted_delay",
+        "goes to the quarantine and counts nowhere; delay: the same, for time series with accepted_delay; session windows "
+        "refuse delay, and events that last take recompute only",
     ),
     Parameter("sequence", "none", "column that orders rows of equal time, and rows of one commit"),
     Parameter(
@@ -85,9 +86,24 @@ _OF_STREAMINSIGHT: Final = "StreamInsight"
 _TIME_KIND: Final = Parameter(
     "time_kind",
     "by the time column",
-    "what the time counts, for lengths given as whole numbers and for the shortest step of time: date, datetime, timestamp, "
-    "time, second or minute; nanotimestamp, nanotime, int, long, short, bigint or smallint for integer columns. Left out: "
-    "days of dates, milliseconds of timestamps, ticks of integers",
+    "what a whole number counts as a length, and the shortest step of time: date, datetime, timestamp, time, second or minute; "
+    "nanotimestamp, nanotime, int, long, short, bigint or smallint for integer columns. Left out: days of dates, milliseconds "
+    "of timestamps, ticks of integers",
+)
+_ALIGNED_KIND: Final = Parameter(
+    "time_kind",
+    "by the time column",
+    "what a whole number counts as a length, and which table of alignments is used: date, datetime, timestamp, time, second or "
+    "minute; nanotimestamp, nanotime or month for integer columns. Left out: date for dates, timestamp (milliseconds) for "
+    "timestamps, by time.resolution for integers",
+    "the type of timeColumn",
+)
+_DAILY_KIND: Final = Parameter(
+    "time_kind",
+    "by the time column",
+    "what a whole number counts as a length: date, datetime, timestamp, time, second or minute; nanotimestamp or nanotime for "
+    "integer columns, which need it or time.resolution",
+    "the type of timeColumn",
 )
 _STREAMING_ONLY: Final = "taken and ignored: it never changes a result"
 _THREADS: Final = Parameter("parallelism", "1", f"a whole number from 1 to 63; {_STREAMING_ONLY}", "parallelism")
@@ -180,7 +196,7 @@ _TIME_SERIES: Final = Guide(
             "distance between the ends of windows; window(time, size) in SQL makes it the size",
             "step",
         ),
-        _TIME_KIND,
+        _ALIGNED_KIND,
         Parameter(
             "use_window_start_time",
             "false",
@@ -315,7 +331,7 @@ _DAILY: Final = Guide(
             "dates with the time at which their sessions end: 2024-12-24 13:00, separated by commas",
         ),
         Parameter("weekdays", "all", "the days with sessions, from 1 (Monday) to 7, separated by commas"),
-        _TIME_KIND,
+        _DAILY_KIND,
         Parameter(
             "use_window_start_time",
             "false",
@@ -383,7 +399,8 @@ _SESSIONS: Final = Guide(
         Parameter(
             "force_trigger_time",
             "none",
-            "the clock closes everything that is open this long after the newest row of all keys; excludes use_system_time",
+            "the clock closes everything that is open this long after the newest row of all keys; without a clock that row's time "
+            "counts, so that 0 leaves nothing open; excludes use_system_time",
             "forceTriggerTime",
         ),
         Parameter(
@@ -471,7 +488,9 @@ TBLPROPERTIES (
   'sequence' = 'trade_id'
 )
 AS SELECT ts, sym,
-          price - prev(price) AS change, mavg(price, 3) AS mean_of_3, cumsum(volume) AS volume_so_far
+          price - prev(price) AS change,
+          mavg(price, 3) AS mean_of_3,
+          cumsum(volume) AS volume_so_far
    FROM trades""",
     python="""\
 m.define(
@@ -623,7 +642,13 @@ _SNAPSHOT: Final = Guide(
     sql="""\
 CREATE MATERIALIZED VIEW open_orders
 COMMENT 'Open orders, one row for each change'
-TBLPROPERTIES ('engine' = 'snapshot_window', 'time' = 'placed', 'end' = 'done', 'label' = 'since')
+TBLPROPERTIES (
+  'engine' = 'snapshot_window',
+  'time' = 'placed',
+  'time_kind' = 'datetime',
+  'end' = 'done',
+  'label' = 'since'
+)
 AS SELECT sym, count(*) AS orders, sum(size) AS size
    FROM orders
    GROUP BY sym""",
@@ -635,6 +660,7 @@ m.define(
     time="placed",
     keys=["sym"],
     end="done",
+    time_kind="datetime",
     label="since",
     measures={"orders": "count(*)", "size": "sum(size)"},
     comment="Open orders, one row for each change",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -116,6 +117,8 @@ class Reader:
         if isinstance(value, float):
             return self._fraction(name, value, default)
         text = str(value).strip()
+        if re.fullmatch(r"[+-]?\d+\.\d+", text, re.ASCII):
+            return self._fraction(name, float(text), default)
         try:
             width = parse_width(text)
         except ValueError as exc:

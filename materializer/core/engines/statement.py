@@ -27,11 +27,12 @@ _SIZES: Final[Mapping[str, tuple[str, str]]] = {
     "session_window": ("session_gap", ""),
 }
 """What the lengths in ``window(time, size, step)`` are called by each engine."""
-_START_LABEL: Final = {
-    "time_series": "use_window_start_time",
-    "daily_time_series": "use_window_start_time",
-    "session_window": "use_session_start_time",
+_LABELS: Final = {
+    "time_series": ("use_window_start_time", "END"),
+    "daily_time_series": ("use_window_start_time", "END"),
+    "session_window": ("use_session_start_time", "START"),
 }
+"""For each engine the parameter that chooses the label, and the end of the window that it takes by itself."""
 
 
 @dataclass(slots=True)
@@ -124,6 +125,6 @@ def _place(
 def _label(draft: EngineDraft, item: Item, parts: _Parts) -> None:
     end = words(item.expression.tokens[-1:])
     parts.params.setdefault("label", item.name if item.name.lower() not in ("start", "end") else "time")
-    option = _START_LABEL.get(draft.engine)
-    if option and end in ("START", "END"):
+    option, default = _LABELS.get(draft.engine, ("", ""))
+    if option and end in ("START", "END") and end != default:
         parts.params.setdefault(option, str(end == "START").lower())

@@ -8,6 +8,7 @@ from decimal import Decimal
 from materializer.adapters.cli.results import (
     Applied,
     Dropped,
+    Engines,
     Examined,
     History,
     Invalidated,
@@ -19,6 +20,7 @@ from materializer.adapters.cli.results import (
     Verified,
     Versions,
 )
+from materializer.core.engines.guides import GUIDES
 from materializer.core.instants import parse
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
@@ -131,6 +133,7 @@ VERIFIED = VerifyReport(
 EQUAL = VerifyReport("flights_hourly", 341, SpanSet.of(WINDOW), SpanSet(), 336_776, 0, (), {"flights": "exact"}, 4.25)
 
 RESULTS: dict[str, Result] = {
+    "engines": Engines((GUIDES["session_window"],), is_detailed=True),
     "apply": Applied(
         (
             Change(
