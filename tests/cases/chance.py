@@ -51,7 +51,12 @@ def case_of(engine: str, seed: int) -> dict[str, Any]:
     return {
         "id": f"{engine}-{seed}",
         "engine": engine,
-        "params": {"timeType": "TIMESTAMP", **keys, "metrics": wanted, **params},
+        "params": {
+            **({} if engine == "reactiveState" else {"timeType": "TIMESTAMP"}),
+            **keys,
+            "metrics": wanted,
+            **params,
+        },
         "input_rows": numbered,
         "expected_rows": [],
     }
