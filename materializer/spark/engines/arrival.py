@@ -117,8 +117,8 @@ def _by_watermark(spark: SparkSession, definition: Definition, rows: DataFrame) 
     """Return rows of an event-time engine with the watermark that earlier commits left, less the discard age."""
     params = run.engine_of(definition).params
     marks = [(version, wm - params.discard_age if wm is not None else None) for version, wm, _ in _marks(params, rows)]
-    known = spark.createDataFrame(marks, f"v bigint, {CLOSED_ON_ARRIVAL} bigint")
-    placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("v")).drop("v")
+    known = spark.createDataFrame(marks, f"_mz_version bigint, {CLOSED_ON_ARRIVAL} bigint")
+    placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("_mz_version")).drop("_mz_version")
     start = f"({TIME} - pmod({TIME} - {params.pane_offset}L, {params.creation_period}L))"
     is_over = sf.expr(f"{start} + {params.interval_duration}L <= {CLOSED_ON_ARRIVAL}")
     return placed.withColumn(LATE, sf.when(is_over, sf.lit("its panes were discarded")).cast("string"))

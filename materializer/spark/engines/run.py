@@ -152,12 +152,12 @@ def everything(definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSe
 
 
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:
-    """Return *parts* as a frame: ``_part`` (from 1), keys as ``r_<i>``, bounds, and carried columns as ``_carry_<column>``."""
+    """Return *parts* as a frame: ``_part`` (from 1), keys as ``_mz_<i>``, bounds, and carried columns as ``_carry_<column>``."""
     types = dict(definition.partial_columns)
     keys = [key_column(k.name) for k in definition.spec.keys]
     carried = [name for name, _ in parts[0].carry] if parts else []
-    fields = [f"{PART} int", *(f"r_{i} {types[k]}" for i, k in enumerate(keys))]
-    fields += [f"r_{name} bigint" for name in ("start", "end", "raw_start", "raw_end", "known_max")]
+    fields = [f"{PART} int", *(f"_mz_{i} {types[k]}" for i, k in enumerate(keys))]
+    fields += [f"_mz_{name} bigint" for name in ("start", "end", "raw_start", "raw_end", "known_max")]
     fields += [f"`_carry_{name}` {types[name]}" for name in carried]
     rows = [
         (i, *p.key, *map(_clamped, (p.start, p.end, p.raw_start, p.raw_end)), p.known_max, *(v for _, v in p.carry))
@@ -169,7 +169,7 @@ def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part
 def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFrame:
     """Return the prepared *raw* rows of some parts, each with its part's id; a row may be in several."""
     rows = raw.drop(PART, KNOWN_MAX)
-    start, end = sf.col("r_raw_start"), sf.col("r_raw_end")
+    start, end = sf.col("_mz_raw_start"), sf.col("_mz_raw_end")
     if END in rows.columns:
         lasts = sf.greatest(sf.col(END), sf.col(TIME) + 1)  # skips nulls
         until = sf.when(sf.col(END).isNull(), sf.lit(_OPEN_END)).otherwise(lasts)
@@ -181,7 +181,7 @@ def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFr
     return joined.select(
         *[sf.col(quoted(n)) for n in rows.columns],
         PART,
-        sf.col("r_known_max").alias(KNOWN_MAX),
+        sf.col("_mz_known_max").alias(KNOWN_MAX),
         *[sf.col(quoted(n)) for n in carried],
     )
 
@@ -189,7 +189,7 @@ def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFr
 def _same_keys(definition: Definition) -> Column:
     same = sf.expr("true")
     for i, key in enumerate(definition.spec.keys):
-        same = same & sf.col(quoted(key_column(key.name))).eqNullSafe(sf.col(f"r_{i}"))
+        same = same & sf.col(quoted(key_column(key.name))).eqNullSafe(sf.col(f"_mz_{i}"))
     return same
 
 
@@ -218,10 +218,10 @@ def changed_results(
         new = found.where(_cut_sql(parts)).select(*columns)
         touched = _touched(definition, parts)
         return revised(new, kept.where(touched)).unionByName(kept.where(~touched).select(*columns))
-    cuts = frame.select(sf.col(PART).alias("r_part"), "r_start", "r_end")
-    mine = (sf.col(PART) == sf.col("r_part")) & (sf.col("w_start") >= sf.col("r_start"))
-    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("r_end"))).select(*columns)
-    inside = (sf.col("w_start") >= sf.col("r_start")) & (sf.col("w_start") < sf.col("r_end"))
+    cuts = frame.select(sf.col(PART).alias("_mz_part"), "_mz_start", "_mz_end")
+    mine = (sf.col(PART) == sf.col("_mz_part")) & (sf.col("w_start") >= sf.col("_mz_start"))
+    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("_mz_end"))).select(*columns)
+    inside = (sf.col("w_start") >= sf.col("_mz_start")) & (sf.col("w_start") < sf.col("_mz_end"))
     touching, ranges = _same_keys(definition) & inside, sf.broadcast(frame)
     clean = kept.join(ranges, touching, "left_anti")
     old = kept.join(ranges, touching, "left_semi")

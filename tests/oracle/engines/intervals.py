@@ -44,7 +44,7 @@ class Seen:
         end = labels["window_end"]
         is_closed = self.as_of is None or (end is not None and has_reached(self.as_of, end))
         shown = labels | dict(zip(self.keys, key, strict=True))
-        shown |= measured(self.metrics, [m.event for m in members], "strict")
+        shown |= measured(self.metrics, [m.event for m in members], "recompute")
         (answer.final if is_closed else answer.open).append(shown)
 
 
