@@ -51,7 +51,7 @@ from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_ses
 SMALL_CHANGES: Final = 200_000
 """Inserted rows that the driver reads itself for a merge; more are read by Spark."""
 ONE_PARTITION: Final = 50_000
-"""Raw rows up to which an engine's query runs in one task: nothing is shuffled, so it is one job and not ten."""
+"""Rows up to which a query is neither compiled nor re-planned, and an engine's runs in one task, without a shuffle."""
 MAX_SLICES: Final = 100_000
 """Touched buckets that are told one by one; more are told as "everywhere"."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -153,7 +153,7 @@ class Engine:
         """
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
-        is_small = work is not None and plan.estimate.rows <= ONE_PARTITION
+        is_small = plan.estimate.rows <= ONE_PARTITION
         with self._counted(), self._planned_simply() if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
