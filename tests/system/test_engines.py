@@ -20,10 +20,7 @@ from tests.system.engine_histories import BASE, DEFINITIONS, World, run_history
 
 FILES = ("seed_cases", "engine_samples")
 CASES = [c for file in FILES if SHARED.is_dir() for c in reading.read(SHARED / f"{file}.json")]
-IN_CI = (
-    "ts_ex1", "ts_ex2", "ts_ex5", "ts_ex6_update_time_1000", "ts_ex8", "si_blog", "ibm", "al_", "pub_session", "pub_mavg",
-    "pub_daily_short", "pub_sem", "count_window", "ts_ex4_cascade_two",
-)  # fmt: skip
+IN_CI = ("ts_ex1", "ts_ex5", "ts_ex8", "ibm", "al_", "pub_session_", "pub_mavg", "pub_daily_short", "count_window")
 """Beginnings of the ids that every run takes; the others are slow."""
 ENGINE_CASES = [
     pytest.param(c, id=c["id"], marks=() if c["id"].startswith(IN_CI) else pytest.mark.slow)
@@ -36,7 +33,14 @@ class DiedError(Exception):
     """A process ended here."""
 
 
-@pytest.mark.parametrize("name", DEFINITIONS)
+def some_slow(names, kept):
+    """Return all *names* as parameters; every run takes the *kept* ones, the others are slow."""
+    return [pytest.param(name, marks=() if name in kept else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize(
+    "name", some_slow(DEFINITIONS, ("hopping", "filled", "sessions", "rows", "snapshots", "daily"))
+)
 def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> None:
     """
     After inserts, late rows, corrections, moves and deletes the output equals the computation of everything.
@@ -57,7 +61,7 @@ def test_histories_in_sparks_lane(name, spark, tmp_path) -> None:
     run_history(World(spark, tmp_path, random.Random(f"spark {name}"), DEFINITIONS[name], lane_rows=0), 4)
 
 
-@pytest.mark.parametrize("checkpoint", ["compute", "wrote_partials", "check", "done"])
+@pytest.mark.parametrize("checkpoint", some_slow(["compute", "wrote_partials", "check", "done"], ("wrote_partials",)))
 def test_the_next_refresh_mends_what_a_death_left(checkpoint, spark, tmp_path) -> None:
     """
     A process that dies between any two commits of an engine's refresh leaves what the next refresh finishes or undoes.
@@ -146,7 +150,7 @@ def test_case(case, spark, tmp_path) -> None:
     assert outcome.passed, f"expected {outcome.expected}, found {outcome.found}"
 
 
-@pytest.mark.parametrize("engine", chance.MAKERS)
+@pytest.mark.parametrize("engine", some_slow(chance.MAKERS, ("timeSeries", "reactiveState", "eventTimeWindow")))
 def test_random_cases_are_answered_as_by_the_oracle(engine, spark, tmp_path) -> None:
     """
     A random definition over random rows, cut and shuffled, gives what a double loop over all rows gives.
