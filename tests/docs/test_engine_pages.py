@@ -357,6 +357,7 @@ def results(spark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, world.
     return world.run(spark, Path(tmp_path_factory.mktemp("pages")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", GUIDES)
 def test_the_results_on_a_page_are_real(results, engine):
     """
@@ -366,6 +367,7 @@ def test_the_results_on_a_page_are_real(results, engine):
     assert page(f"{engine}.svg") == picture.svg(results[engine], GUIDES[engine].title)
 
 
+@pytest.mark.slow
 def test_every_engine_saw_the_second_commit(results):
     """
     What the pages tell of late rows is there to be seen: rows differ from those after the first commit.

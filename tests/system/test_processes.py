@@ -44,7 +44,9 @@ def expect_merge(world: World) -> None:
 # -- killed before anything was written ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("checkpoint", ["lease", "recover", "plan", "compute"])
+@pytest.mark.parametrize(
+    "checkpoint", ["plan", "compute", *(pytest.param(c, marks=pytest.mark.slow) for c in ("lease", "recover"))]
+)
 def test_killed_before_anything_was_written(world: World, checkpoint: str) -> None:
     """
     A refresh that is killed before it wrote anything is done by the next one, as if it had never begun.
