@@ -206,7 +206,8 @@ class Doctor:
 
     def _tables(self, state: AggregateState) -> Iterator[Finding]:
         bound = Bound.of(state, self.root)
-        for which, path in bound.paths.items():
+        for which in ("partials", "output"):
+            path = bound.paths[which]
             folder = DeltaFolder.at(path)
             head, n = folder.head(), folder.transaction_version(bound.app_ids[which]) or 0
             if head.table_id != state.tables[which]:
