@@ -165,7 +165,13 @@ class JournalStore:
             os.makedirs(self.path, exist_ok=True)  # noqa: PTH103  text, later a URL
             try:
                 DeltaTable.create(
-                    self.path, SCHEMA, mode="error", name="materializer_journal", configuration=PROPERTIES
+                    self.path,
+                    SCHEMA,
+                    mode="error",
+                    name="materializer_journal",
+                    configuration=PROPERTIES,
+                    commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
+                    post_commithook_properties=_NO_HOOKS,
                 )
             except DeltaError as exc:
                 if os.path.exists(commit_file(self.path, 0)):  # noqa: PTH110  text, later a URL

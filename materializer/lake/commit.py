@@ -98,7 +98,16 @@ def create_table(
     configuration = {**PROPERTIES, **(properties or {})}
     with translated(path, "creating", wrote=NOT_COMMITTED):
         os.makedirs(path, exist_ok=True)  # noqa: PTH103  text, later a URL
-        DeltaTable.create(path, shape, mode="error", name=name, description=description, configuration=configuration)
+        DeltaTable.create(
+            path,
+            shape,
+            mode="error",
+            name=name,
+            description=description,
+            configuration=configuration,
+            commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
+            post_commithook_properties=_NO_HOOKS,
+        )
 
 
 def replace_spans(

@@ -141,7 +141,7 @@ def test_processes_lose_nothing(tmp_path: Path) -> None:
     found = JournalStore(tmp_path).read()
 
     assert 40 == len(found.rows)
-    assert found.version in (20, 21)  # whoever loses the race to create the table appends a version later
+    assert 20 == found.version
     for name in "ab":
         mine = [r.payload for r in found.rows if r.aggregate == name]
         assert [p for n in range(10) for p in (str(n), "x")] == mine
