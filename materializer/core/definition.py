@@ -25,12 +25,20 @@ class EngineDefinition:
         layout: Its measures, taken apart; :attr:`Definition.layout` is about result rows.
         order: Source columns that put rows in their total order after time: the sequence, then the others by name.
         slice_ticks: Length of a slice, in instants.
+        end: Column that holds the end of events that last, or None where rows are points in time.
+        needs_first: Whether the first row that was ever accepted places windows.
+        needs_newest: Whether the newest row of all keys closes windows.
+        touches_all: Why results of keys that did not change can change as time goes on, or "".
     """
 
     params: Any
     layout: Layout
     order: tuple[str, ...]
     slice_ticks: int
+    end: str | None = None
+    needs_first: bool = False
+    needs_newest: bool = False
+    touches_all: str = ""
 
 
 def quoted(name: str) -> str:

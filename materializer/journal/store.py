@@ -170,7 +170,9 @@ class JournalStore:
                     mode="error",
                     name="materializer_journal",
                     configuration=PROPERTIES,
-                    commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
+                    commit_properties=CommitProperties(
+                        max_commit_retries=0
+                    ),  # or a loser creates it again, as version 1
                     post_commithook_properties=_NO_HOOKS,
                 )
             except DeltaError as exc:

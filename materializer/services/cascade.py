@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from materializer.core.aggregates.parts import group
 from materializer.core.spec import AggregateSpec, Call, Formula
 from materializer.errors import Problem
 from materializer.journal.fold import AggregateState, States
@@ -34,6 +36,15 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 def parent_of(path: str, root: Path, states: States) -> AggregateState | None:
     """Return the aggregate whose output lies at *path*, or None."""
     return next((s for s in states.values() if str((root / s.name / "output").resolve()) == path), None)
+
+
+def over_final_rows(spec: AggregateSpec, path: str, root: Path, states: States) -> AggregateSpec:
+    """Return *spec*, which reads the table at *path*, so that open windows of an engine do not count."""
+    parent = parent_of(path, root, states)
+    if parent is None or not AggregateSpec.from_json(parent.spec).is_engine:
+        return spec
+    where = "is_final" if spec.where is None else f"{group(spec.where)} AND is_final"
+    return replace(spec, where=where, reads=tuple(sorted({*spec.reads, "is_final"})))
 
 
 def problems_of(spec: AggregateSpec, path: str, root: Path, states: States) -> list[Problem]:

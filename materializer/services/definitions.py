@@ -252,6 +252,7 @@ class Definitions:
         existing = by_name(view.states, spec.name)
         source = self._source_of(spec)
         folder = DeltaFolder.at(source.path)
+        spec = cascade.over_final_rows(spec, source.path, self._root, view.states)
         if existing is not None and _is_same(spec, existing, source, folder):
             return self._same_data(spec, existing)
         if folder.features().is_catalog_managed:

@@ -7,10 +7,12 @@ plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.changed import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
 from materializer.core.invalidation import Entry
@@ -22,9 +24,8 @@ from materializer.services.definitions import Bound
 from materializer.services.planning import Request
 
 if TYPE_CHECKING:
+    from materializer.core.definition import EngineDefinition
     from materializer.spark.engine import Engine
-    from materializer.spark.engines.questions import ChangedKeys
-    from materializer.spark.engines.run import Part, Work
 
 MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
@@ -32,7 +33,7 @@ NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
 MAX_RAW_SPANS: Final = 64
 
-Neighbours = dict[tuple[Any, ...], list[tuple[Kept, dict[str, Any]]]]
+Neighbours = dict[Key, list[tuple[Kept, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,10 @@ class EngineRun:
     Args:
         work: What is computed.
         steps: The plan's steps.
-        memory: What the journal keeps of the engine once the run is done: origin, clock, watermark.
-        rows: Raw rows that are read, about.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
-    memory: Mapping[str, Any]
-    rows: int
 
 
 class EnginePlanner:
@@ -64,6 +61,7 @@ class EnginePlanner:
     def __init__(self, bound: Bound, engine: Callable[[], Engine], request: Request) -> None:
         self._bound = bound
         self._definition = bound.definition
+        self._made = _made(bound)
         self._engine = engine
         self._request = request
 
@@ -93,29 +91,19 @@ class EnginePlanner:
             partials_version: Version of the kept results.
             estimate: Cost of reading the raw rows of some spans.
         """
-        from materializer.spark.engines.run import Work  # noqa: PLC0415 (pulls in Spark)
-
-        spans = SpanSet.union(e.span for e in taken)
-        why_not = self._why_not_fine(state, taken)
-        changed = None
+        changed, why_not = None, self._why_not_fine(state, taken)
         if not why_not:
             changed, why_not = self._changed(state, taken, partials_version)
-        memory = self._memory(state, changed)
-        at = self._bounds(memory)
-        if changed is not None and (why_not := self._why_bounds_touch_all(state, memory)):
-            changed = None
-        if changed is not None:
-            parts = self._parts(state, changed, memory, partials_version)
-            if len(parts) <= MAX_PARTS:
-                return self._fine(state, window, spans, parts, changed, Work(at, tuple(parts)), memory, estimate)
-            why_not = f"{len(parts):,} ranges of keys are touched"
-        whole = self._whole(window)
-        cost = estimate(SpanSet.of(EVERYTHING))
-        rejected = (Rejected("recompute of what changed", why_not),)
-        is_first = state.threshold == NEG_INF
-        reason = "nothing was materialised yet" if is_first else why_not
-        step = Recompute(SpanSet.of(whole), reason, cost, rejected, is_rebuild=True)
-        return EngineRun(Work(at), (step,), memory, cost.rows)
+        at = self._bounds(state, changed)
+        parts = None
+        if changed is not None and not (why_not := self._why_all(state, at)):
+            parts, why_not = self._parts(state, changed, at, partials_version)
+        if changed is not None and parts is not None:
+            spans = SpanSet.union(e.span for e in taken)
+            return self._fine(state, window, spans, changed, Work(at, tuple(parts)), estimate)
+        cost, rejected = estimate(SpanSet.of(EVERYTHING)), (Rejected("recompute of what changed", why_not),)
+        step = Recompute(SpanSet.of(self._whole(window)), why_not, cost, rejected, is_rebuild=True)
+        return EngineRun(Work(at), (step,))
 
     def _whole(self, window: Span) -> Span:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
@@ -129,33 +117,22 @@ class EnginePlanner:
         unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
         if any(s.start == NEG_INF for s in unknown):
             return "everything is dirty"
-        if unknown and self._lasts:
+        if unknown and self._made.end:
             return "what changed is not known row by row"
         return ""
 
-    def _why_bounds_touch_all(self, state: AggregateState, memory: Mapping[str, Any]) -> str:
+    def _why_all(self, state: AggregateState, at: Bounds) -> str:
         """Return why a bound that moved touches results that no changed key and no open window tells of, or ""."""
-        before, now = state.engine.get("global_max"), memory.get("global_max")
-        if before is not None and (now is None or now < before):
+        before = Bounds.of(state.engine)
+        if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
             return "the newest row of all keys is gone, and windows that it closed open again"
-        has_moved = before != now or state.engine.get("as_of") != memory.get("as_of")
-        if has_moved and getattr(self._params(), "reopens", False):
-            return "a newer row of any key moves what was closed by force"
-        if self._lasts and state.engine.get("as_of") is None and memory.get("as_of") is not None:
+        if self._made.end and before.as_of is None and at.as_of is not None:
             return "the first clock opens windows again that were closed without one"
-        if has_moved and getattr(self._params(), "fills", ()):
-            return "windows without rows are filled for every key as time goes on"
-        return ""
-
-    @property
-    def _lasts(self) -> bool:
-        return bool(getattr(self._params(), "end", None))
+        return self._made.touches_all if before != at else ""
 
     def _changed(self, state: AggregateState, taken: Sequence[Entry], version: int) -> tuple[ChangedKeys | None, str]:
         """Return which keys changed where: by the change feed, all rows above the threshold, all keys of other dirt."""
-        from materializer.spark.engines.questions import ChangedKeys, together  # noqa: PLC0415 (pulls in Spark)
-
-        engine, source, too_many = self._engine(), self._bound.source, "more keys changed than are told apart"
+        engine, source, too_many = self._engine().windows, self._bound.source, "more keys changed than are told apart"
         found: list[ChangedKeys] = []
         known = [e for e in taken if e.after is not None]
         if known:
@@ -185,56 +162,45 @@ class EnginePlanner:
 
     # -- what closes windows ---------------------------------------------------------------------------------------------
 
-    def _memory(self, state: AggregateState, changed: ChangedKeys | None) -> dict[str, Any]:
-        engine, old = self._engine(), state.engine
-        params = self._params()
-        origin = old.get("origin")
-        if origin is None and hasattr(params, "origin"):
-            origin = engine.first_time(self._definition, self._bound.source, state.cursor)
-        newest = None
-        if getattr(params, "needs_global_max", False):
-            counts_arrival = self._definition.spec.lateness != "recompute"
-            is_simple = changed is not None and changed.is_insert_only and not counts_arrival
-            if changed is not None and is_simple and old.get("global_max") is not None:
-                newest = max(old["global_max"], changed.newest if changed.newest is not None else old["global_max"])
+    def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> Bounds:
+        windows, before, source = self._engine().windows, Bounds.of(state.engine), self._bound.source
+        origin, newest = before.origin, None
+        if origin is None and self._made.needs_first:
+            origin = windows.first_time(self._definition, source, state.cursor)
+        if self._made.needs_newest:
+            is_told = changed is not None and changed.is_insert_only and self._definition.spec.lateness == "recompute"
+            if changed is not None and is_told and before.global_max is not None:
+                newest = max(before.global_max, before.global_max if changed.newest is None else changed.newest)
             else:
-                newest = engine.newest_counted(self._definition, self._bound.source, state.cursor)
-        return {"origin": origin, "as_of": self.as_of(state), "global_max": newest}
-
-    @staticmethod
-    def _bounds(memory: Mapping[str, Any]) -> Any:
-        from materializer.spark.engines.query import Bounds  # noqa: PLC0415 (pulls in Spark)
-
-        return Bounds(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))
-
-    def _params(self) -> Any:
-        return self._definition.engine.params if self._definition.engine else None
+                newest = windows.newest_time(self._definition, source, state.cursor)
+        return Bounds(origin, self.as_of(state), newest)
 
     # -- what a change touches -------------------------------------------------------------------------------------------
 
     def _parts(
-        self, state: AggregateState, changed: ChangedKeys, memory: Mapping[str, Any], version: int
-    ) -> list[Part]:
-        has_bound_moved = any(memory[name] != state.engine.get(name) for name in ("as_of", "global_max"))
+        self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int
+    ) -> tuple[list[Part] | None, str]:
+        """Return what is computed anew; None, with the reason, where that is too much to tell."""
         keys = list(changed.spans)
         near = self._near(changed) if changed.is_insert_only else None
         kept = self._kept(version, keys, near) if keys else {}
-        if has_bound_moved:
-            kept |= {k: rows for k, rows in self._kept(version, None, SpanSet()).items() if k not in changed.spans}
-        found: dict[tuple[Any, ...], list[Range]] = {}
-        unclear = []
-        for key in {*keys, *kept}:
-            ranges = self._ranges(key, changed, kept, is_complete=near is None and key in changed.spans)
-            if ranges is None:
-                unclear.append(key)
-            else:
-                found[key] = ranges
-        if unclear:
+        others: Neighbours | None = {}
+        if at != Bounds.of(state.engine):
+            others = self._kept(version, None, SpanSet())
+        if kept is None or others is None:
+            return None, "more kept results than the driver holds"
+        kept |= {key: rows for key, rows in others.items() if key not in changed.spans}
+        found = {
+            k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
+        }
+        if unclear := [key for key, ranges in found.items() if ranges is None]:
             older = self._kept(version, unclear, None)
+            if older is None:
+                return None, "more kept results than the driver holds"
             kept |= {key: older.get(key, []) for key in unclear}
-            for key in unclear:
-                found[key] = self._ranges(key, changed, kept, is_complete=True) or []
-        return [part for key, ranges in found.items() for part in self._parts_of(key, ranges, kept.get(key, []))]
+            found |= {key: self._ranges(key, changed, kept, is_complete=True) for key in unclear}
+        parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
+        return (parts, "") if len(parts) <= MAX_PARTS else (None, f"{len(parts):,} ranges of keys are touched")
 
     def _near(self, changed: ChangedKeys) -> SpanSet:
         first = min(lo for spans in changed.spans.values() for lo, _ in spans) if changed.spans else 0
@@ -244,25 +210,20 @@ class EnginePlanner:
             edge = grid.floor(edge - 1)
         return SpanSet.of(Span(edge, POS_INF))
 
-    def _kept(self, version: int, keys: Sequence[tuple[Any, ...]] | None, since: SpanSet | None) -> Neighbours:
+    def _kept(self, version: int, keys: Sequence[Key] | None, since: SpanSet | None) -> Neighbours | None:
         path = self._bound.paths["partials"]
-        return self._engine().kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
+        windows = self._engine().windows
+        return windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
 
     def _carried(self) -> list[str]:
         return [n for n, _ in self._definition.partial_columns if n.startswith("x_")]
 
-    def _ranges(
-        self, key: tuple[Any, ...], changed: ChangedKeys, kept: Neighbours, *, is_complete: bool
-    ) -> list[Range] | None:
+    def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:
         rows = [row for row, _ in kept.get(key, [])]
         spans = changed.spans.get(key, [])
-        return planner(self._definition.spec.engine).ranges(self._params(), spans, rows, is_complete=is_complete)
+        return planner(self._definition.spec.engine).ranges(self._made.params, spans, rows, is_complete=is_complete)
 
-    def _parts_of(
-        self, key: tuple[Any, ...], ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]
-    ) -> list[Part]:
-        from materializer.spark.engines.run import Part  # noqa: PLC0415 (pulls in Spark)
-
+    def _parts_of(self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Part]:
         outside = [row for row, _ in kept if not any(r.start <= row.w_start < r.end for r in ranges)]
         newest = max((row.last_t for row in outside if row.last_t is not None), default=None)
         return [
@@ -274,35 +235,34 @@ class EnginePlanner:
         state: AggregateState,
         window: Span,
         spans: SpanSet,
-        parts: Sequence[Part],
         changed: ChangedKeys,
         work: Work,
-        memory: Mapping[str, Any],
         estimate: Callable[[SpanSet], Estimate],
     ) -> EngineRun:
-        from materializer.spark.engines.run import raw_spans  # noqa: PLC0415 (pulls in Spark)
-
-        if not parts:
-            settled = (Settle(spans),) if spans else ()
-            return EngineRun(work, settled, memory, 0)
-        left = state.log.cut(SpanSet.of(window)).left
-        stale = SpanSet.union(e.span for e in left.entries)
-        if self._request.end is None and self._request.inside is None:
-            stale = stale - SpanSet.of(Span(window.end, POS_INF)) if window.end < POS_INF else stale
-        replaced = self._slices(parts) - stale
-        cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._lasts))
-        keys = len({p.key for p in parts})
-        what = f"{changed.rows:,} changed row{'s' if changed.rows != 1 else ''}"
-        reason = f"{what}; results of {keys:,} key{'s' if keys != 1 else ''} touched"
-        others = SpanSet.of(window) & (spans - replaced)
-        steps: tuple[Recompute | Settle, ...] = (Recompute(replaced, reason, cost, changed_rows=changed.rows),)
-        return EngineRun(work, (*steps, *((Settle(others),) if others else ())), memory, cost.rows)
-
-    def _slices(self, parts: Sequence[Part]) -> SpanSet:
+        parts = work.parts or ()
+        stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries)
         grid = self._definition.grid
-        return SpanSet.union(
-            grid.cover(Span(max(p.start, NEG_INF), min(p.end, POS_INF))) for p in parts if p.start < p.end
-        )
+        replaced = SpanSet.union(grid.cover(Span(p.start, p.end)) for p in parts) - stale
+        steps: list[Recompute | Settle] = []
+        if replaced:
+            cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
+            what = _counted(changed.rows, "changed row")
+            reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
+            steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows))
+        if others := SpanSet.of(window) & (spans - replaced):
+            steps.append(Settle(others))
+        return EngineRun(work, tuple(steps))
+
+
+def _made(bound: Bound) -> EngineDefinition:
+    if bound.definition.engine is None:
+        msg = f"{bound.name} is not computed by an engine"
+        raise ValueError(msg)
+    return bound.definition.engine
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _carry(

@@ -7,9 +7,13 @@ commit, so that a refresh that died in between is made up for by the next one, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from materializer.core.engines.bounds import Bounds
 from materializer.errors import WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
@@ -20,18 +24,20 @@ if TYPE_CHECKING:
     from materializer.spark.engine import Engine
 
 
-def follow(state: AggregateState, bound: Bound, engine: Callable[[], Engine]) -> int:
-    """Bring the quarantine up to the version that was captured; return how many rows it got."""
+def follow(state: AggregateState, bound: Bound, engine: Callable[[], Engine]) -> None:
+    """Bring the quarantine up to the version that was captured."""
     path, app_id = bound.paths["quarantine"], bound.app_ids["quarantine"]
     known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if Path(path).exists() else -1
     if state.cursor <= known:
-        return 0
-    rows = engine().late_rows(bound.definition, bound.source, known, state.cursor, state.engine)
+        return
+    at = Bounds.of(state.engine)
+    schema, rows = engine().windows.late_rows(bound.definition, bound.source, known, state.cursor, at)
     if not Path(path).exists():
-        create_table(path, rows.schema, name=f"{bound.name}_quarantine", description="rows that came too late")
+        columns = [(f.name, f.dataType.simpleString()) for f in schema]
+        create_table(path, columns, name=f"{bound.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
-    try:
+    if not isinstance(rows, pa.Table):
+        engine().windows.append(rows, path, app_id=app_id, n=state.cursor + 1, note=note)
+        return
+    with suppress(WriteFencedError):  # another process was first
         append_rows(path, rows, app_id, state.cursor + 1, note)
-    except WriteFencedError:
-        return 0  # another process was first
-    return int(rows.num_rows)

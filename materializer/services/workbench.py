@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
 import pyarrow as pa
 
 from materializer.config import Config
+from materializer.core.engines.changed import Work
 from materializer.core.invalidation import Entry
 from materializer.core.plan import (
     Estimate,
@@ -56,7 +57,6 @@ from materializer.services.protocol import CommitsGoneError, Decision, TableHead
 if TYPE_CHECKING:
     from materializer.services.definitions import Bound
     from materializer.spark.engine import Computed, Engine
-    from materializer.spark.engines.run import Work
 
 
 SAFETY: Final = 1.2
@@ -308,7 +308,7 @@ class Workbench:
             steps = decide(taken, facts)
         else:
             made = self._engine_planner.run(state, run.window, taken, heads[Which.PARTIALS].version, facts.raw)
-            steps, self._work, memory = made.steps, made.work, {"engine": dict(made.memory)}
+            steps, self._work, memory = made.steps, made.work, {"engine": asdict(made.work.at)}
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,

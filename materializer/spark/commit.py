@@ -18,6 +18,17 @@ from materializer.spark.failures import spoken
 ROWS_PER_FILE: Final = 100_000
 
 
+def append(frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
+    """Append *frame* in one Delta commit; one that the table already carries under *n* is skipped without a word.
+
+    Raises:
+        StorageError: If the disk is full or refuses; the table is as before.
+    """
+    writer = frame.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", n)
+    with spoken("committing the result", table=path):
+        writer.option("userMetadata", json.dumps(dict(note), separators=(",", ":"))).save(path)
+
+
 def replace_spans(
     frame: DataFrame,
     path: str,

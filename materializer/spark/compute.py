@@ -65,8 +65,6 @@ def relevant_rows(definition: Definition, frame: DataFrame, spans: SpanSet) -> D
     """Return the source rows that count: with a time, inside *spans*, let through by WHERE."""
     spec, column = definition.spec, quoted(definition.spec.time_column)
     frame = frame.where(f"{column} IS NOT NULL")
-    if {SLICE, "is_final", "revision"} <= set(frame.columns):  # an engine's output: its open windows do not count
-        frame = frame.where("is_final")
     if spans != SpanSet.of(EVERYTHING):
         frame = frame.where(spans_sql(column, spans, definition.time_type))
     return frame.where(spec.where) if spec.where else frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -26,11 +26,12 @@ from pyspark.sql.types import StructType
 from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.aggregates.registry import find
 from materializer.core.definition import SLICE, Definition, quoted
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.changed import Work
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import AggregateSpec
-from materializer.errors import ChangeFeedGapError, TableNotFoundError, UsageError
+from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
 from materializer.lake.inserts import read_small_inserts
 from materializer.spark import commit as spark_commit
@@ -38,12 +39,8 @@ from materializer.spark import compute as c
 from materializer.spark.analyse import Analysed, analyse
 from materializer.spark.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.compare import Compared, compare
-from materializer.spark.engines import arrival, questions
-from materializer.spark.engines import run as engine_run
 from materializer.spark.engines.compare import compare_results
-from materializer.spark.engines.query import Bounds
-from materializer.spark.engines.questions import ChangedKeys
-from materializer.spark.engines.run import Work
+from materializer.spark.engines.windowing import Windowing
 from materializer.spark.failures import feed_gaps, spoken
 from materializer.spark.python import register
 from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
@@ -116,6 +113,7 @@ class Engine:
         self.spark = work_session(spark)
         # says every refusal a second time, with the whole plan
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        self.windows = Windowing(self.spark)
         self._group = ""
         self._python = frozenset(python)
         for aggregate in python.values():
@@ -159,7 +157,10 @@ class Engine:
                 if work is None:
                     parts, observations = self._parts(definition, source, partials_path, plan, hull)
                 else:
-                    parts, observations = self._engine_parts(definition, source, partials_path, plan, work)
+                    found, seen = self.windows.results_of(
+                        definition, source, partials_path, plan, work, is_small=is_small
+                    )
+                    parts, observations = [found], [seen]
             frame = reduce(DataFrame.unionByName, parts)
             with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
                 fetch = self._fetched if plan.lane is Lane.DRIVER else self._cached
@@ -202,23 +203,6 @@ class Engine:
                 news.append(c.build(definition, rows, step.spans & SpanSet.of(hull) if hull else step.spans))
             parts.append(c.merge(definition, [kept, *news]) if news else kept)
         return parts, observations
-
-    def _engine_parts(
-        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, work: Work
-    ) -> tuple[list[DataFrame], list[Observation]]:
-        """Return all result rows of an engine's plan."""
-        kept = self.spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
-        kept = c.kept_partials(definition, kept, plan.replaced)
-        raw = arrival.counted_rows(self.spark, definition, source, plan.source_version, work)
-        if plan.estimate.rows <= ONE_PARTITION:
-            raw, kept = raw.coalesce(1), kept.coalesce(1)
-        raw, seen = c.observed(raw, "recompute")
-        if work.parts is None:
-            new = engine_run.everything(definition, raw, work.at, plan.replaced)
-            return [engine_run.revised(new, kept)], [seen]
-        parts = engine_run.part_frame(self.spark, definition, work.parts)
-        found = engine_run.changed_results(definition, raw, work.parts, parts, work.at, kept)
-        return [c.kept_partials(definition, found, plan.replaced)], [seen]
 
     def _raw(
         self,
@@ -362,80 +346,6 @@ class Engine:
             nulls,
         )
 
-    def changed_keys(
-        self, definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
-    ) -> ChangedKeys | None:
-        """Return which keys of an engine the change feed of (after, upto] touches; see :mod:`.engines.questions`.
-
-        Raises:
-            ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
-        """
-        if upto <= after:
-            return questions.ChangedKeys({}, None, is_insert_only=True, rows=0)
-        with feed_gaps(source.path, after, upto):
-            return questions.changed_keys(self.spark, definition, source, after, upto, spans)
-
-    def rows_as_changes(
-        self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
-    ) -> ChangedKeys | None:
-        """Return the rows of some spans as if they had just been inserted; see :mod:`.engines.questions`."""
-        with spoken("reading the source", table=source.path, version=version):
-            return questions.rows_as_changes(self.spark, definition, source, version, spans)
-
-    def keys_over(self, definition: Definition, path: str, version: int, spans: SpanSet) -> list[questions.Key] | None:
-        """Return the keys that have kept results over some spans; see :mod:`.engines.questions`."""
-        with spoken("reading kept results", table=path, version=version):
-            return questions.keys_over(self.spark, definition, path, version, spans)
-
-    def kept_rows(
-        self,
-        definition: Definition,
-        path: str,
-        version: int,
-        keys: Sequence[questions.Key] | None,
-        *,
-        since: SpanSet | None,
-        carried: Sequence[str],
-    ) -> dict[questions.Key, list[tuple[Kept, dict[str, Any]]]]:
-        """Return kept result rows of an engine; see :mod:`.engines.questions`."""
-        with spoken("reading kept results", table=path, version=version):
-            return questions.kept_rows(self.spark, definition, path, version, keys, since=since, carried=carried)
-
-    def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""
-        try:
-            with feed_gaps(source.path, -1, version):
-                return questions.first_time(self.spark, definition, source, version, from_feed=True)
-        except ChangeFeedGapError:
-            with spoken("looking for the first row", table=source.path, version=version):
-                return questions.first_time(self.spark, definition, source, version, from_feed=False)
-
-    def newest_counted(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the largest event time of the rows that the filter lets through; None without rows.
-
-        Where arrival counts, event time moves by commits and by no less than the minimum gap.
-        """
-        if definition.spec.engine == "event_time_window" and definition.spec.lateness != "recompute":
-            with feed_gaps(source.path, -1, version):
-                return arrival.newest_submitted(self.spark, definition, source, version)
-        with spoken("looking for the newest row", table=source.path, version=version):
-            return questions.newest_time(self.spark, definition, source, version)
-
-    def late_rows(
-        self, definition: Definition, source: SourceIdentity, after: int, upto: int, memory: Mapping[str, Any]
-    ) -> pa.Table:
-        """Return the rows that arrived in (after, upto] and were not accepted, with the reason; see :mod:`.engines.arrival`."""
-        at = Bounds(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))
-        with feed_gaps(source.path, after, upto):
-            return c.to_arrow(arrival.late_rows(self.spark, definition, source, after, upto, at))
-
-    def engine_results(
-        self, definition: Definition, source: SourceIdentity, version: int, at: Bounds, spans: SpanSet
-    ) -> DataFrame:
-        """Return the shown result rows of an engine over all raw rows: what its output means."""
-        raw = arrival.counted_rows(self.spark, definition, source, version, engine_run.Work(at))
-        return c.finalise(definition, engine_run.everything(definition, raw, at, spans), spans)
-
     def read_output(self, path: str) -> DataFrame:
         """Return the published rows, newest version."""
         with spoken("reading the output", table=path):
@@ -466,8 +376,7 @@ class Engine:
             memory: What an engine remembers; its results reach beyond buckets, so all of them are computed.
         """
         if definition.engine is not None:
-            at = Bounds(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))
-            return self.engine_results(definition, source, version, at, SpanSet.of(EVERYTHING))
+            return self.windows.everything(definition, source, version, Bounds.of(memory), SpanSet.of(EVERYTHING))
         published = self.read_output(path).where(clean)
         with spoken("reading the source", table=source.path, version=version):
             rows = c.relevant_rows(definition, c.read_version(self.spark, source, version), dirty)
@@ -493,8 +402,7 @@ class Engine:
         with spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
             if definition.engine is not None:
-                at = Bounds(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))
-                expected = self.engine_results(definition, source, version, at, spans)
+                expected = self.windows.everything(definition, source, version, Bounds.of(memory), spans)
                 return compare_results(definition, expected, published, examples=examples)
             raw = c.read_version(self.spark, source, version)
             return compare(definition, raw, published, spans, inside, examples=examples)

@@ -86,7 +86,22 @@ def compile_engine(spec: AggregateSpec) -> EngineDefinition:
     """
     params = check_params(spec)
     order = tuple(c for c in row_order(spec).columns if c != spec.time_column)
-    return EngineDefinition(params, decompose(spec), order, slice_ticks(spec))
+    return EngineDefinition(
+        params,
+        decompose(spec),
+        order,
+        slice_ticks(spec),
+        end=getattr(params, "end", None),
+        needs_first=hasattr(params, "origin") and not params.is_grid_fixed,
+        needs_newest=getattr(params, "needs_global_max", False),
+        touches_all=_touches_all(params),
+    )
+
+
+def _touches_all(params: Any) -> str:
+    if getattr(params, "fills", ()):
+        return "windows without rows are filled for every key as time goes on"
+    return "a newer row of any key moves what was closed by force" if getattr(params, "reopens", False) else ""
 
 
 def result_layout(spec: AggregateSpec, columns: Sequence[tuple[str, str]], measures: Layout) -> Layout:

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as st
 
 from materializer.core.definition import SLICE, Definition
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.compile import compile_engine, result_layout
 from materializer.core.grid import build
 from materializer.core.spans import SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import DefinitionError, Problem
 from materializer.spark import compute as c
-from materializer.spark.engines.query import Bounds
 from materializer.spark.engines.run import prepared, results, schema_of
 
 

@@ -23,13 +23,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, quoted
+from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.changed import Work, raw_spans
 from materializer.core.engines.event_time_window import advanced
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark.engines import run
 from materializer.spark.engines.daily_time_series import is_outside_sql
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION, Bounds
-from materializer.spark.engines.run import Work
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
 from materializer.spark.engines.time_series import ORIGIN, last_end_sql
 
 MAX_RAW_SPANS: Final = 64
@@ -38,18 +39,30 @@ LATE: Final = "_late"
 
 
 def counted_rows(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, work: Work
+    spark: SparkSession,
+    definition: Definition,
+    source: SourceIdentity,
+    version: int,
+    work: Work,
+    parts: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the prepared raw rows of some work at a source version."""
-    parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
+    """Return the prepared raw rows of some work at a source version.
+
+    Args:
+        spark: A session.
+        definition: Whose rows.
+        source: Where from.
+        version: At this version.
+        work: What is computed.
+        parts: Its ranges as a frame; None when everything is computed.
+    """
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
     frame = c.read_version(spark, source, version)
     if work.parts is None or parts is None:
         return run.prepared(definition, frame)
-    lasts = bool(getattr(run.engine_of(definition).params, "end", None))
-    spans = run.raw_spans(work.parts, MAX_RAW_SPANS, last_long=lasts)
+    spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
     return run.in_parts(definition, run.prepared(definition, frame, spans), parts)
 
 

@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import quoted
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.sessions import Calendar, Session
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
 _DAY: Final = "_day"
 _DAY_MAX: Final = "_day_max"

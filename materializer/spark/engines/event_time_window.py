@@ -12,10 +12,11 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.event_time_window import Params
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, PANE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
 _LATE: Final = "_late"
 """The watermark that stood when a late row arrived; null for a row that came in time."""

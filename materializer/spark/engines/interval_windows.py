@@ -8,9 +8,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import quoted
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, Params
 from materializer.spark.engines.groups import aggregated, measures, same
-from materializer.spark.engines.query import END, PART, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import END, PART, TIME, EngineQuery
 
 _FROM, _TO = "_life_start", "_life_end"
 _START, _STOP = "_w_start", "_w_end"

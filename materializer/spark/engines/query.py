@@ -25,21 +25,6 @@ VERSION: Final = "_version"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What closes windows besides the rows of their own key.
-
-    Args:
-        origin: Where the engine's grid is anchored; None for engines without one, or when no row was ever accepted.
-        as_of: Clock instant that closes windows, or None.
-        global_max: Largest event time of all keys, or None without rows.
-    """
-
-    origin: int | None = None
-    as_of: int | None = None
-    global_max: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EngineQuery:
     """A definition as its query sees it.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, key_column, quoted
+from materializer.core.engines.changed import ChangedKeys, Key, frozen, joined
 from materializer.core.engines.ranges import Kept
 from materializer.core.spans import POS_INF, SpanSet
 from materializer.journal.events import SourceIdentity
@@ -22,33 +22,12 @@ from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
-NAN: Final = float("nan")
-"""The one NaN among keys, so that it is found again."""
 SMALL: Final = 200_000
 """Changed rows that the driver reads itself."""
 SMALL_KEPT: Final = 1_000_000
 """Kept rows that the driver reads itself."""
 MAX_CHANGED: Final = 200_000
 """Changed pairs of key and slice that are told one by one; more are told as "everything"."""
-
-Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedKeys:
-    """Which keys changed, and where.
-
-    Args:
-        spans: For each key the closed intervals of its changed event times, in order.
-        newest: Largest changed event time.
-        is_insert_only: Whether every change was an insert.
-        rows: Changed rows.
-    """
-
-    spans: dict[Key, list[tuple[int, int]]]
-    newest: int | None
-    is_insert_only: bool
-    rows: int
 
 
 def changed_keys(
@@ -81,7 +60,7 @@ def _small_changes(
     spec = definition.spec
     names = {name.lower(): name for name in spec.reads}
     keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
-    end = getattr(engine_of(definition).params, "end", None)
+    end = engine_of(definition).end
     if source.name or not all(keys):
         return None
     columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))
@@ -102,20 +81,7 @@ def _small_changes(
         newest = t if newest is None else max(newest, t)
         others += kind != "insert"
         count += 1
-    return ChangedKeys({k: _joined(p) for k, p in by_key.items()}, newest, not others, count)
-
-
-def frozen(key: Sequence[Any]) -> Key:
-    """Return the values of a key as something that can be looked up: equal for Spark is equal here."""
-    return tuple(_frozen(value) for value in key)
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, float) and value != value:  # noqa: PLR0124 (the one test for NaN that needs no type)
-        return NAN
-    if isinstance(value, dict):
-        return tuple(_frozen(v) for v in value.values())
-    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+    return ChangedKeys({k: joined(p) for k, p in by_key.items()}, newest, not others, count)
 
 
 def rows_as_changes(
@@ -150,7 +116,7 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
     for row in found:
         by_key[frozen([row[k] for k in keys])].append((row["lo"], POS_INF if row["hi"] >= 2**62 else row["hi"]))
     return ChangedKeys(
-        {key: _joined(pieces) for key, pieces in by_key.items()},
+        {key: joined(pieces) for key, pieces in by_key.items()},
         max((row["newest"] for row in found), default=None),
         not any(row["others"] for row in found),
         sum(row["rows"] for row in found),
@@ -167,31 +133,6 @@ def keys_over(spark: SparkSession, definition: Definition, path: str, version: i
     return None if len(rows) > MAX_CHANGED else [frozen([row[n] for n in names]) for row in rows]
 
 
-def together(*found: ChangedKeys) -> ChangedKeys:
-    """Return several answers as one."""
-    spans: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-    for one in found:
-        for key, pieces in one.spans.items():
-            spans[key] += pieces
-    return ChangedKeys(
-        {key: _joined(pieces) for key, pieces in spans.items()},
-        max((one.newest for one in found if one.newest is not None), default=None),
-        all(one.is_insert_only for one in found),
-        sum(one.rows for one in found),
-    )
-
-
-def _joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return closed intervals that do not overlap, in order."""
-    joined: list[tuple[int, int]] = []
-    for lo, hi in sorted(pieces):
-        if joined and lo <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(hi, joined[-1][1]))
-        else:
-            joined.append((lo, hi))
-    return joined
-
-
 def kept_rows(
     spark: SparkSession,
     definition: Definition,
@@ -201,8 +142,10 @@ def kept_rows(
     *,
     since: SpanSet | None,
     carried: Sequence[str] = (),
-) -> dict[Key, list[tuple[Kept, dict[str, Any]]]]:
+) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
     """Return the kept result rows of some keys, in order of time, with the columns that running state carries on.
+
+    None when they are more than the driver holds.
 
     Args:
         spark: A session.
@@ -219,7 +162,10 @@ def kept_rows(
     columns = list(dict.fromkeys([*names, *_KEPT, *order, *carried]))
     rows = read_small_kept(path, version, columns, since=since, time_type=definition.time_type, max_rows=SMALL_KEPT)
     if rows is None:
-        rows = c.to_arrow(_kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns)))
+        frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
+        rows = c.to_arrow(frame.limit(SMALL_KEPT + 1))
+        if rows.num_rows > SMALL_KEPT:
+            return None
     rows = rows.sort_by([(n, "ascending") for n in order])
     found: dict[Key, list[tuple[Kept, dict[str, Any]]]] = defaultdict(list)
     wanted = None if keys is None else set(keys)

@@ -11,9 +11,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.definition import quoted
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.reactive_state import AT, ORDINAL, Params, call_column
 from materializer.spark.engines.groups import MEASURE, measures
-from materializer.spark.engines.query import PART, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import PART, TIME, EngineQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa

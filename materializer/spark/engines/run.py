@@ -7,21 +7,22 @@ A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column, quoted
+from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.changed import Part
 from materializer.core.engines.compile import measure_names
 from materializer.core.engines.registry import ENGINES
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql, value_of_sql
-from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, EngineQuery
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, with the keys, tell one result row from another."""
@@ -35,42 +36,6 @@ class Query(Protocol):
 
     def rows(self, raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         """Return result rows; see :mod:`materializer.spark.engines.query`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One range of one key that is computed anew.
-
-    Args:
-        key: Values of the keys.
-        start: Result rows with ``start <= w_start`` …
-        end: … and ``w_start < end`` are replaced.
-        raw_start: They are computed from the raw rows with ``raw_start <= t`` …
-        raw_end: … and ``t < raw_end``.
-        known_max: Largest time of the key outside of what is computed anew, or None.
-        carry: The kept row before the range, for engines with running state: its ``x_`` and ``v_`` columns, or None.
-    """
-
-    key: tuple[Any, ...]
-    start: int
-    end: int
-    raw_start: int
-    raw_end: int
-    known_max: int | None
-    carry: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a refresh of an engine computes.
-
-    Args:
-        at: What closes windows.
-        parts: What is computed anew, or None for everything.
-    """
-
-    at: Bounds
-    parts: tuple[Part, ...] | None = None
 
 
 def engine_of(definition: Definition) -> EngineDefinition:
@@ -112,7 +77,7 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
         sf.lit(0).alias(PART),
         sf.lit(None).cast("bigint").alias(KNOWN_MAX),
     ]
-    end = getattr(engine_of(definition).params, "end", None)
+    end = engine_of(definition).end
     if end:
         columns.append(sf.expr(instant_of_sql(quoted(end), definition.time_type)).alias(END))
     return rows.select("*", *columns)
@@ -191,12 +156,6 @@ def _same_keys(definition: Definition) -> Column:
     for i, key in enumerate(definition.spec.keys):
         same = same & sf.col(quoted(key_column(key.name))).eqNullSafe(sf.col(f"_mz_{i}"))
     return same
-
-
-def raw_spans(parts: Sequence[Part], most: int, *, last_long: bool) -> SpanSet:
-    """Return where the raw rows of *parts* lie, in few pieces, so that files are skipped; events that last may begin earlier."""
-    spans = SpanSet.union(Span(NEG_INF if last_long else p.raw_start, p.raw_end) for p in parts)
-    return spans.at_most(most)
 
 
 def changed_results(

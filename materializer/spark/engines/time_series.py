@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import quoted
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.time_series import Params, anchor
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Bounds, EngineQuery
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
 ORIGIN: Final = "_origin"
 """Optional column of raw rows: the time of the key's first accepted row, where arrival is known."""

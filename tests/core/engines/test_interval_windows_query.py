@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, Params, ranges
 from materializer.spark.engines import interval_windows
-from materializer.spark.engines.query import Bounds
 from tests.core.engines.frames import IDS, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
 from tests.core.engines.test_interval_windows import BOUND, ENGINES

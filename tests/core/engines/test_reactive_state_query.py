@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.ranges import Range
 from materializer.core.engines.reactive_state import ranges
 from materializer.spark.engines import reactive_state
-from materializer.spark.engines.query import Bounds
 from tests.core.engines import frames
 from tests.core.engines.histories import Kind, Result
 from tests.core.engines.test_reactive_state import params_of

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.session_window import Params, ranges
 from materializer.spark.engines import session_window
-from materializer.spark.engines.query import Bounds
 from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
 from tests.core.engines.test_session_window import sessions

@@ -1,0 +1,157 @@
+"""Spark as the planning and the refresh of an engine see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.types import StructType
+
+from materializer.core.definition import Definition
+from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.changed import ChangedKeys, Key, Work
+from materializer.core.engines.ranges import Kept
+from materializer.core.plan import Plan
+from materializer.core.spans import SpanSet
+from materializer.errors import ChangeFeedGapError
+from materializer.journal.events import SourceIdentity
+from materializer.spark import commit
+from materializer.spark import compute as c
+from materializer.spark.engines import arrival, questions, run
+from materializer.spark.failures import feed_gaps, spoken
+
+SMALL_LATE: Final = 100_000
+"""Late rows that the driver fetches and appends itself; more are appended by Spark."""
+
+
+class Windowing:
+    """The windowing engines of one session.
+
+    Args:
+        spark: A session of ours.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    # -- a refresh -------------------------------------------------------------------------------------------------------
+
+    def results_of(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        partials_path: str,
+        plan: Plan,
+        work: Work,
+        *,
+        is_small: bool,
+    ) -> tuple[DataFrame, Observation]:
+        """Return all result rows of the slices that a plan replaces, and where its raw rows are counted.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from.
+            partials_path: The kept result rows.
+            plan: What to replace.
+            work: What to compute.
+            is_small: Whether everything runs in one task: nothing is shuffled, so it is one job and not ten.
+        """
+        spark = self._spark
+        kept = spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
+        kept = c.kept_partials(definition, kept, plan.replaced)
+        parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
+        raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts)
+        if is_small:
+            raw, kept = raw.coalesce(1), kept.coalesce(1)
+        raw, seen = c.observed(raw, "recompute")
+        if work.parts is None or parts is None:
+            return run.revised(run.everything(definition, raw, work.at, plan.replaced), kept), seen
+        found = run.changed_results(definition, raw, work.parts, parts, work.at, kept)
+        return c.kept_partials(definition, found, plan.replaced), seen
+
+    def everything(
+        self, definition: Definition, source: SourceIdentity, version: int, at: Bounds, spans: SpanSet
+    ) -> DataFrame:
+        """Return the shown result rows of an engine over all raw rows: what its output means."""
+        raw = arrival.counted_rows(self._spark, definition, source, version, Work(at))
+        return c.finalise(definition, run.everything(definition, raw, at, spans), spans)
+
+    def late_rows(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
+    ) -> tuple[StructType, pa.Table | DataFrame]:
+        """Return the rows that arrived in (after, upto] and were not accepted, with the reason, fetched when they are few.
+
+        Raises:
+            ChangeFeedGapError: If the change feed does not reach back to the table's first version.
+        """
+        with feed_gaps(source.path, after, upto):
+            late = arrival.late_rows(self._spark, definition, source, after, upto, at)
+            fetched = c.to_arrow(late.limit(SMALL_LATE + 1))
+        return late.schema, fetched if fetched.num_rows <= SMALL_LATE else late
+
+    def append(self, frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
+        """Append many late rows; see :func:`materializer.spark.commit.append`."""
+        commit.append(frame, path, app_id=app_id, n=n, note=note)
+
+    # -- questions -------------------------------------------------------------------------------------------------------
+
+    def changed_keys(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+    ) -> ChangedKeys | None:
+        """Return which keys the change feed of (after, upto] touches; see :mod:`.questions`.
+
+        Raises:
+            ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
+        """
+        if upto <= after:
+            return ChangedKeys({}, None, is_insert_only=True, rows=0)
+        with feed_gaps(source.path, after, upto):
+            return questions.changed_keys(self._spark, definition, source, after, upto, spans)
+
+    def rows_as_changes(
+        self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+    ) -> ChangedKeys | None:
+        """Return the rows of some spans as if they had just been inserted; see :mod:`.questions`."""
+        with spoken("reading the source", table=source.path, version=version):
+            return questions.rows_as_changes(self._spark, definition, source, version, spans)
+
+    def keys_over(self, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
+        """Return the keys that have kept results over some spans; see :mod:`.questions`."""
+        with spoken("reading kept results", table=path, version=version):
+            return questions.keys_over(self._spark, definition, path, version, spans)
+
+    def kept_rows(
+        self,
+        definition: Definition,
+        path: str,
+        version: int,
+        keys: Sequence[Key] | None,
+        *,
+        since: SpanSet | None,
+        carried: Sequence[str],
+    ) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
+        """Return kept result rows; see :mod:`.questions`."""
+        with spoken("reading kept results", table=path, version=version):
+            return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
+
+    def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+        """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""
+        try:
+            with feed_gaps(source.path, -1, version):
+                return questions.first_time(self._spark, definition, source, version, from_feed=True)
+        except ChangeFeedGapError:
+            with spoken("looking for the first row", table=source.path, version=version):
+                return questions.first_time(self._spark, definition, source, version, from_feed=False)
+
+    def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+        """Return the largest event time of the rows that the filter lets through; None without rows.
+
+        Where arrival counts, event time moves by commits and by no less than the minimum gap.
+        """
+        if definition.spec.engine == "event_time_window" and definition.spec.lateness != "recompute":
+            with feed_gaps(source.path, -1, version):
+                return arrival.newest_submitted(self._spark, definition, source, version)
+        with spoken("looking for the newest row", table=source.path, version=version):
+            return questions.newest_time(self._spark, definition, source, version)
