@@ -90,12 +90,6 @@ class ForeignSettingError(UsageError):
     code = "spark.unsafe-setting"
 
 
-class StalePlanError(UsageError):
-    """A saved plan no longer fits the source or the journal."""
-
-    code = "plan.stale"
-
-
 # -- definitions (65) ----------------------------------------------------------------------------------------------------
 
 

@@ -16,11 +16,11 @@ from materializer import config as configuration
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.grid import Grid
-from materializer.core.instants import parse
+from materializer.core.instants import parse_window
 from materializer.core.plan import Plan
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span
+from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, Problem, RefreshWindowError, UsageError
+from materializer.errors import DefinitionError, Problem, UsageError
 from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
@@ -335,8 +335,8 @@ class Materializer:
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return column names and some published rows, newest bucket first, without a JVM."""
         grid = self.grid(name)
-        first = None if start is None else _instant(start, grid, NEG_INF)
-        last = None if end is None else _instant(end, grid, POS_INF)
+        window = _window(start, end, grid)
+        first, last = (None if given is None else at for given, at in ((start, window.start), (end, window.end)))
         return self._looker.show(name, limit=limit, start=first, end=last)
 
     def verify(self, name: str, start: Instant = None, end: Instant = None) -> VerifyReport:
@@ -358,38 +358,19 @@ class Materializer:
         self, name: str, start: Instant, end: Instant, *, force: bool, strict: bool, as_of: Instant = None
     ) -> Request:
         grid = self.grid(name)
-        first = None if start is None else _instant(start, grid, NEG_INF)
-        last = None if end is None else _instant(end, grid, POS_INF)
-        if first is not None and last is not None:
-            _window(start, end, grid)
+        window = _window(start, end, grid)
         return Request(
-            first,
-            None if last == POS_INF else last,
+            None if start is None else window.start,
+            None if window.end == POS_INF else window.end,
             is_forced=force,
             is_strict=strict,
             run_rows=self.config.run_rows,
-            as_of=None if as_of is None else _instant(as_of, grid, NEG_INF),
+            as_of=None if as_of is None else _window(as_of, None, grid).start,
         )
 
 
-def _instant(value: Instant, grid: Grid, default: int) -> int:
-    if value is None:
-        return default
-    try:
-        return parse(value, grid.time_type, grid.resolution)
-    except ValueError as exc:
-        raise RefreshWindowError(
-            f"'{value}' is not an instant of a {grid.time_type.value} column: {exc}",
-            hint="write 2013-12-01, 2013-12-01T06:00:00Z or, for an integer column, a number",
-        ) from exc
-
-
 def _window(start: Instant, end: Instant, grid: Grid) -> Span:
-    """Return [start, end), open ends infinite; raises RefreshWindowError when it is reversed or empty."""
-    first, last = _instant(start, grid, NEG_INF), _instant(end, grid, POS_INF)
-    if last <= first:
-        raise RefreshWindowError(f"window [{start}, {end}) ends before it starts", hint="swap --start and --end")
-    return Span(first, last)
+    return parse_window(start, end, grid.time_type, grid.resolution)
 
 
 def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:

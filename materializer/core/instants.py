@@ -149,10 +149,7 @@ def parse_window(
         raise RefreshWindowError(str(error), hint="give times like 2024-03-01T00:00:00Z, or integers") from None
     if last <= first:
         what = f"[{render(first, time_type)}, {render(last, time_type)})"
-        raise RefreshWindowError(
-            f"window {what} is empty: its end, which is not included, must be after its start",
-            hint="exchange the two ends, or move the end",
-        )
+        raise RefreshWindowError(f"window {what} ends before it starts", hint="swap --start and --end")
     return Span(first, last)
 
 

@@ -86,8 +86,6 @@ def except_buckets(definition: Definition, partials: DataFrame, starts: DataFram
 def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
     """Return the partials of *rows*, which lie inside *spans*.
 
-    Partials that a Python aggregate builds are grouped apart and joined, because Spark refuses them beside its own.
-
     Shape:
         ``slice``, keys, partial columns. Grain (slice, keys).
     """
@@ -96,17 +94,10 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
         sf.expr(bucket_start_sql(definition.grid, quoted(spec.time_column), spans)).alias(SLICE),
         *(sf.expr(key.sql).alias(key_column(key.name)) for key in spec.keys),
     ]
-    own = [sf.expr(p.build).alias(p.name) for p in partials if not p.is_foreign]
-    foreign = [sf.expr(p.build).alias(p.name) for p in partials if p.is_foreign]
-    if not foreign:
-        return rows.groupBy(*groups).agg(*own)
-    built = rows.groupBy(*groups).agg(*foreign)
-    if not own:
-        return built
-    left, names = rows.groupBy(*groups).agg(*own), definition.group_columns
-    renamed = built.select(*[sf.col(n).alias(f"r_{n}") for n in names], *[p.name for p in partials if p.is_foreign])
-    on = sf.expr(" AND ".join(f"{quoted(n)} <=> {quoted('r_' + n)}" for n in names))
-    return left.join(renamed, on).select(*names, *[p.name for p in partials])
+    foreign = {p.build for p in partials if p.is_foreign}
+    names = definition.group_columns
+    built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign)
+    return built.select(*map(quoted, names), *[p.name for p in partials])
 
 
 def merge(definition: Definition, parts: Sequence[DataFrame]) -> DataFrame:
@@ -220,24 +211,38 @@ def reference(
     measures = [(FINAL + name, sql) for name, sql in layout.reference]
     kept = [(KEPT, layout.having_reference)] if layout.having_reference else []
     foreign = {p.build for p in layout.partials if p.is_foreign}
-    frame = _aggregated(grouped, [f"g_{n}" for n in by], [*measures, *extra, *kept], foreign)
+    frame = aggregated(grouped, [f"g_{n}" for n in by], [*measures, *extra, *kept], foreign)
     if kept:
         frame = frame.where(KEPT)
     names = {n: f"g_{n}" for n in by} | {name: FINAL + name for name, _ in layout.reference}
     return frame.select(*[sf.col(quoted(names[n])).alias(n) for n in spec.columns], *[name for name, _ in extra])
 
 
-def _aggregated(
+def aggregated(
     grouped: GroupedData, groups: Sequence[str], columns: Sequence[tuple[str, str]], foreign: set[str]
 ) -> DataFrame:
-    """Return grouped rows with aggregate *columns*; those of Python aggregates are grouped apart and joined."""
+    """Return grouped rows with aggregates.
+
+    Those of Python are grouped apart and joined, because Spark refuses them beside its own.
+
+    Args:
+        grouped: The rows, grouped.
+        groups: Names of the columns that they are grouped by.
+        columns: (name, aggregate) of each column.
+        foreign: Texts of the calls that only the session knows.
+
+    Shape:
+        *groups*, then *columns*, the foreign ones last.
+    """
     own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
     apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
     frames = [grouped.agg(*[sf.expr(sql).alias(n) for n, sql in part]) for part in (own, apart) if part]
     if len(frames) == 1:
         return frames[0]
-    right = frames[1].select(*[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[n for n, _ in apart])
-    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups))
+    right = frames[1].select(
+        *[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[sf.col(quoted(n)) for n, _ in apart]
+    )
+    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups) or "true")
     return frames[0].join(right, on).drop(*[f"r_{g}" for g in groups])
 
 

@@ -9,36 +9,37 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import quoted
+from materializer.spark import compute as c
 from materializer.spark.engines.query import TIME, EngineQuery
 
 MEASURE: Final = "v_"
+COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))
+"""Rows of a group, and its first and last time."""
 
 
-def aggregated(rows: DataFrame, by: Sequence[str], e: EngineQuery, extra: Sequence[Column] = ()) -> DataFrame:
-    """Return measures, ``n``, ``first_t`` and ``last_t`` of groups of raw rows.
+Columns = Sequence[tuple[str, str]]
 
-    Measures that call a Python aggregate are grouped apart and joined, because Spark refuses these beside its own.
+
+def aggregated(rows: DataFrame, by: Sequence[str], e: EngineQuery, extra: Columns = ()) -> DataFrame:
+    """Return measures, as they are meant, ``n``, ``first_t`` and ``last_t`` of groups of raw rows.
 
     Args:
         rows: Raw rows.
         by: Names of the columns to group by.
         e: The definition.
-        extra: Further aggregates, with their names.
+        extra: Further (name, aggregate) columns.
 
     Shape:
         The columns of *by*, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, those of *extra*. Grain *by*.
     """
-    foreign = [p.build for p in e.layout.partials if p.is_foreign]
-    names = [quoted(name) for name in by]
-    own: list[Column] = []
-    apart: list[Column] = []
-    for name, sql in e.layout.reference:
-        (apart if any(f in sql for f in foreign) else own).append(sf.expr(sql).alias(MEASURE + name))
-    counts = [sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias("first_t"), sf.max(TIME).alias("last_t")]
-    grouped = rows.groupBy(*names).agg(*own, *counts, *extra)
-    if not apart:
-        return grouped
-    return same(grouped, rows.groupBy(*names).agg(*apart), [(name, name) for name in by])
+    measured = [(MEASURE + name, sql) for name, sql in e.layout.reference]
+    return grouped(rows, by, [*measured, *COUNTS, *extra], e)
+
+
+def grouped(rows: DataFrame, by: Sequence[str], columns: Columns, e: EngineQuery) -> DataFrame:
+    """Return (name, aggregate) *columns* of rows grouped by the columns *by*."""
+    foreign = {p.build for p in e.layout.partials if p.is_foreign}
+    return c.aggregated(rows.groupBy(*[sf.col(quoted(name)) for name in by]), by, columns, foreign)
 
 
 def same(left: DataFrame, right: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:

@@ -152,7 +152,7 @@ def _counted(raw: DataFrame, e: EngineQuery) -> tuple[DataFrame, Column]:
     placed = raw.withColumn("_rank", sf.dense_rank().over(ordered))
     first = sf.greatest(sf.lit(1), sf.col("_rank") - sf.lit(p.count - 1))
     exploded = placed.withColumn(_AT, sf.explode(sf.sequence(first, sf.col("_rank"))))
-    found = aggregated(exploded, [*e.groups, _AT], e, [sf.max("_rank").alias("_last")])
+    found = aggregated(exploded, [*e.groups, _AT], e, [("_last", "max(_rank)")])
     is_full = sf.col("_last") - sf.col(_AT) == sf.lit(p.count - 1)
     edges = {_START: sf.col("first_t"), _STOP: sf.col("last_t") + sf.lit(p.tick)}
     return found.withColumns(edges), is_full

@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import quoted
-from materializer.spark.engines.query import KNOWN_MAX, TIME, EngineQuery
+from materializer.spark.engines.groups import COUNTS, Columns, aggregated, grouped
+from materializer.spark.engines.query import KNOWN_MAX, EngineQuery
 
 PANE: Final = "_pane"
 AT: Final = "_at"
@@ -24,16 +25,11 @@ SIZE: Final = "_size"
 KEY_MAX: Final = "_key_max"
 PART_MAX: Final = "_part_max"
 KNOWN: Final = "_known"
-_COUNTS: Final = (
-    *(("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})")),
-    (KNOWN, f"max({KNOWN_MAX})"),
-)
+_COUNTS: Final = (*COUNTS, (KNOWN, f"max({KNOWN_MAX})"))
 _MERGED: Final = (
     *(("n", "sum(n)"), ("first_t", "min(first_t)"), ("last_t", "max(last_t)")),
     (KNOWN, f"max({KNOWN})"),
 )
-
-Columns = Sequence[tuple[str, str]]
 
 
 def value(measure: str) -> str:
@@ -53,9 +49,7 @@ def over_rows(rows: DataFrame, e: EngineQuery, groups: Sequence[str], extra: Col
     Shape:
         *groups*, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, :data:`KNOWN`, *extra*. Grain: *groups*.
     """
-    measures = [(f"v_{name}", sql) for name, sql in e.layout.reference]
-    foreign = {p.build for p in e.layout.partials if p.is_foreign}
-    return _aggregated(rows, groups, [*measures, *_COUNTS, *extra], foreign)
+    return aggregated(rows, groups, e, [(KNOWN, f"max({KNOWN_MAX})"), *extra])
 
 
 def over_windows(
@@ -81,16 +75,15 @@ def over_windows(
         Keys, part, the fields (null for rows in no window), ``v_<measure>``, ``n``, ``first_t``, ``last_t``, *extra*.
     """
     is_merged = e.layout.is_mergeable
-    foreign = {p.build for p in e.layout.partials if p.is_foreign}
     builds = [(p.name, p.build) for p in e.layout.partials]
-    panes = _aggregated(rows, [*e.groups, *marks], [*builds, *_COUNTS], foreign) if is_merged else rows
+    panes = grouped(rows, [*e.groups, *marks], [*builds, *_COUNTS], e) if is_merged else rows
     placed = panes.select("*", sf.expr(f"explode_outer({windows})").alias("_w")).select("*", "_w.*").drop("_w")
     placed = then(placed) if then else placed
     groups = [*e.groups, *(f for f in placed.columns if f not in panes.columns)]
     if not is_merged:
         return over_rows(placed, e, groups, extra)
     merges = [(p.name, p.merge) for p in e.layout.partials if p.merge is not None]
-    merged = _aggregated(placed, groups, [*merges, *_MERGED, *extra], set())
+    merged = grouped(placed, groups, [*merges, *_MERGED, *extra], e)
     finals = [sf.expr(sql).alias(f"v_{name}") for name, sql in e.layout.finals]
     return merged.select("*", *_key_names(e, merged.columns)).select(
         *groups, *finals, *[n for n, _ in _MERGED], *[n for n, _ in extra]
@@ -114,7 +107,7 @@ def sizes_side_by_side(found: DataFrame, e: EngineQuery, sizes: Sequence[int]) -
         for name, size in zip(e.measures, sizes, strict=True)
     ]
     whole = [("n", "max(n)"), *_MERGED[1:], (SIZE, f"count({SIZE})")]
-    return _aggregated(found, [*e.groups, AT], [*columns, *whole], set())
+    return grouped(found, [*e.groups, AT], [*columns, *whole], e)
 
 
 def with_newest(found: DataFrame, e: EngineQuery) -> DataFrame:
@@ -140,16 +133,3 @@ def _key_names(e: EngineQuery, columns: Sequence[str]) -> list[Column]:
     taken = {c.lower() for c in columns}
     names = [k.removeprefix("k_") for k in e.keys]
     return [sf.col(quoted(f"k_{n}")).alias(n) for n in names if n.lower() not in taken]
-
-
-def _aggregated(rows: DataFrame, groups: Sequence[str], columns: Columns, foreign: set[str]) -> DataFrame:
-    """Group rows; aggregates of Python are grouped apart and joined, because Spark refuses them beside its own."""
-    grouped = rows.groupBy(*[sf.col(quoted(g)) for g in groups])
-    own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
-    apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
-    frames = [grouped.agg(*[sf.expr(sql).alias(n) for n, sql in part]) for part in (own, apart) if part]
-    if len(frames) == 1:
-        return frames[0]
-    right = frames[1].select(*[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[quoted(n) for n, _ in apart])
-    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups))
-    return frames[0].join(right, on).drop(*[f"r_{g}" for g in groups])

@@ -31,7 +31,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         ``last_t``, ``is_final``, ``is_shown``. Grain (keys, ``_part``, ``w_start``).
     """
     p: Params = e.params
-    found = aggregated(_in_sessions(raw, e), [*e.groups, _START], e, [sf.max(KNOWN_MAX).alias(_KNOWN)])
+    found = aggregated(_in_sessions(raw, e), [*e.groups, _START], e, [(_KNOWN, f"max({KNOWN_MAX})")])
     end = sf.col("last_t") + sf.lit(p.session_gap)
     # Parts meet here, only to learn the newest time of the key, which lies in one of them or outside all.
     key = Window.partitionBy(*map(quoted, e.keys)) if e.keys else Window.partitionBy(sf.lit(0))
