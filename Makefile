@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 QUICK := not spark and not slow and not long and not airflow and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts quick long format clean
+.PHONY: help setup demo test check lint types contracts quick slow long format clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ contracts: $(STAMP)
 
 quick: $(STAMP)
 	$(BIN)/python -m pytest -q -m "$(QUICK)"
+
+slow: $(STAMP) ## Run the slow tests, which `make test` leaves out
+	$(BIN)/python -m pytest -m "slow and not long"
 
 long: $(STAMP) ## Run the long profile of the property tests
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
