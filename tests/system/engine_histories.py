@@ -68,6 +68,10 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
+OPEN_ENDED: Final = ("compressed_hopping_window", "snapshot_window", "count_window")
+"""Engines that take events without an end as they are."""
+
+
 @dataclass(slots=True)
 class World:
     """One source, changed at random, and one engine's aggregate over it.
@@ -117,7 +121,8 @@ class World:
     def _row(self, first: int, last: int) -> dict[str, Any]:
         at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60))
         self.ids.append(len(self.ids))
-        until = at + timedelta(seconds=self.rng.randint(1, 2_400))
+        is_open = self.definition["engine"] in OPEN_ENDED and self.rng.random() < 0.1
+        until = None if is_open else at + timedelta(seconds=self.rng.randint(1, 2_400))
         return {"id": self.ids[-1], "ts": at, "until": until, "k": self.rng.choice("abcd"), "v": self.rng.randint(1, 9)}
 
     def change(self) -> str:
