@@ -14,9 +14,11 @@ from materializer.lake.buckets import Change, pieces_of
 from materializer.lake.captured import Captured, CapturedPiece, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line
+from materializer.lake.far import far_times
 from materializer.lake.log import Commit, DataFile
 from materializer.lake.look import Look
 from materializer.lake.table import open_table
+from materializer.lake.types import columns_of
 
 MAX_CHANGE_FILES: Final = 500
 """More change files than this are read by Spark."""
@@ -45,6 +47,9 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
                 last,
                 f"{found} in versions {first} to {last} are more than the driver reads ({look.max_rows} rows)",
             )
+        columns = {look.column.name, *(look.keys or ())}
+        if far := far_times(look.table.path, first - 1, run, columns_of(look.table.schema_json()), columns):
+            return Segment(first, last, far)
         rows = _rows(look, first, last)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc

@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from materializer.lake.far import far_times
 from materializer.lake.log import LogGapError, commits
+from materializer.lake.types import columns_of
 
 
 def read_small_inserts(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
@@ -34,6 +36,8 @@ def read_small_inserts(path: str, after: int, upto: int, columns: Sequence[str],
         protocol = table.protocol()
         features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
         if {"deletionVectors", "columnMapping"} & features:
+            return None
+        if far_times(path, after, found, columns_of(table.schema().to_json()), columns):
             return None
         reader = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
         rows = _plain(pa.table(reader))

@@ -55,6 +55,7 @@ class DataFile:
         data_change: Whether rows changed, rather than only moved between files.
         has_deletion_vector: Whether some of its rows are marked as deleted.
         partition: Partition values.
+        stats: The text of its statistics, None without.
     """
 
     path: str
@@ -66,6 +67,7 @@ class DataFile:
     data_change: bool
     has_deletion_vector: bool
     partition: Mapping[str, str | None] = field(default_factory=dict)
+    stats: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +358,7 @@ def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
         body["dataChange"],
         vector is not None,
         partition,
+        stats,
     )
 
 

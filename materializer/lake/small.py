@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from materializer.core.spans import SpanSet
 from materializer.core.spec import TimeType
-from materializer.lake.extent import instants_of
+from materializer.errors import MaterializerError
+from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
+from materializer.lake.far import far_times
 from materializer.lake.log import LogGapError, commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import open_table
+from materializer.lake.types import columns_of
 
 _FOREIGN = {"deletionVectors", "columnMapping"}
 """Features of a table under which the library's change feed is silently wrong."""
+
+_READ: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+"""Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time."""
 
 
 def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
@@ -32,18 +41,59 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
         max_rows: Bound by the statistics of the files that came and went.
     """
     try:
-        files = [f for c in commits(path, after, upto) for f in (*c.adds, *c.removes) if f.data_change]
+        run = commits(path, after, upto)
+        files = [f for c in run for f in (*c.adds, *c.removes) if f.data_change]
         if any(f.has_deletion_vector for f in files) or sum(f.rows or 0 for f in files) > max_rows:
             return None
         table = open_table(path, upto)
         protocol = table.protocol()
         if _FOREIGN & {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
             return None
+        if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
+            return None
         found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
         rows = pa.RecordBatchReader.from_stream(found).read_all()
     except (DeltaError, LogGapError, OSError, pa.ArrowInvalid):
         return None
     return None if rows.num_rows > max_rows else _plain(rows)
+
+
+def read_small_rows(
+    path: str, version: int, columns: Sequence[str], spans: SpanSet, *, time: str, time_type: TimeType, max_rows: int
+) -> pa.Table | None:
+    """Return the rows of the files that may hold something of *spans*, or None when Spark has to read them.
+
+    Args:
+        path: A table.
+        version: At this version.
+        columns: Columns to return.
+        spans: Where rows are wanted; rows elsewhere may be among those returned.
+        time: The column whose statistics say where a file's rows lie.
+        time_type: Its type.
+        max_rows: Bound by the statistics of these files.
+    """
+    try:
+        table = DeltaTable(path, version=version)
+        protocol = table.protocol()
+        if _FOREIGN & {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
+            return None
+        wanted, rows = set(), 0
+        for name, _, bounds in file_bounds(table, time_column(table, time, time_type)):
+            if bounds.rows is None:
+                return None
+            if not bounds.is_known or (bounds.span is not None and spans & SpanSet.of(bounds.span)):
+                wanted.add(name)
+                rows += bounds.rows
+        if rows > max_rows:
+            return None
+        dataset = table.to_pyarrow_dataset(parquet_read_options=_READ)
+        fragments = [f for f in dataset.get_fragments() if unquote(f.path) in wanted]
+        if len(fragments) != len(wanted):
+            return None
+        some = ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+        return _plain(some.to_table(columns=list(columns)))
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def read_small_kept(

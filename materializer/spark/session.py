@@ -48,7 +48,11 @@ _FLAGS: Final[Mapping[Profile, str]] = {
     "long": "-XX:+UseParallelGC",
 }
 _UNSAFE: Final = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-_WORK: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+_WORK: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # others read INT96 as nanoseconds, which end in 2262
+}
 # set at run time by users to reach their stores and catalogs; new session state would not know them
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 

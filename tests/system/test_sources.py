@@ -175,6 +175,36 @@ def test_rows_at_the_ends_of_time_cost_a_bucket_each(refreshed):
     refreshed.expect_true("by_runs")
 
 
+@BOTH_LANES
+def test_times_that_nanoseconds_cannot_hold(site):
+    """
+    Spark writes timestamps that the library reads as nanoseconds, which end in 2262: such changes are left to Spark.
+    """
+    path, asked = f"{site.root}/periods", "date_trunc('DAY', begin), k, count(*), max(until)"
+    table = f"delta.`{path}`"
+    feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'false')"
+    measures = {"rows": "count(*)", "until": "max(until)"}
+    site.spark.sql(f"CREATE TABLE {table} (begin TIMESTAMP, until TIMESTAMP, k STRING) USING delta {feed}")
+
+    def expect(strategy):
+        site.expect_refresh("periods", strategy=strategy)
+        assert site.rows(f"SELECT {asked} FROM {table} GROUP BY 1, 2") == site.published("periods")
+        assert site.lake.verify("periods").is_equal
+
+    many = "SELECT timestamp'2024-03-01' + make_interval(0, 0, 0, 0, 0, id), timestamp'2024-03-02', 'a' FROM range(900)"
+    site.spark.sql(f"INSERT INTO {table} {many} UNION ALL VALUES (timestamp'9998-01-01', timestamp'9998-01-02', 'b')")
+    site.lake.define("periods", path, time="begin", width="1 day", keys=["k"], measures=measures)
+    expect("rebuild")
+
+    open_end = "(timestamp'2024-03-01 12:00', timestamp'9999-12-31 23:59:59', 'a')"
+    site.spark.sql(f"INSERT INTO {table} VALUES {open_end}")
+    expect("merge")
+
+    site.spark.sql(f"UPDATE {table} SET begin = begin - INTERVAL 1 YEAR WHERE k = 'b'")
+    expect("recompute")
+    assert [2024, 9997] == sorted(row[0].year for row in site.published("periods"))
+
+
 # -- the table is another one ----------------------------------------------------------------------------------------------
 
 
