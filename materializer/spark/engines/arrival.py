@@ -26,9 +26,10 @@ from materializer.core.definition import Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work, raw_spans
 from materializer.core.engines.event_time_window import advanced
+from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
-from materializer.spark.engines import run
+from materializer.spark.engines import run, small
 from materializer.spark.engines.daily_time_series import is_outside_sql
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
 from materializer.spark.engines.time_series import ORIGIN, last_end_sql
@@ -45,6 +46,8 @@ def counted_rows(
     version: int,
     work: Work,
     parts: DataFrame | None = None,
+    *,
+    is_small: bool = False,
 ) -> DataFrame:
     """Return the prepared raw rows of some work at a source version.
 
@@ -55,15 +58,20 @@ def counted_rows(
         version: At this version.
         work: What is computed.
         parts: Its ranges as a frame; None when everything is computed.
+        is_small: Whether the driver may read the rows.
     """
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    frame = c.read_version(spark, source, version)
-    if work.parts is None or parts is None:
-        return run.prepared(definition, frame)
-    spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
-    return run.in_parts(definition, run.prepared(definition, frame, spans), parts)
+    spans = SpanSet.of(EVERYTHING)
+    if work.parts is not None:
+        spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
+    if is_small:
+        frame = small.raw_rows(spark, definition, source, version, spans)
+    else:
+        frame = c.read_version(spark, source, version)
+    rows = run.prepared(definition, frame, spans)
+    return rows if parts is None else run.in_parts(definition, rows, parts)
 
 
 def late_rows(

@@ -19,7 +19,7 @@ from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
 from materializer.spark import commit
 from materializer.spark import compute as c
-from materializer.spark.engines import arrival, questions, run
+from materializer.spark.engines import arrival, questions, run, small
 from materializer.spark.failures import feed_gaps, spoken
 
 SMALL_LATE: Final = 100_000
@@ -59,10 +59,14 @@ class Windowing:
             is_small: Whether everything runs in one task: nothing is shuffled, so it is one job and not ten.
         """
         spark = self._spark
-        kept = spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
+        version = plan.partials.version
+        if is_small:
+            kept = small.kept_rows(spark, definition, partials_path, version, plan.replaced)
+        else:
+            kept = spark.read.format("delta").option("versionAsOf", version).load(partials_path)
         kept = c.kept_partials(definition, kept, plan.replaced)
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
-        raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts)
+        raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
         if is_small:
             raw, kept = raw.coalesce(1), kept.coalesce(1)
         raw, seen = c.observed(raw, "recompute")

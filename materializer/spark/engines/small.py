@@ -1,0 +1,55 @@
+"""Rows of tables that the driver reads itself when they are few: planning their scan would take longer than the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import SLICE, Definition, quoted
+from materializer.core.spans import SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.small import read_small_rows
+from materializer.spark import compute as c
+
+MOST: Final = 50_000
+"""Rows that the driver reads; more are read by Spark."""
+
+
+def raw_rows(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+) -> DataFrame:
+    """Return at least the rows of a source that lie in *spans*, with at least the columns that the definition reads."""
+    spec = definition.spec
+    types = dict(definition.spec.read_types)
+    named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
+    if source.name or not named <= types.keys():
+        return c.read_version(spark, source, version)
+    found = read_small_rows(
+        source.path,
+        version,
+        list(types),
+        spans,
+        time=spec.time_column,
+        time_type=definition.time_type,
+        max_rows=MOST,
+    )
+    return c.read_version(spark, source, version) if found is None else _frame(spark, found, types)
+
+
+def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
+    """Return at least the kept result rows of *spans*."""
+    types = dict(definition.partial_columns)
+    found = read_small_rows(
+        path, version, list(types), spans, time=SLICE, time_type=definition.time_type, max_rows=MOST
+    )
+    if found is None:
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
+    return _frame(spark, found, types)
+
+
+def _frame(spark: SparkSession, rows: pa.Table, types: dict[str, str]) -> DataFrame:
+    frame = spark.createDataFrame(rows)
+    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
