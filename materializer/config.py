@@ -55,6 +55,7 @@ class Config:
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.
         python_aggregates: Aggregates written in Python, as ``module:attribute``.
+        output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
         single_driver: Promise that nobody else writes to this lake; wanted on stores that cannot create a file
             atomically.
         file: The file that was read, or None.
@@ -69,6 +70,7 @@ class Config:
     log_max_entries: int = 1_000
     snapshot_every: int = 40
     python_aggregates: tuple[str, ...] = ()
+    output_handlers: tuple[str, ...] = ()
     single_driver: bool = False
     file: Path | None = None
 
@@ -279,6 +281,7 @@ _KEYS: dict[str, _Convert] = {
     "log_max_entries": _count,
     "snapshot_every": _count,
     "python_aggregates": _names,
+    "output_handlers": _names,
     "single_driver": _truth,
     "spark.profile": _profile,
     "spark.memory": _memory,

@@ -306,6 +306,17 @@ class StorageError(MaterializerError):
     exit_status = 74
 
 
+class OutputHandlerError(MaterializerError):
+    """The function that is given the output failed."""
+
+    code = "output.handler"
+    exit_status = 74
+    default_hint = "mend the handler and refresh again: it is given the same rows, with what has come since"
+
+    def __init__(self, message: str, *, hint: str = "", wrote: str = "", **values: object) -> None:
+        super().__init__(message, hint=hint, wrote=wrote or "the refresh is done and its rows are published", **values)
+
+
 # -- try again (75) ------------------------------------------------------------------------------------------------------
 
 

@@ -6,10 +6,11 @@ Importing it loads no engine; Spark is imported inside the function that builds 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from materializer import config as configuration
@@ -27,6 +28,8 @@ from materializer.lake.rows import to_pandas
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
 from materializer.services.fresh import FreshReader
+from materializer.services.handlers import OutputHandler
+from materializer.services.handlers import by_name as by_handler_name
 from materializer.services.invalidate import Invalidator
 from materializer.services.planning import Request
 from materializer.services.preview import Preview, Previewer
@@ -54,6 +57,7 @@ class Materializer:
             something has to be computed, and not before.
         config: Settings; None reads ``materializer.toml`` and the environment.
         python_aggregates: Aggregates written in Python, besides those that the configuration names.
+        output_handlers: Functions that definitions name as ``output_handler``, by name, likewise.
         on_checkpoint: Told the name of each step of a refresh before it is done; for tests.
 
     Raises:
@@ -72,6 +76,7 @@ class Materializer:
         spark: SparkSession | None = None,
         config: Config | None = None,
         python_aggregates: Iterable[PythonAggregate] = (),
+        output_handlers: Mapping[str, OutputHandler] = MappingProxyType({}),
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = configuration.read() if config is None else config
@@ -84,7 +89,8 @@ class Materializer:
         self._built: Engine | None = None
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every)
-        self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint)
+        handlers = by_handler_name(self.config.output_handlers, output_handlers)
+        self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
         self._definitions = Definitions(self.root, self.journal, self.config, self.engine)
         self._looker = Looker(self.root, self.journal)
 

@@ -160,6 +160,10 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.order": _one_of("newest", "oldest"),
     "refresh.catch_dirt": _one_of("true", "false"),
     "log.max_entries": _whole_number(1),
+    "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
+    "msg_as_table": _one_of("true", "false"),
 }
-_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.")))
+HANDLER: Final = ("output_handler", "msg_as_table")
+"""Properties of who is given the output."""
+_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.")) or k in HANDLER)
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

@@ -183,6 +183,13 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivered:
+    """The output handler was given what changed up to a version of the output."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """The aggregate is gone."""
 
@@ -206,6 +213,7 @@ Event: TypeAlias = (
     | Audited
     | Done
     | Aborted
+    | Delivered
     | Dropped
     | Snapshot
 )
@@ -234,6 +242,7 @@ KINDS: Final[dict[str, type]] = {
     "audited": Audited,
     "done": Done,
     "aborted": Aborted,
+    "delivered": Delivered,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -301,6 +310,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | Audited()
             | Done()
             | Aborted()
+            | Delivered()
             | Dropped()
             | Snapshot()
         ):

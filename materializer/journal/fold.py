@@ -19,6 +19,7 @@ from materializer.journal.events import (
     Audited,
     Captured,
     Defined,
+    Delivered,
     Described,
     Done,
     Dropped,
@@ -90,6 +91,7 @@ class AggregateState:
         ended: The last refreshes, newest last.
         engine: What an engine remembers besides its results: origin of its grid, clock, watermark.
         engine_next: The same once the open plan is done.
+        delivered: Version of the output up to which the output handler was given what changed.
     """
 
     id: str
@@ -113,6 +115,7 @@ class AggregateState:
     ended: tuple[Ended, ...] = ()
     engine: Mapping[str, Any] = field(default_factory=dict)
     engine_next: Mapping[str, Any] = field(default_factory=dict)
+    delivered: int | None = None
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -168,6 +171,7 @@ _PLAIN: Final = (
     "null_times",
     "engine",
     "engine_next",
+    "delivered",
 )
 
 States = Mapping[str, AggregateState]
@@ -244,6 +248,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
             ended = Ended(event.n, at, "aborted", plan.window, report, event.reason)
             return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
+        case Delivered():
+            return replace(state, delivered=max(event.version, state.delivered or 0))
         case Dropped():
             return None
         case _:
@@ -278,6 +284,7 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         extent_end=NEG_INF,
         engine={},
         engine_next={},
+        delivered=None,
     )
 
 

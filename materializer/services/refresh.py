@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from materializer.journal.events import Dropped, Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import planning, processes, protocol, quarantine
+from materializer.services import handlers, planning, processes, protocol, quarantine
 from materializer.services.definitions import Bound
+from materializer.services.handlers import OutputHandler
 from materializer.services.planning import Request
 from materializer.services.protocol import At, Process
 from materializer.services.workbench import RunNote, Workbench
@@ -91,6 +92,7 @@ class Refresher:
         config: Settings.
         engine: Starts Spark on first use.
         on_checkpoint: Told the name of each step before it is done; tests stop, kill and interleave there.
+        handlers: Output handlers by name.
     """
 
     root: Path
@@ -98,6 +100,7 @@ class Refresher:
     config: Config
     engine: Callable[[], Engine]
     on_checkpoint: Checkpoint = lambda _: None
+    handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
 
     def refresh(
         self,
@@ -122,8 +125,10 @@ class Refresher:
             MaterializerError: Whatever planning, computing or writing found.
         """
         began = time.perf_counter()
+        self._check_handler(name)
         idle = self._nothing_to_do(name, request)
         if idle is not None:
+            self._deliver(name)
             return replace(idle, seconds=time.perf_counter() - began)
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
@@ -152,7 +157,10 @@ class Refresher:
             done = RunDone(process.plan, process.report, note.run.window, left)
             runs.append(done)
             on_run(done)
+            self._deliver(name)
             asked = planning.following(asked, note.run)
+        if not runs:
+            self._deliver(name)
         self.journal.tidy()
         state = self.journal.view().named(name)
         if self.bound(state).definition.spec.lateness != "recompute":
@@ -168,6 +176,14 @@ class Refresher:
             state.null_times,
             time.perf_counter() - began,
         )
+
+    def _check_handler(self, name: str) -> None:
+        handlers.handler_of(self.bound(self.journal.view().named(name)), self.handlers)
+
+    def _deliver(self, name: str) -> None:
+        """Give the output handler, where there is one, what it was not given yet."""
+        state = self.journal.view().named(name)
+        handlers.deliver(state, self.bound(state), self.handlers, self.engine, self.journal)
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading two versions; None when there may be work."""

@@ -275,6 +275,23 @@ class Engine:
             output = c.finalise(definition, c.kept_partials(definition, frame, spans), spans)
             return c.to_arrow(output) if fetch else output
 
+    def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
+        """Return the rows of an output at a version that it did not have at another, each as often as it came.
+
+        Args:
+            path: The output.
+            after: The earlier version, None for an empty table.
+            upto: The later version.
+            where: Predicate for where to look.
+        """
+        reader = self.spark.read.format("delta")
+        with spoken("reading what was published", table=path, version=upto):
+            now = reader.option("versionAsOf", upto).load(path).where(where)
+            if after is None:
+                return now
+            before = self.spark.read.format("delta").option("versionAsOf", after).load(path)
+            return now.exceptAll(before.where(where))
+
     def commit(
         self,
         frame: DataFrame,

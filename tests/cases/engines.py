@@ -45,7 +45,7 @@ _LASTING: Final = ("hoppingInterval", "hoppingIntervalCompressed", "snapshotWind
 _SECONDS: Final = ("intervalDuration", "creationPeriod", "offset", "lag", "minimumGap", "discardAge")
 _OURS: Final = (
     *("timeColumn", "timeType", "keyColumn", "metrics", "where", "filter", "asOf", "lateness", "stages"),
-    *("arrivalEqualsEventTime", "startColumn", "endColumn", "bound"),
+    *("arrivalEqualsEventTime", "startColumn", "endColumn", "bound", "outputHandler", "msgAsTable"),
 )
 """Parameters of cases that are no parameter of the engine by their own name."""
 

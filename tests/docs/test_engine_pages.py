@@ -24,6 +24,7 @@ from materializer.core.engines.guides import COMMON, GUIDES, guide
 from materializer.core.engines.reading import About, Reader
 from materializer.core.engines.registry import ENGINES, OURS, planner, read_params
 from materializer.core.parse import parse_report
+from materializer.core.properties import HANDLER
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError
 from tests.docs import pages, picture, world
@@ -128,7 +129,7 @@ def test_the_parameters_of_every_engine_are_those_that_none_reads_itself():
     """
     arguments = set(inspect.signature(define_engine).parameters)
 
-    assert {*OURS, "lateness", "sequence"} == {p.name for p in COMMON}
+    assert {*OURS, *HANDLER, "lateness", "sequence"} == {p.name for p in COMMON}
     assert {"lateness", "sequence"} <= arguments
 
 
@@ -324,7 +325,7 @@ def test_the_command_prints_a_guide(capsys):
 
     assert 0 == main(["engines", "session_window", "--json"])
     [found] = json.loads(capsys.readouterr().out)["engines"]
-    assert ["session_gap", "label"] == [found["parameters"][i]["name"] for i in (0, -1)]
+    assert ["session_gap", "msg_as_table"] == [found["parameters"][i]["name"] for i in (0, -1)]
     listed = re.findall(r"^\| `engines\[\]\.(\w+)", (DOCS / "json.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(found) == set(listed)
     inner = re.findall(r"^\| `engines\[\]\.parameters\[\]\.(\w+)`", (DOCS / "json.md").read_text(), flags=re.MULTILINE)

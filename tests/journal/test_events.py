@@ -20,6 +20,7 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
     "defined": st.builds(
         events.Defined, NAMES, OBJECTS, NAMES, some.sources(), VERSIONS, OBJECTS, st.dictionaries(NAMES, NAMES)
     ),
+    "delivered": st.builds(events.Delivered, st.integers(0, 99)),
     "described": st.builds(events.Described, OBJECTS),
     "lease_taken": st.builds(events.LeaseTaken, some.leases()),
     "lease_renewed": st.builds(events.LeaseRenewed, NAMES, st.floats(0, 1e10), VERSIONS, VERSIONS),

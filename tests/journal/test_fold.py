@@ -16,6 +16,7 @@ from materializer.journal.events import (
     Audited,
     Captured,
     Defined,
+    Delivered,
     Described,
     Done,
     Dropped,
@@ -77,7 +78,7 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
 
 @st.composite
 def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
-    kinds = ["lease", "describe", "capture", "invalidate"]
+    kinds = ["lease", "describe", "capture", "invalidate", "deliver"]
     kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
     match draw(st.sampled_from(kinds)):
         case "lease":
@@ -90,6 +91,8 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             return Captured(state.cursor + 1, tuple(draw(entry_lists())), draw(st.sampled_from([NEG_INF, 40])))
         case "invalidate":
             return Invalidated(tuple(draw(entry_lists())), "by hand")
+        case "deliver":
+            return Delivered(draw(st.integers(0, 20)))
         case "plan":
             window = draw(spans(is_bounded=True))
             taken = state.log.cut(SpanSet.of(window)).taken

@@ -12,6 +12,7 @@ from materializer.core.define import define
 from materializer.core.engines.compile import output_columns
 from materializer.core.engines.registry import ENGINES, LATENESS, read_params
 from materializer.core.functions import nearest
+from materializer.core.properties import HANDLER
 from materializer.core.spec import AggregateSpec, Resolution
 from materializer.core.sql_text import fragment_of
 from materializer.errors import DefinitionError, Problem
@@ -71,11 +72,13 @@ def define_engine(
         message = f"{name}: events that last have no lateness '{lateness}'"
         problems.append(Problem("definition.lateness", message, "write 'recompute'"))
     flat, given = _flat(measures, params)
+    handler = {n: str(_plain(given[n])) for n in HANDLER if given.get(n) is not None}
+    given = {n: v for n, v in given.items() if n not in HANDLER}
     texts: Mapping[str, str] = {"rows": "count(*)"} if engine == ROWS else flat
     try:
         spec = define(
             name, source, time=time, width="1 hour", keys=keys, measures=texts, where=where, bucket="slice",
-            sequence=sequence, resolution=resolution, comment=comment, properties=properties, known_python=known_python,
+            sequence=sequence, resolution=resolution, comment=comment, properties=dict(properties or {}) | handler, known_python=known_python,
         )  # fmt: skip
     except DefinitionError as exc:
         raise DefinitionError([*problems, *exc.problems]) from exc

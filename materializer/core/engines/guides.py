@@ -71,6 +71,19 @@ COMMON: Final = (
     Parameter(
         "label", "time", "name of the output column with the time of a result; in SQL the alias of window.start or .end"
     ),
+    Parameter(
+        "output_handler",
+        "none",
+        "name of a Python function that is given what a refresh published, at least once; see output handlers in the Python "
+        "page",
+        "outputHandler",
+    ),
+    Parameter(
+        "msg_as_table",
+        "true",
+        "whether the output handler is given a Spark frame; false: a tuple of lists, one for each column",
+        "msgAsTable",
+    ),
 )
 """Parameters of every engine."""
 
