@@ -11,6 +11,7 @@ engine             a row is late when
 most               an earlier row of its key has a larger time
 ``accepted_delay``  every window it belongs to ended at or before its key's largest earlier time, less the delay
 ``force_trigger``   likewise, with the largest earlier time of all keys, less the force
+daily              besides: a row of a later trading day had come, of any key, and keys are forgotten daily
 event time         its panes were discarded: the watermark that earlier commits left is past their end and the discard age
 =================  =====================================================================================================
 """
@@ -25,12 +26,14 @@ from pyspark.sql import functions as sf
 from materializer.core.definition import Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work, raw_spans
+from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.event_time_window import advanced
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark.engines import run, small
-from materializer.spark.engines.daily_time_series import is_outside_sql
+from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
+from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
 from materializer.spark.engines.time_series import ORIGIN, last_end_sql
 
@@ -110,7 +113,7 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
     delay = int(getattr(params, "accepted_delay", 0) or 0)
     late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
     rows = rows.withColumn(LATE, late.cast("string"))
-    if definition.spec.engine != "time_series":
+    if definition.spec.engine not in ("time_series", "daily_time_series"):
         return rows.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
     bounds: list[Column] = []
     if delay:
@@ -118,12 +121,45 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
     if params.force_trigger_time is not None:
         bounds.append(sf.max(TIME).over(_earlier([], order)) - sf.lit(params.force_trigger_time))
     closed = bounds[0] if len(bounds) == 1 else sf.greatest(*bounds) if bounds else sf.lit(None)
+    if definition.spec.engine == "daily_time_series":
+        first = sf.first(TIME).over(_earlier(keys, order)) if delay else None
+        return _by_session(rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
     end = last_end_sql(params, at.origin)
     is_closed = f"{end} {'<=' if params.closed == 'left' else '<'} {CLOSED_ON_ARRIVAL}"
     why = sf.when(sf.expr(is_closed), sf.lit("all its windows were closed"))
     return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why))
+
+
+def _by_session(rows: DataFrame, p: Params, first: Column | None, order: list[Column]) -> DataFrame:
+    """Return rows of a daily engine with why they are late: their window was closed, or keys were forgotten since.
+
+    Args:
+        rows: Rows with ``_late`` as far as it is known.
+        p: The engine's parameters.
+        first: Time of the first row of the key, before whose window everything is late; None without a delay.
+        order: The order of arrival.
+    """
+    placed = rows.withColumns({DAY: sf.expr(day_sql(p.calendar, TIME)), PLACE: sf.expr(number_sql(p.calendar))})
+    window = window_sql(p.calendar, DAY, PLACE)
+    is_closed = sf.expr(f"{window}.closes <= {CLOSED_ON_ARRIVAL}")
+    if first is not None:
+        of_first = placed.withColumns({"_mz_first": first}).withColumns(
+            {"_mz_day": sf.expr(day_sql(p.calendar, "_mz_first"))}
+        )
+        of_first = of_first.withColumn("_mz_place", sf.expr(number_sql(p.calendar, "_mz_first", "_mz_day")))
+        placed = of_first.drop("_mz_first")
+        begins = window_sql(p.calendar, "_mz_day", "_mz_place")
+        is_closed = is_closed | sf.expr(f"coalesce({window}.w_end < {begins}.w_end, false)")
+    why = sf.when(is_closed, sf.lit("all its windows were closed"))
+    placed = placed.withColumn(LATE, sf.coalesce(sf.col(LATE), why)).drop("_mz_day", "_mz_place")
+    if p.key_purge_daily:
+        days = sf.when(sf.col(LATE).isNull() & sf.expr(f"{count_sql(p.calendar, DAY)} > 0"), sf.col(DAY))
+        is_past = sf.col(PLACE).isNotNull() & (sf.col(DAY) < sf.max(days).over(_earlier([], order)))
+        why = sf.when(is_past, sf.lit("a later trading day had begun"))
+        placed = placed.withColumn(LATE, sf.coalesce(sf.col(LATE), why))
+    return placed.drop(DAY, PLACE)
 
 
 def _order(definition: Definition) -> list[Column]:

@@ -20,7 +20,7 @@ from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
-_DAY: Final = "_day"
+DAY: Final = "_day"
 _DAY_MAX: Final = "_day_max"
 _WINDOW: Final = "_window"
 
@@ -29,15 +29,15 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them."""
     p: Params = e.params
     calendar = p.calendar
-    placed = raw.withColumn(_DAY, sf.expr(_day(calendar, TIME))).withColumn(AT, sf.expr(_number(calendar)))
+    placed = raw.withColumn(DAY, sf.expr(day_sql(calendar, TIME))).withColumn(AT, sf.expr(number_sql(calendar)))
     if CLOSED_ON_ARRIVAL in raw.columns:
-        is_open = f"coalesce({_window(calendar, _DAY, AT)}.closes > {CLOSED_ON_ARRIVAL}, true)"
+        is_open = f"coalesce({window_sql(calendar, DAY, AT)}.closes > {CLOSED_ON_ARRIVAL}, true)"
         placed = placed.withColumn(AT, sf.expr(f"CASE WHEN {is_open} THEN {AT} END"))
-    found = panes.with_newest(panes.over_rows(placed, e, [*e.groups, _DAY, AT]), e)
-    newest = sf.max("last_t").over(Window.partitionBy(*e.groups, _DAY))
+    found = panes.with_newest(panes.over_rows(placed, e, [*e.groups, DAY, AT]), e)
+    newest = sf.max("last_t").over(Window.partitionBy(*e.groups, DAY))
     found = found.withColumn(_DAY_MAX, newest).where(f"{AT} IS NOT NULL")
     found = _filled(found, e, at) if p.fills else found.withColumn("_is_filled", sf.expr("false"))
-    found = found.withColumn(_WINDOW, sf.expr(_window(calendar, _DAY, AT)))
+    found = found.withColumn(_WINDOW, sf.expr(window_sql(calendar, DAY, AT)))
     is_final = sf.expr(f"coalesce({_is_closed(p, at, KEY_MAX)} OR {_is_flushed(p, at)}, false)")
     label = "w_start" if p.use_window_start_time else "label"
     return found.select(
@@ -53,19 +53,19 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 def is_outside_sql(p: Params) -> str:
     """Return SQL of whether a raw row lies in no window: after the last session of its trading day, or on a day without."""
-    return f"({_number(p.calendar).replace(_DAY, _day(p.calendar, TIME))}) IS NULL"
+    return f"({number_sql(p.calendar).replace(DAY, day_sql(p.calendar, TIME))}) IS NULL"
 
 
 # -- the calendar in SQL -------------------------------------------------------------------------------------------------
 
 
-def _day(c: Calendar, t: str) -> str:
+def day_sql(c: Calendar, t: str) -> str:
     """SQL of the trading day of an instant."""
     since = f"({t} - {c.opens + c.past_day}L)"
     return f"(({since} - pmod({since}, {c.day}L)) div {c.day}L)"
 
 
-def _by_day(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str) -> str:
+def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str) -> str:
     """SQL of what *of* says of the sessions of a day; *closed* on days without."""
     cases = []
     if c.holidays:
@@ -79,9 +79,9 @@ def _by_day(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], clo
     return f"CASE {' '.join(cases)} ELSE {whole} END" if cases else whole
 
 
-def _number(c: Calendar) -> str:
-    """SQL of the number of a row's window in its trading day, null for a row that is dropped."""
-    since = f"({TIME} - {_DAY} * {c.day}L)"
+def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
+    """SQL of the number of the window of an instant in its trading day, null where a row is dropped."""
+    since = f"({t} - {day} * {c.day}L)"
     right = 1 if c.holds_end else 0
 
     def of(sessions: tuple[Session, ...]) -> str:
@@ -92,10 +92,10 @@ def _number(c: Calendar) -> str:
         ]
         return f"CASE {' '.join(found)} END"
 
-    return _by_day(c, _DAY, of, "CAST(NULL AS BIGINT)")
+    return _byday_sql(c, DAY, of, "CAST(NULL AS BIGINT)")
 
 
-def _window(c: Calendar, day: str, number: str) -> str:
+def window_sql(c: Calendar, day: str, number: str) -> str:
     """SQL of a window: its start, end, label, when it is closed, and when its session ends."""
     midnight = f"{day} * {c.day}L"
 
@@ -112,12 +112,12 @@ def _window(c: Calendar, day: str, number: str) -> str:
             )
         return f"CASE {' '.join(found)} END"
 
-    return f"({_by_day(c, day, of, 'NULL')})"
+    return f"({_byday_sql(c, day, of, 'NULL')})"
 
 
-def _count(c: Calendar, day: str) -> str:
+def count_sql(c: Calendar, day: str) -> str:
     """SQL of how many windows a day has."""
-    return _by_day(c, day, lambda sessions: f"{sessions[-1].before + sessions[-1].windows}L", "0L")
+    return _byday_sql(c, day, lambda sessions: f"{sessions[-1].before + sessions[-1].windows}L", "0L")
 
 
 # -- closing and filling -------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _is_flushed(p: Params, at: Bounds) -> str:
     if not p.key_purge_daily or at.global_max is None:
         return "false"
     newest = p.calendar.last_open(p.calendar.day_of(at.global_max))
-    return "false" if newest is None else f"{_DAY} < {newest}L"
+    return "false" if newest is None else f"{DAY} < {newest}L"
 
 
 def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
@@ -148,30 +148,30 @@ def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     p: Params = e.params
     c = p.calendar
     is_purged, newest = p.key_purge_daily, _DAY_MAX if p.key_purge_daily else KEY_MAX
-    order = Window.partitionBy(*e.groups, *([_DAY] if is_purged else [])).orderBy(_DAY, AT)
-    bounds = [newest, *(f"{t}L" for t in (at.global_max, at.as_of) if t is not None), f"{_DAY} * {c.day}L"]
+    order = Window.partitionBy(*e.groups, *([DAY] if is_purged else [])).orderBy(DAY, AT)
+    bounds = [newest, *(f"{t}L" for t in (at.global_max, at.as_of) if t is not None), f"{DAY} * {c.day}L"]
     latest = f"greatest({', '.join(bounds)})"
-    until = _DAY if is_purged else f"coalesce(_next_day, {_day(c, latest)})"
-    first = f"IF(d = {_DAY}, {AT} + 1L, 0L)"
-    last = f"IF(d <=> _next_day, _next - 1L, {_count(c, 'd')} - 1L)"
+    until = DAY if is_purged else f"coalesce(_next_day, {day_sql(c, latest)})"
+    first = f"IF(d = {DAY}, {AT} + 1L, 0L)"
+    last = f"IF(d <=> _next_day, _next - 1L, {count_sql(c, 'd')} - 1L)"
     numbers = f"transform(sequence({first}, {last}), i -> named_struct('d', d, 'i', i))"
     of_day = f"CASE WHEN {first} <= {last} THEN {numbers} ELSE array() END"
-    gaps = f"flatten(transform(sequence({_DAY}, greatest({_DAY}, {until})), d -> {of_day}))"
+    gaps = f"flatten(transform(sequence({DAY}, greatest({DAY}, {until})), d -> {of_day}))"
     # the last window of a part is followed up to the bound, unless the key has rows after the part
-    after = Window.partitionBy(*e.groups).orderBy(_DAY, AT)
+    after = Window.partitionBy(*e.groups).orderBy(DAY, AT)
     has_gaps = f"_next IS NOT NULL OR {KEY_MAX} <= {PART_MAX} OR _after IS NOT NULL"
-    itself = f"array(named_struct('d', {_DAY}, 'i', {AT}))"
+    itself = f"array(named_struct('d', {DAY}, 'i', {AT}))"
     spread = (
         found.withColumn("_next", sf.lead(AT).over(order))
-        .withColumn("_next_day", sf.lead(_DAY).over(order))
-        .withColumn("_after", sf.lead(_DAY).over(after))
+        .withColumn("_next_day", sf.lead(DAY).over(order))
+        .withColumn("_after", sf.lead(DAY).over(after))
         .withColumn("_to", sf.explode(sf.expr(f"concat({itself}, CASE WHEN {has_gaps} THEN {gaps} ELSE array() END)")))
-        .withColumn("_is_filled", sf.expr(f"_to.d > {_DAY} OR _to.i > {AT}"))
-        .withColumn(_WINDOW, sf.expr(_window(c, "_to.d", "_to.i")))
+        .withColumn("_is_filled", sf.expr(f"_to.d > {DAY} OR _to.i > {AT}"))
+        .withColumn(_WINDOW, sf.expr(window_sql(c, "_to.d", "_to.i")))
         .where(f"NOT _is_filled OR {_is_closed(p, at, newest)}")
     )
     types = {f.name: f.dataType.simpleString() for f in found.schema}
-    columns = {_DAY: "_to.d", AT: "_to.i", "n": "IF(_is_filled, 0L, n)"}
+    columns = {DAY: "_to.d", AT: "_to.i", "n": "IF(_is_filled, 0L, n)"}
     columns |= {name: f"IF(_is_filled, NULL, {name})" for name in ("first_t", "last_t")}
     for name, (kind, literal) in zip(e.measures, p.fills, strict=True):
         stands = panes.filled_value(kind, literal, name, types[f"v_{name}"])

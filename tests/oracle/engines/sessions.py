@@ -139,12 +139,13 @@ def run(
             if lateness == "delay" and event.key in arrived.first:
                 begins = _pane_of(arrived.first[event.key].t, setting, daily)
                 is_late = is_late or (begins is not None and pane.end < begins.end)
-        if not is_late:
-            arrived.see(event)  # a row outside of all sessions moves the bound, too
+        if not is_late:  # a row outside of all sessions moves the bound and the trading day, too
+            arrived.see(event)
+            date = _date_of(event.t, setting, daily)
+            newest = date if newest is None else max(newest, date)
         if is_late or pane is None:
             answer.discarded.append(event.seq)
         else:
-            newest = pane.date if newest is None else max(newest, pane.date)
             accepted.append((event, pane))
     for key in keys_of([e for e, _ in accepted]):
         about = _Key(key, _bound(arrived, key, setting, lateness), newest, as_of)
@@ -163,6 +164,12 @@ class _Key:
 def _pane_of(t: int, setting: Setting, daily: Daily) -> Pane | None:
     near = range(t // daily.day - 2, t // daily.day + 2)
     return next((p for date in near for p in panes(date, setting, daily) if p.first <= t < p.after), None)
+
+
+def _date_of(t: int, setting: Setting, daily: Daily) -> int:
+    """The trading day that had begun last."""
+    near = range(t // daily.day - 2, t // daily.day + 2)
+    return max(date for date in near if panes(date, setting, daily)[0].first <= t)
 
 
 def _bound(arrived: Arrivals, key: Key, setting: Setting, lateness: Lateness) -> int | None:
