@@ -313,6 +313,16 @@ def run(case: Case, how: How) -> Outcome:
     return engines.run(case, how, seed) if seed % 2 else engines.run_as_answered(case, how)
 
 
+def _said(outcome: Outcome) -> str:
+    """Return what differs, in a line: rows that only one side has."""
+    expected, found = outcome.expected, outcome.found
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        pairs = [(expected[what], found[what]) for what in expected]
+        expected = {what: [r for r in a if r not in b] for what, (a, b) in zip(expected, pairs, strict=True)}
+        found = {what: [r for r in b if r not in a] for what, (a, b) in zip(found, pairs, strict=True)}
+    return f"{outcome.id}: only expected {expected}, only found {found}".replace("\n", " ")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a line for each case that fails and last ``N passed, N failed``; return 1 when one failed."""
     from materializer.spark import session
@@ -336,8 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ):
                 passed[f"{case['engine']} {'passed' if outcome.passed else 'FAILED'}"] += 1
                 if not outcome.passed:
-                    said = f"{outcome.id}: expected {outcome.expected}, found {outcome.found}".replace("\n", " ")
-                    print(said, {k: v for k, v in case["params"].items() if k != "metrics"}, flush=True)
+                    print(_said(outcome), {k: v for k, v in case["params"].items() if k != "metrics"}, flush=True)
     print(*(f"{count:6} {what}" for what, count in sorted(passed.items())), sep="\n")
     failed = sum(count for what, count in passed.items() if what.endswith("FAILED"))
     histories = sum(case["histories"] for case in made)

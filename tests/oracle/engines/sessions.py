@@ -129,6 +129,7 @@ def run(
     """Return what the engine has said after these rows, at a clock that stands at *as_of*."""
     arrived, answer = Arrivals(), Answer()
     accepted: list[tuple[Event, Pane]] = []
+    in_time: list[Event] = []
     newest: int | None = None  # trading day
     for event in events:
         pane = _pane_of(event.t, setting, daily)
@@ -141,6 +142,7 @@ def run(
                 is_late = is_late or (begins is not None and pane.end < begins.end)
         if not is_late:  # a row outside of all sessions moves the bound and the trading day, too
             arrived.see(event)
+            in_time.append(event)
             date = _date_of(event.t, setting, daily)
             newest = date if newest is None else max(newest, date)
         if is_late or pane is None:
@@ -149,7 +151,7 @@ def run(
             accepted.append((event, pane))
     for key in keys_of([e for e, _ in accepted]):
         about = _Key(key, _bound(arrived, key, setting, lateness), newest, as_of)
-        _say(answer, accepted, about, events, setting, daily, lateness)
+        _say(answer, accepted, about, in_time, setting, daily, lateness)
     return answer
 
 
