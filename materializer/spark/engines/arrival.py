@@ -35,7 +35,7 @@ from materializer.spark.engines import run, small
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
-from materializer.spark.engines.time_series import ORIGIN, last_end_sql
+from materializer.spark.engines.time_series import ORIGIN, SHUT_OUT, with_shut_out
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
@@ -126,10 +126,9 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
         return _by_session(rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
-    end = last_end_sql(params, at.origin)
-    is_closed = f"{end} {'<=' if params.closed == 'left' else '<'} {CLOSED_ON_ARRIVAL}"
-    why = sf.when(sf.expr(is_closed), sf.lit("all its windows were closed"))
-    return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why))
+    rows = with_shut_out(rows, run.query_of(definition), at)
+    why = sf.when(sf.col(SHUT_OUT), sf.lit("all its windows were closed"))
+    return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why)).drop(SHUT_OUT)
 
 
 def _by_session(rows: DataFrame, p: Params, first: Column | None, order: list[Column]) -> DataFrame:
@@ -177,7 +176,10 @@ def _by_watermark(spark: SparkSession, definition: Definition, rows: DataFrame) 
     known = spark.createDataFrame(marks, f"_mz_version bigint, {CLOSED_ON_ARRIVAL} bigint")
     placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("_mz_version")).drop("_mz_version")
     start = f"({TIME} - pmod({TIME} - {params.pane_offset}L, {params.creation_period}L))"
-    is_over = sf.expr(f"{start} + {params.interval_duration}L <= {CLOSED_ON_ARRIVAL}")
+    end = (
+        f"{start} + {params.interval_duration}L"  # of its last pane; a row between two panes is in none, and never late
+    )
+    is_over = sf.expr(f"{end} <= {CLOSED_ON_ARRIVAL} AND {TIME} < {end}")
     return placed.withColumn(LATE, sf.when(is_over, sf.lit("its panes were discarded")).cast("string"))
 
 

@@ -14,6 +14,7 @@ from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
+SHUT_OUT: Final = "_shut_out"
 ORIGIN: Final = "_origin"
 """Optional column of raw rows: the time of the key's first accepted row, where arrival is known."""
 _ANCHOR: Final = "_anchor"
@@ -46,11 +47,13 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     return _finished(filled, e)
 
 
-def last_end_sql(p: Params, origin: int | None) -> str:
-    """Return SQL of the end of the latest window that a raw row belongs to."""
-    edge = f"({anchor(p, origin)}L)"
-    pane = (_above if p.closed == "left" else _up)(TIME, edge, p.step)
-    return f"({pane} + {p.length - p.step}L)"
+def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+    """Add ``_shut_out``: whether all windows of a row were closed when it came; rows between sub-windows have none."""
+    p: Params = e.params
+    placed, marks = _in_panes(rows, e, at)
+    return placed.withColumn(SHUT_OUT, sf.expr(f"{PANE} IS NOT NULL AND {_FROM} > {PANE} + {p.length - p.step}L")).drop(
+        *marks
+    )
 
 
 def _edge(p: Params, at: Bounds) -> str:
