@@ -27,8 +27,16 @@ _SQUARED: Final = frozenset(
         "corr",
         "regr_slope",
         "regr_intercept",
+        "beta",
+        "sem",
+        "skew",
+        "kurtosis",
+        "wsum",
+        "wavg",
     }
 )
+_CUBED: Final = "sum3"
+"""The power sum whose terms may cancel each other."""
 _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -146,6 +154,7 @@ def _parts(call: Call) -> list[str]:
         if type_.startswith(_NUMERIC):
             number = f"abs(cast(({arg}) AS double))"
             value = f"{number} * {number} + {number}" if call.function in _SQUARED else number
+            value = f"pow({number}, 3)" if call.function == _CUBED else value
             parts.append(f"coalesce(sum({value}){where}, 0D)")
     return parts
 

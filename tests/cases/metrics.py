@@ -24,7 +24,6 @@ _FUNCTIONS: Final = {
     "stdp": "stddev_pop({})",
     "covar": "covar_samp({})",
     "covarp": "covar_pop({})",
-    "corr": "corr({})",
     "med": "median({})",
     "mode": "mode({}, true)",
     "size": "count(*)",
@@ -114,6 +113,10 @@ def _call(name: str, args: list[ast.expr], node: ast.expr) -> str:
             return f"percentile({_sql(of)}, {percent / 100})"
         case "percentile", [of, ast.Constant(value=int() | float() as percent), how]:
             return f"quantile({_sql(of)}, {percent / 100}, {_sql(how)})"
+        case "corr", [of, by]:  # null where one of the two hardly varies
+            x, y = _sql(of), _sql(by)
+            spread = f"least(var_pop({x}) FILTER (WHERE {y} IS NOT NULL), var_pop({y}) FILTER (WHERE {x} IS NOT NULL))"
+            return f"CASE WHEN {spread} >= 1e-12 THEN corr({x}, {y}) END"
         case "quantile", [of, part]:
             return f"percentile({_sql(of)}, {_sql(part)})"
         case "nunique", [of]:

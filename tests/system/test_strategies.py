@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from materializer.core.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
-from tests.system.builders import Site
+from tests.system.builders import Site, at
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = [
@@ -251,3 +253,25 @@ def test_work_without_java_is_refused_and_not_lost(busy):
     assert "Traceback" not in ended.stderr
     busy.expect_refresh(strategy="merge")
     busy.expect_true()
+
+
+def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
+    """
+    Cubes and products of large values of both signs: the tolerance follows the terms, not the values.
+    """
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("x", pa.float64()), ("y", pa.float64())])
+    table = site.table("points", schema)
+    rng = random.Random(3)
+    for _ in range(4):
+        values = [rng.uniform(-3e6, 3e6) for _ in range(300)]
+        table.write(
+            [{"ts": at("00:10"), "x": v, "y": rng.uniform(-3e6, 3e6)} for v in [*values, *(-v for v in values)]]
+        )
+        if not site.lake.status():
+            measures = {"cubes": "sum3(x)", "products": "wsum(x, y)"}
+            site.lake.define("sums", "points", time="ts", width="1 hour", measures=measures)
+        site.lake.refresh("sums")
+
+    assert "merge" in site.lake.history("sums")[0].report.strategy
+    report = site.lake.verify("sums")
+    assert report.is_equal, report.examples
