@@ -31,6 +31,8 @@ MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
 NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
+WIDER: Final = (16, 128)
+"""Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
 
 Neighbours = dict[Key, list[tuple[Kept, dict[str, Any]]]]
@@ -182,7 +184,7 @@ class EnginePlanner:
     ) -> tuple[list[Part] | None, str]:
         """Return what is computed anew; None, with the reason, where that is too much to tell."""
         keys = list(changed.spans)
-        near = self._near(changed) if changed.is_insert_only else None
+        near = self._near(changed, NEAR) if changed.is_insert_only else None
         kept = self._kept(version, keys, near) if keys else {}
         others: Neighbours | None = {}
         if at != Bounds.of(state.engine):
@@ -193,20 +195,24 @@ class EnginePlanner:
         found = {
             k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
         }
-        if unclear := [key for key, ranges in found.items() if ranges is None]:
-            older = self._kept(version, unclear, None)
+        for wider in (*WIDER, None):
+            unclear = [key for key, ranges in found.items() if ranges is None]
+            if not unclear:
+                break
+            older = self._kept(version, unclear, None if wider is None else self._near(changed, wider))
             if older is None:
                 return None, "more kept results than the driver holds"
             kept |= {key: older.get(key, []) for key in unclear}
-            found |= {key: self._ranges(key, changed, kept, is_complete=True) for key in unclear}
+            found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
         parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
         return (parts, "") if len(parts) <= MAX_PARTS else (None, f"{len(parts):,} ranges of keys are touched")
 
-    def _near(self, changed: ChangedKeys) -> SpanSet:
+    def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
+        """Return where kept results are looked at: from so many slices before the first change on."""
         first = min(lo for spans in changed.spans.values() for lo, _ in spans) if changed.spans else 0
         grid = self._definition.grid
         edge = grid.floor(first)
-        for _ in range(NEAR):
+        for _ in range(slices):
             edge = grid.floor(edge - 1)
         return SpanSet.of(Span(edge, POS_INF))
 

@@ -196,7 +196,7 @@ def _time_series(draw: Draw) -> tuple[dict[str, Any], Rows]:
                 params["forceTriggerTime"] = draw.randint(0, 3 * step)
             case 3 if "subWindow" not in params:
                 params["updateTime"] = step
-    params |= _fill(draw, len(metrics))
+    params |= _fill(draw, len(metrics)) | _maybe(draw, 0.15, gridOrigin="key")
     return params, lambda: _rows(draw, draw.randint(5, 30), step, disorder, kind)
 
 
@@ -234,7 +234,9 @@ def _session(draw: Draw) -> tuple[dict[str, Any], Rows]:
     params: dict[str, Any] = {"timeColumn": "time", "sessionGap": gap, "useSessionStartTime": starts} | _where(draw)
     params |= _as_of(draw, "TIMESTAMP", 60 * gap)
     if "asOf" not in params:
-        params |= _maybe(draw, 0.3, forceTriggerTime=draw.randint(0, 2 * gap))
+        params |= _maybe(
+            draw, 0.3, forceTriggerTime=draw.randint(1, 2 * gap)
+        )  # 0 closes with every commit, clock or not
     if starts:
         params |= _maybe(draw, 0.3, updateTime=draw.randint(0, gap))
     return params, lambda: _rows(draw, draw.randint(5, 30), gap, gap)

@@ -25,7 +25,9 @@ _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 SMALL: Final = 200_000
 """Changed rows that the driver reads itself."""
 SMALL_KEPT: Final = 1_000_000
-"""Kept rows that the driver reads itself."""
+"""Kept rows that the driver holds."""
+SMALL_TABLE: Final = 100_000
+"""Rows of a table of kept rows that the driver reads itself; of a larger one Spark finds those that are asked for."""
 MAX_CHANGED: Final = 200_000
 """Changed pairs of key and slice that are told one by one; more are told as "everything"."""
 
@@ -160,7 +162,7 @@ def kept_rows(
     stored = [n for n, _ in definition.partial_columns]
     order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in stored else [])]
     columns = list(dict.fromkeys([*names, *_KEPT, *order, *carried]))
-    rows = read_small_kept(path, version, columns, since=since, time_type=definition.time_type, max_rows=SMALL_KEPT)
+    rows = read_small_kept(path, version, columns, since=since, time_type=definition.time_type, max_rows=SMALL_TABLE)
     if rows is None:
         frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
         rows = c.to_arrow(frame.limit(SMALL_KEPT + 1))
