@@ -175,7 +175,9 @@ def test_rows_at_the_ends_of_time_cost_a_bucket_each(refreshed):
     refreshed.expect_true("by_runs")
 
 
-@BOTH_LANES
+@pytest.mark.parametrize(
+    "site", [200_000, pytest.param(0, marks=pytest.mark.slow)], ids=["driver", "spark"], indirect=True
+)
 def test_times_that_nanoseconds_cannot_hold(site):
     """
     Spark writes timestamps that the library reads as nanoseconds, which end in 2262: such changes are left to Spark.
