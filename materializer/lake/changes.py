@@ -14,7 +14,7 @@ the feed returns is counted against the log, version by version; a difference is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from dataclasses import replace
 
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import TimeType
@@ -25,7 +25,7 @@ from materializer.lake.extent import time_column as column_of
 from materializer.lake.feed import FeedUnreadableError, read_feed
 from materializer.lake.log import Commit, Metadata, read_commit
 from materializer.lake.look import Look
-from materializer.lake.table import CATALOG_FEATURES, DeltaFolder, open_table
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
 __all__ = [
@@ -38,15 +38,6 @@ __all__ = [
     "capture_by_files",
     "capture_without_spark",
 ]
-
-HARMLESS: Final = frozenset(
-    {
-        "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns",
-        "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "inCommitTimestamp", "domainMetadata", "clustering",
-        "rowTracking", "allowColumnDefaults", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
-    }
-)  # fmt: skip
-"""Features that do not change how the feed is read."""
 
 
 def capture_without_spark(
@@ -243,20 +234,16 @@ def _metadata_before(look: Look, commits: list[Commit]) -> Metadata | None:
 def _blocked(look: Look, commits: list[Commit]) -> str | None:
     """Return why the library must not read this feed, or None."""
     features = look.table.features()
-    names = features.names
+    names = features.names.union(*(c.protocol.features for c in commits if c.protocol))
     modes = [c.metadata.configuration.get("delta.columnMapping.mode") or "none" for c in commits if c.metadata]
-    for commit in commits:
-        if commit.protocol:
-            names |= commit.protocol.features
-    if any(f.has_deletion_vector for c in commits for f in (*c.adds, *c.removes)) or "deletionVectors" in names:
-        return "the table has deletion vectors"
-    if features.has_column_mapping or "columnMapping" in names or any(m != "none" for m in modes):
-        return "the table has mapped columns"
-    if CATALOG_FEATURES & names:
-        return "the table is managed by a catalog"
-    if unknown := sorted(names - HARMLESS):
-        return f"the table uses {', '.join(unknown)}"
-    return None
+    marks = any(f.has_deletion_vector for c in commits for f in (*c.adds, *c.removes))
+    found = replace(
+        features,
+        names=names,
+        has_deletion_vectors=marks or "deletionVectors" in names,
+        has_column_mapping=features.has_column_mapping or any(m != "none" for m in modes),
+    )
+    return found.obstacle
 
 
 def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
+from materializer.lake.arrow import plain
 from materializer.lake.buckets import Change, pieces_of
 from materializer.lake.captured import Captured, CapturedPiece, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
@@ -99,15 +100,7 @@ def _rows(look: Look, first: int, last: int) -> pa.Table:
     columns = list(dict.fromkeys([look.column.name, *(look.keys or ()), "_change_type", "_commit_version"]))
     opened = open_table(look.table.path, last)
     found = opened.load_cdf(starting_version=first, ending_version=last, columns=columns)
-    return _plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Return *table* without views of texts, which Arrow can hardly compute with."""
-    for i, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type) or pa.types.is_dictionary(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
-    return table
+    return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
 
 
 def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, list[VersionCount]]:

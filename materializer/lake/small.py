@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from materializer.core.spans import SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
+from materializer.lake.arrow import plain
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.far import far_times
-from materializer.lake.log import LogGapError, commits
+from materializer.lake.log import commits
 from materializer.lake.rows import row_count
-from materializer.lake.table import open_table
+from materializer.lake.table import features_of, open_table
 from materializer.lake.types import columns_of
-
-_FOREIGN = {"deletionVectors", "columnMapping"}
-"""Features of a table under which the library's change feed is silently wrong."""
 
 _READ: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 """Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time."""
@@ -42,20 +38,21 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
     """
     try:
         run = commits(path, after, upto)
-        files = [f for c in run for f in (*c.adds, *c.removes) if f.data_change]
-        if any(f.has_deletion_vector for f in files) or sum(f.rows or 0 for f in files) > max_rows:
+        came = [f for c in run for f in c.adds if f.data_change]
+        went = [f for c in run for f in c.removes if f.data_change]
+        is_marked = any(f.has_deletion_vector for f in (*came, *went))
+        if is_marked or any(f.rows is None for f in came) or sum(f.rows or 0 for f in (*came, *went)) > max_rows:
             return None
         table = open_table(path, upto)
-        protocol = table.protocol()
-        if _FOREIGN & {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
+        if features_of(table).obstacle:
             return None
         if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
             return None
         found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
         rows = pa.RecordBatchReader.from_stream(found).read_all()
-    except (DeltaError, LogGapError, OSError, pa.ArrowInvalid):
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
         return None
-    return None if rows.num_rows > max_rows else _plain(rows)
+    return None if rows.num_rows > max_rows else plain(rows)
 
 
 def read_small_rows(
@@ -73,9 +70,8 @@ def read_small_rows(
         max_rows: Bound by the statistics of these files.
     """
     try:
-        table = DeltaTable(path, version=version)
-        protocol = table.protocol()
-        if _FOREIGN & {*(protocol.reader_features or ()), *(protocol.writer_features or ())}:
+        table = open_table(path, version)
+        if features_of(table).obstacle:
             return None
         wanted, rows = set(), 0
         for name, _, bounds in file_bounds(table, time_column(table, time, time_type)):
@@ -87,11 +83,11 @@ def read_small_rows(
         if rows > max_rows:
             return None
         dataset = table.to_pyarrow_dataset(parquet_read_options=_READ)
-        fragments = [f for f in dataset.get_fragments() if unquote(f.path) in wanted]
+        fragments = [f for f in dataset.get_fragments() if f.path in wanted]
         if len(fragments) != len(wanted):
             return None
         some = ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
-        return _plain(some.to_table(columns=list(columns)))
+        return plain(some.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -120,7 +116,7 @@ def read_small_kept(
         return None
     wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
     with translated(path, "reading"):
-        rows = _plain(open_table(path, version).to_pyarrow_table(columns=wanted))
+        rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
     if since is not None:
         at = instants_of(rows["slice"], time_type)
         keep = pc.invert(rows["is_final"])
@@ -133,13 +129,3 @@ def read_small_kept(
 def _clamped(instant: int) -> Any:
     most = (1 << 63) - 1
     return pa.scalar(max(-most, min(most, instant)), pa.int64())
-
-
-def _plain(rows: pa.Table) -> pa.Table:
-    """Return *rows* without views and dictionaries, which Arrow can hardly compute with."""
-    for i, field in enumerate(rows.schema):
-        if pa.types.is_string_view(field.type) or pa.types.is_dictionary(field.type):
-            rows = rows.set_column(i, field.name, rows.column(i).cast(pa.string()))
-        elif pa.types.is_binary_view(field.type):
-            rows = rows.set_column(i, field.name, rows.column(i).cast(pa.binary()))
-    return rows

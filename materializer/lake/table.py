@@ -16,6 +16,14 @@ from materializer.lake.log import commit_file, latest_version
 from materializer.lake.types import columns_of
 
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
+HARMLESS: Final = frozenset(
+    {
+        "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns",
+        "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "inCommitTimestamp", "domainMetadata", "clustering",
+        "rowTracking", "allowColumnDefaults", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
+    }
+)  # fmt: skip
+"""Features that do not change how rows are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,19 @@ class TableFeatures:
     is_catalog_managed: bool
     partition_columns: tuple[str, ...]
     names: frozenset[str]
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the library must not read rows of the table, where it would be wrong without a word; None when it may."""
+        if self.has_deletion_vectors:
+            return "the table has deletion vectors"
+        if self.has_column_mapping or "columnMapping" in self.names:
+            return "the table has mapped columns"
+        if CATALOG_FEATURES & self.names:
+            return "the table is managed by a catalog"
+        if unknown := sorted(self.names - HARMLESS):
+            return f"the table uses {', '.join(unknown)}"
+        return None
 
 
 class DeltaFolder:

@@ -7,7 +7,7 @@ names of the definition. Every frame is built with the public DataFrame API, so 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -145,6 +145,12 @@ def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]
     if spec.bucket_end:
         found[spec.bucket_end] = bucket_end_sql(definition.grid, SLICE, spans)
     return found | {key.name: quoted(key_column(key.name)) for key in spec.keys}
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
+    """Return fetched *rows* as a frame with Spark's own types."""
+    frame = spark.createDataFrame(rows)
+    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:

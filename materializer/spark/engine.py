@@ -33,7 +33,7 @@ from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
-from materializer.lake.inserts import read_small_inserts
+from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
 from materializer.spark.analyse import Analysed, analyse
@@ -234,12 +234,12 @@ class Engine:
         return self.spark.createDataFrame(starts, f"`{c.AT}` bigint")
 
     def _inserts(self, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
-        small = read_small_inserts(source.path, step.after, upto, definition.spec.reads, max_rows=SMALL_CHANGES)
+        types = dict(definition.spec.read_types)
+        small = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
         if small is None:
             return c.read_inserts(self.spark, source, step.after, upto)
-        frame = self.spark.createDataFrame(small)
-        types = dict(definition.spec.read_types)
-        return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
+        inserted = small.filter(pc.equal(small["_change_type"], "insert"))
+        return c.frame_of(self.spark, inserted.select(list(types)), types)
 
     def _fetched(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
         table = c.to_arrow(c.combined(definition, frame, plan.replaced))

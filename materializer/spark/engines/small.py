@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
-from materializer.core.definition import SLICE, Definition, quoted
+from materializer.core.definition import SLICE, Definition
 from materializer.core.spans import SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.small import read_small_rows
@@ -36,7 +34,7 @@ def raw_rows(
         time_type=definition.time_type,
         max_rows=MOST,
     )
-    return c.read_version(spark, source, version) if found is None else _frame(spark, found, types)
+    return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
 
 
 def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
@@ -47,9 +45,4 @@ def kept_rows(spark: SparkSession, definition: Definition, path: str, version: i
     )
     if found is None:
         return spark.read.format("delta").option("versionAsOf", version).load(path)
-    return _frame(spark, found, types)
-
-
-def _frame(spark: SparkSession, rows: pa.Table, types: dict[str, str]) -> DataFrame:
-    frame = spark.createDataFrame(rows)
-    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
+    return c.frame_of(spark, found, types)
