@@ -314,7 +314,7 @@ class OutputHandlerError(MaterializerError):
     default_hint = "mend the handler and refresh again: it is given the same rows, with what has come since"
 
     def __init__(self, message: str, *, hint: str = "", wrote: str = "", **values: object) -> None:
-        super().__init__(message, hint=hint, wrote=wrote or "the refresh is done and its rows are published", **values)
+        super().__init__(message, hint=hint, wrote=wrote or "what was refreshed so far is published", **values)
 
 
 # -- try again (75) ------------------------------------------------------------------------------------------------------

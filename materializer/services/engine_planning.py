@@ -31,7 +31,7 @@ MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
 NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
-WIDER: Final = (16, 128)
+WIDER: Final = (32,)
 """Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
 

@@ -6,12 +6,11 @@ since, and again when it failed or its process died: at least once for each row,
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from materializer.core.definition import quoted
+from materializer.core.imported import imported
 from materializer.core.spans import SpanSet
 from materializer.errors import (
     JournalConflictError,
@@ -24,6 +23,7 @@ from materializer.journal.events import Delivered
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.log import commits
+from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import Bound
 from materializer.spark.bucket_sql import spans_sql
@@ -37,64 +37,49 @@ OutputHandler: TypeAlias = Callable[[Any, int], object]
 _ATTEMPTS: Final = 20
 
 
-def by_name(imported: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
+def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
     """Return handlers by name; a text ``module:function`` is imported and called like the function.
 
     Raises:
         UsageError: If one cannot be imported, or has an unfit name.
     """
-    found = {text.rpartition(":")[2]: _imported(text) for text in imported} | dict(given)
+    hint = "write module:function, importable where the command runs"
+    found = {text.rpartition(":")[2]: imported(text, "output handler", hint) for text in named} | dict(given)
     for name, handler in found.items():
-        if not re.fullmatch(r"[A-Za-z]\w*", name) or not callable(handler):
-            raise UsageError(
-                f"'{name}' is no output handler: it needs a name of letters, digits, underscores, and a function"
-            )
+        if not name.isidentifier() or not callable(handler):
+            raise UsageError(f"'{name}' is no output handler: it needs a name that Python would take, and a function")
     return found
 
 
-def _imported(text: str) -> OutputHandler:
-    module, _, attribute = text.partition(":")
-    try:
-        handler: OutputHandler = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as exc:
-        hint = "write module:function, importable where the command runs"
-        raise UsageError(f"the output handler '{text}' cannot be imported: {exc}", hint=hint) from exc
-    return handler
-
-
-def handler_of(bound: Bound, handlers: Mapping[str, OutputHandler]) -> OutputHandler | None:
-    """Return the handler that a definition names, or None when it names none.
+def handler_of(state: AggregateState, handlers: Mapping[str, OutputHandler]) -> OutputHandler | None:
+    """Return the handler that an aggregate's definition names, or None when it names none.
 
     Raises:
         UsageError: If this process does not know it.
     """
-    name = bound.definition.spec.property_map.get("output_handler")
+    name = _properties(state).get("output_handler")
     if name is None:
         return None
     if name not in handlers:
         raise UsageError(
-            f"'{bound.name}' gives its output to the handler '{name}', which this process does not know",
+            f"'{state.name}' gives its output to the handler '{name}', which this process does not know",
             hint="name it in output_handlers of materializer.toml, or pass it to Materializer(output_handlers=…)",
         )
     return handlers[name]
 
 
+def _properties(state: AggregateState) -> dict[str, str]:
+    return dict(state.spec["properties"])
+
+
 def deliver(
-    state: AggregateState,
-    bound: Bound,
-    handlers: Mapping[str, OutputHandler],
-    engine: Callable[[], Engine],
-    journal: Journal,
+    handler: OutputHandler, state: AggregateState, bound: Bound, engine: Callable[[], Engine], journal: Journal
 ) -> None:
     """Give the handler of an aggregate what its output has become since it was called last.
 
     Raises:
-        UsageError: If this process does not know the handler.
         OutputHandlerError: If the handler failed.
     """
-    handler = handler_of(bound, handlers)
-    if handler is None:
-        return
     path = bound.paths["output"]
     version = DeltaFolder.at(path).head().version
     if state.delivered is not None and state.delivered >= version:
@@ -102,7 +87,7 @@ def deliver(
     where = _where(bound, path, state.delivered, version)
     if where is not None:
         rows = engine().published_since(path, state.delivered, version, where)
-        is_table = bound.definition.spec.property_map.get("msg_as_table", "true") == "true"
+        is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, bound.name)
     for _ in range(_ATTEMPTS):
         try:
@@ -131,7 +116,7 @@ def _where(bound: Bound, path: str, after: int | None, upto: int) -> str | None:
     """Return a predicate that holds for all rows that came in (after, upto], or None when none came."""
     column, _ = bound.slice_column("output")
     if after is None:
-        return "true"
+        return None if row_count(path) == 0 else "true"
     try:
         run = commits(path, after, upto, column=column, time_type=bound.definition.time_type)
     except LogGapError:

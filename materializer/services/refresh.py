@@ -125,10 +125,10 @@ class Refresher:
             MaterializerError: Whatever planning, computing or writing found.
         """
         began = time.perf_counter()
-        self._check_handler(name)
+        handler = handlers.handler_of(self.journal.view().named(name), self.handlers)
         idle = self._nothing_to_do(name, request)
         if idle is not None:
-            self._deliver(name)
+            self._deliver(name, handler)
             return replace(idle, seconds=time.perf_counter() - began)
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
@@ -157,10 +157,10 @@ class Refresher:
             done = RunDone(process.plan, process.report, note.run.window, left)
             runs.append(done)
             on_run(done)
-            self._deliver(name)
+            self._deliver(name, handler)
             asked = planning.following(asked, note.run)
         if not runs:
-            self._deliver(name)
+            self._deliver(name, handler)
         self.journal.tidy()
         state = self.journal.view().named(name)
         if self.bound(state).definition.spec.lateness != "recompute":
@@ -177,13 +177,11 @@ class Refresher:
             time.perf_counter() - began,
         )
 
-    def _check_handler(self, name: str) -> None:
-        handlers.handler_of(self.bound(self.journal.view().named(name)), self.handlers)
-
-    def _deliver(self, name: str) -> None:
+    def _deliver(self, name: str, handler: OutputHandler | None) -> None:
         """Give the output handler, where there is one, what it was not given yet."""
-        state = self.journal.view().named(name)
-        handlers.deliver(state, self.bound(state), self.handlers, self.engine, self.journal)
+        if handler is not None:
+            state = self.journal.view().named(name)
+            handlers.deliver(handler, state, self.bound(state), self.engine, self.journal)
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading two versions; None when there may be work."""

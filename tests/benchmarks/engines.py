@@ -11,9 +11,6 @@ whole computation over the source.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +21,7 @@ from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import START, counters, timed
+from tests.benchmarks.trades import START, counters, report, timed
 
 HOUR: Final = 3_600_000_000
 SIZES: Final = tuple(f"{n}0 minutes" for n in range(1, 7))
@@ -93,10 +90,10 @@ def run(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
     def refresh(what: str) -> None:
         for name, called in names.items():
-            seconds, report = timed(lambda called=called: m.refresh(called))
-            opened = sum(r.plan.estimate.rows for r in report.runs)
+            seconds, done = timed(lambda called=called: m.refresh(called))
+            opened = sum(r.plan.estimate.rows for r in done.runs)
             lines.append(
-                {"engine": name, "after": what, "seconds": round(seconds, 2), "opened": opened} | counters(report)
+                {"engine": name, "after": what, "seconds": round(seconds, 2), "opened": opened} | counters(done)
             )
 
     refresh("everything")
@@ -151,15 +148,7 @@ def main() -> None:
     parser.add_argument("--unverified", action="store_true", help="skip the comparison with the whole computation")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="materializer-bench-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        lines = run(options, folder)
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(lines, indent=1)) if options.json else show(lines)
+    report(parser.parse_args(), run, show)
 
 
 if __name__ == "__main__":

@@ -187,6 +187,18 @@ def show(found: dict[str, Any]) -> None:
     print(f"files: {found['files']}")
 
 
+def report(options: argparse.Namespace, run: Callable[..., Any], show: Callable[[Any], None]) -> None:
+    """Measure in the folder that was asked for, or in one that is removed, and print what was found."""
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="materializer-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = run(options, folder)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(found, indent=1)) if options.json else show(found)
+
+
 def main() -> None:
     """Read the options, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -198,15 +210,7 @@ def main() -> None:
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="materializer-bench-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        found = run(options, folder)
-    finally:
-        if options.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(found, indent=1)) if options.json else show(found)
+    report(parser.parse_args(), run, show)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def test_a_handler_that_failed_is_given_the_rows_again(site, kept):
     with pytest.raises(OutputHandlerError, match="the queue is away") as failed:
         lake.refresh("bars")
 
-    assert "the refresh is done and its rows are published" == failed.value.wrote
+    assert "what was refreshed so far is published" == failed.value.wrote
     assert 1 == len(site.published("bars"))
     kept.fails = False
     assert "up-to-date" == opened(site, keep=kept).refresh("bars").outcome

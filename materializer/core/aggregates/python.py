@@ -6,13 +6,13 @@ must depend on the values alone: their order is not defined.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from materializer.core.aggregates.registry import find
+from materializer.core.imported import imported
 from materializer.errors import UsageError
 
 
@@ -65,12 +65,8 @@ def by_name(aggregates: Iterable[PythonAggregate | str]) -> Mapping[str, PythonA
 
 
 def _imported(text: str) -> PythonAggregate:
-    module, _, attribute = text.partition(":")
     hint = "write module:attribute, importable where the command runs, made with @python_aggregate"
-    try:
-        value = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise UsageError(f"the Python aggregate '{text}' cannot be imported: {exc}", hint=hint) from exc
+    value = imported(text, "Python aggregate", hint)
     if not isinstance(value, PythonAggregate):
         raise UsageError(f"'{text}' is no Python aggregate but a {type(value).__name__}", hint=hint)
     return value

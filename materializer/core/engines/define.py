@@ -78,7 +78,8 @@ def define_engine(
     try:
         spec = define(
             name, source, time=time, width="1 hour", keys=keys, measures=texts, where=where, bucket="slice",
-            sequence=sequence, resolution=resolution, comment=comment, properties=dict(properties or {}) | handler, known_python=known_python,
+            sequence=sequence, resolution=resolution, comment=comment,
+            properties=dict(properties or {}) | handler, known_python=known_python,
         )  # fmt: skip
     except DefinitionError as exc:
         raise DefinitionError([*problems, *exc.problems]) from exc
