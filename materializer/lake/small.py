@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from materializer.core.spans import SpanSet
@@ -21,9 +20,6 @@ from materializer.lake.log import commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import features_of, open_table
 from materializer.lake.types import columns_of
-
-_READ: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-"""Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time."""
 
 
 def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
@@ -69,6 +65,8 @@ def read_small_rows(
         time_type: Its type.
         max_rows: Bound by the statistics of these files.
     """
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, for which a look at a lake must not wait
+
     try:
         table = open_table(path, version)
         if features_of(table).obstacle:
@@ -82,7 +80,9 @@ def read_small_rows(
                 rows += bounds.rows
         if rows > max_rows:
             return None
-        dataset = table.to_pyarrow_dataset(parquet_read_options=_READ)
+        # Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time
+        options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+        dataset = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in dataset.get_fragments() if f.path in wanted]
         if len(fragments) != len(wanted):
             return None
