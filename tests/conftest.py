@@ -37,12 +37,14 @@ def pytest_report_header() -> str:
     return f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark by folder or by fixture what starts a JVM."""
     for item in items:
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one worker, one session
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ class Ended:
         window: What it refreshed.
         report: What it did; for an aborted one only the strategy it had planned.
         reason: Why it was aborted.
+        verdict: What the gate found, as JSON; empty without one.
     """
 
     n: int
@@ -63,6 +64,7 @@ class Ended:
     window: Span
     report: RunReport
     reason: str = ""
+    verdict: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class AggregateState:
         written_n: Largest refresh number that both tables carry, as data or as a fence.
         plan: The refresh that has not ended, or None.
         held: Spans of the open plan that a gate holds back.
+        verdict: What the gate found of the open plan, as JSON; empty without one.
         lease: Who may write, or None.
         null_times: Rows with a null time at the cursor, when known.
         changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
@@ -109,6 +112,7 @@ class AggregateState:
     written_n: int = 0
     plan: Plan | None = None
     held: SpanSet = field(default_factory=SpanSet)
+    verdict: Mapping[str, Any] = field(default_factory=dict)
     lease: Lease | None = None
     null_times: int | None = None
     changes: tuple[tuple[int, int | None], ...] = ()
@@ -145,7 +149,7 @@ class AggregateState:
             for e in data["ended"]
         )
         return cls(
-            **{f: data[f] for f in _PLAIN},
+            **{f: data[f] for f in _PLAIN if f in data or f not in _LATER},
             source=SourceIdentity(**data["source"]),
             threshold=instant_from_json(data["threshold"]),
             extent_end=instant_from_json(data["extent_end"]),
@@ -172,7 +176,10 @@ _PLAIN: Final = (
     "engine",
     "engine_next",
     "delivered",
+    "verdict",
 )
+_LATER: Final = ("verdict",)
+"""Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
 
@@ -235,18 +242,18 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return _planned(state, event)
         case Audited():
             _open_plan(state, event.n)
-            return replace(state, held=SpanSet.union(Span(a, b) for a, b in event.held))
+            return replace(state, held=SpanSet.union(Span(a, b) for a, b in event.held), verdict=event.verdict)
         case Done():
             plan = _open_plan(state, event.n)
             back = InvalidationLog(plan.taken).cut(state.held).taken
-            ended = Ended(event.n, at, "done", plan.window, event.report)
+            ended = Ended(event.n, at, "done", plan.window, event.report, verdict=state.verdict)
             written = event.n if plan.spans else state.written_n
             remembered = {**state.engine, **state.engine_next}
             return replace(_close(state, ended), log=state.log.add(back), written_n=written, engine=remembered)
         case Aborted():
             plan = _open_plan(state, event.n)
             report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
-            ended = Ended(event.n, at, "aborted", plan.window, report, event.reason)
+            ended = Ended(event.n, at, "aborted", plan.window, report, event.reason, state.verdict)
             return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
         case Delivered():
             return replace(state, delivered=max(event.version, state.delivered or 0))
@@ -330,4 +337,4 @@ def _open_plan(state: AggregateState, n: int) -> Plan:
 
 
 def _close(state: AggregateState, ended: Ended) -> AggregateState:
-    return replace(state, plan=None, held=SpanSet(), ended=(*state.ended, ended)[-KEPT_ENDED:])
+    return replace(state, plan=None, held=SpanSet(), verdict={}, ended=(*state.ended, ended)[-KEPT_ENDED:])

@@ -1,8 +1,8 @@
 """The protocol of a refresh: who may write, in which order, and what the next command does after a death.
 
 ```
-LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ WRITE (partials ∥ output) ──▶ CHECK ──▶ DONE ──▶ END
-           │                        ▲ └─nothing dirty─▶ END       │ data failed
+LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ AUDIT ──▶ WRITE (partials ∥ output) ──▶ CHECK ──▶ DONE ──▶ END
+           │                        ▲ └─nothing dirty─▶ END     │ data failed, or the gate refused it
            ├─committed──▶ FINISH ──▶│ FINISHED                     ▼
            └─not────────▶ FENCE ──▶ ABORT ──▶ ABORTED ──▶ PLAN (or the failure is raised)
 ```
@@ -17,12 +17,14 @@ in-memory tables. Why the order is what it is:
   a write from a fence;
 * the partials are fenced and looked at again before the output is fenced: a late writer that won in between is finished,
   not aborted;
+* the verdict of a gate is in the journal before a table is written, with the spans that are held back: neither table is
+  written there, so that they are as dirty as they were;
 * recovery finalises what was committed. It never merges again and never audits again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, assert_never
@@ -41,6 +43,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import (
     Aborted,
+    Audited,
     Done,
     Event,
     Invalidated,
@@ -76,6 +79,7 @@ class At(StrEnum):
     FINISHED = "finished"
     PLAN = "plan"
     COMPUTE = "compute"
+    AUDIT = "audit"
     WRITE = "write"
     CHECK = "check"
     DONE = "done"
@@ -104,6 +108,23 @@ class Decision:
     events: tuple[Event, ...]
     plan: Plan | None = None
     note: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a gate decided of a computed plan.
+
+    Args:
+        result: What is written: the computed rows without those of held spans.
+        held: Spans that neither table gets; they are dirty again when the plan ends.
+        verdict: What the gate found, as JSON.
+        failure: Set when nothing may be published; the plan is aborted with it.
+    """
+
+    result: Any
+    held: SpanSet
+    verdict: Mapping[str, Any]
+    failure: MaterializerError | None = None
 
 
 class CommitsGoneError(Exception):
@@ -137,6 +158,9 @@ class Ports(Protocol):
 
     def compute(self, plan: Plan) -> Any:
         """Return the new partials and output rows of the plan, computed."""
+
+    def audit(self, plan: Plan, result: Any) -> Audit | None:
+        """Return what the gate says of a computed plan, or None when there is no gate."""
 
     def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
         """Commit *result* to the tables, each unless it already carries the plan's number; silent when skipped."""
@@ -213,6 +237,8 @@ def advance(p: Process, ports: Ports) -> Process:
             return _decide(p, ports)
         case At.COMPUTE:
             return _compute(p, ports)
+        case At.AUDIT:
+            return _audit(p, ports)
         case At.WRITE:
             return write(p, ports, p.todo)
         case At.CHECK:
@@ -442,4 +468,19 @@ def _compute(p: Process, ports: Ports) -> Process:
         result = ports.compute(_plan(p))
     except MaterializerError as exc:  # nothing was written yet: the plan is ended here, not by who comes next
         return replace(p, at=At.FENCE, failure=exc)
-    return replace(p, at=At.WRITE, result=result, todo=BOTH)
+    return replace(p, at=At.AUDIT, result=result, todo=BOTH)
+
+
+def _audit(p: Process, ports: Ports) -> Process:
+    plan = _plan(p)
+    try:
+        audit = ports.audit(plan, p.result)
+    except MaterializerError as exc:  # a gate that cannot look lets nothing through
+        return replace(p, at=At.FENCE, failure=exc, result=None)
+    if audit is None:
+        return replace(p, at=At.WRITE)
+    held = tuple((s.start, s.end) for s in audit.held)
+    _commit(p, ports, lambda _: [Audited(plan.n, held, audit.verdict)])
+    if audit.failure is not None:
+        return replace(p, at=At.FENCE, failure=audit.failure, result=None)
+    return replace(p, at=At.WRITE, result=audit.result)

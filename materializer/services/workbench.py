@@ -52,7 +52,7 @@ from materializer.services import planning, processes
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.planning import Request, Run
-from materializer.services.protocol import CommitsGoneError, Decision, TableHead, Which
+from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.services.definitions import Bound
@@ -112,6 +112,7 @@ class Workbench:
         engine: Starts Spark on first use and returns the engine.
         request: What was asked.
         on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
+        gate: Audits what was computed before it is written, or None.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Workbench:
         engine: Callable[[], Engine],
         request: Request,
         on_checkpoint: Callable[[str], None] = lambda _: None,
+        gate: Callable[[Plan, Computed], Audit] | None = None,
     ) -> None:
         self.request = request
         self.counters = Counters()
@@ -130,6 +132,7 @@ class Workbench:
         self._config = config
         self._engine = engine
         self._checkpoint = on_checkpoint
+        self._gate = gate
         self._capture = Capture(bound, config, engine)
         self._source = DeltaFolder.at(bound.source.path)
         self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
@@ -500,6 +503,10 @@ class Workbench:
             where = planning.spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
         return self._computed
+
+    def audit(self, plan: Plan, result: Computed) -> Audit | None:
+        """See :class:`Ports`."""
+        return self._gate(plan, result) if self._gate else None
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
         """See :class:`Ports`."""

@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--refreshes", type=int, default=3, help="processes started")
     parser.add_argument("--failures", action="store_true", help="computing and writing may fail")
     parser.add_argument("--cleanings", type=int, default=0, help="times that old commits become unreadable")
+    parser.add_argument("--gates", action="store_true", help="a gate may hold buckets back")
     parser.add_argument(
         "--calls", action="store_true", help="others may come between any two calls, not only two steps"
     )
@@ -27,7 +28,9 @@ def main() -> int:
     if args.list:
         print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
         return 0
-    own = Bounds(args.versions or 0, args.takeovers, args.refreshes, args.failures, args.cleanings, args.calls)
+    own = Bounds(
+        args.versions or 0, args.takeovers, args.refreshes, args.failures, args.cleanings, args.gates, args.calls
+    )
     for bounds in FULL if args.versions is None else (own,):
         begun = time.perf_counter()
         found = explore(bounds, args.mutation)

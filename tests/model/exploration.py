@@ -45,6 +45,7 @@ class Bounds(NamedTuple):
         refreshes: Processes started.
         failures: Whether computing and writing may fail.
         cleanings: Times the commits of our tables become unreadable.
+        gates: Whether a gate may hold buckets back or refuse everything.
         calls: Whether others may come between any two calls to the outside, not only between two steps.
     """
 
@@ -53,6 +54,7 @@ class Bounds(NamedTuple):
     refreshes: int = 3
     failures: bool = False
     cleanings: int = 0
+    gates: bool = False
     calls: bool = False
 
 
@@ -61,6 +63,8 @@ SMALL: Final = (
     Bounds(2, 1, refreshes=2),
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1),
     Bounds(1, 1, refreshes=2, failures=True, calls=True),
+    Bounds(2, 1, refreshes=2, gates=True),
+    Bounds(1, 1, refreshes=2, cleanings=1, gates=True),
 )
 FULL: Final = (
     Bounds(3, 1),
@@ -68,6 +72,8 @@ FULL: Final = (
     Bounds(2, 1, failures=True),
     Bounds(2, 2, calls=True),
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1, calls=True),
+    Bounds(2, 1, gates=True),
+    Bounds(1, 1, refreshes=2, failures=True, cleanings=1, gates=True, calls=True),
 )
 
 
@@ -253,6 +259,8 @@ class Exploration:
                 return [{"merging": m} for m in ((), (0,), (1,), (0, 1))]
             case At.COMPUTE:
                 return [{"fails": "compute"}, {}] if self.bounds.failures else [{}]
+            case At.AUDIT if self.bounds.gates:
+                return [*({"holding": h} for h in ((0, 1), (0,), (1,))), {}]
             case At.WRITE:
                 fails = [{"fails": "write"}] if self.bounds.failures else []
                 return [*fails, *({"which": which} for which in sorted(p.todo))]
@@ -266,12 +274,14 @@ class Exploration:
         *,
         merging: tuple[int, ...] = (),
         fails: str = "",
+        holding: tuple[int, ...] | None = None,
         which: Which | None = None,
     ) -> tuple[str, int | None, int]:
         p = member.process
-        ports = self.ports(world, p.lease.owner, member.window, merging, fails)
+        ports = self.ports(world, p.lease.owner, member.window, merging, fails, holding)
         outside = OneCall(ports, self.answers, member.answers) if self.bounds.calls else ports
-        label = f"process {p.lease.owner}: {' '.join(filter(None, [p.at, which, fails and f'{fails} fails']))}"
+        held = f"holds {holding} back" if holding else ""
+        label = f"process {p.lease.owner}: {' '.join(filter(None, [p.at, which, held, fails and f'{fails} fails']))}"
         then: Process | None = None
         try:
             then = protocol.write(p, outside, frozenset({which})) if which else protocol.advance(p, outside)

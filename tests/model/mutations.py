@@ -1,4 +1,4 @@
-"""Eleven deliberate mistakes, each made in the project's own code, and how to explore with one of them.
+"""Thirteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
 
 Where the code has a second guard against the consequence (the check of the tables before planning, the fold that refuses
 impossible events), the mistake comes with that guard taken away, so that it is the rule that catches it.
@@ -21,7 +21,7 @@ from materializer.journal import fold
 from materializer.journal.events import Aborted, Done, Event, Lease
 from materializer.journal.fold import AggregateState
 from materializer.services import protocol
-from materializer.services.protocol import At, Process, TableHead, Which
+from materializer.services.protocol import At, Audit, Process, TableHead, Which
 from tests.model.exploration import Bounds, Exploration, Found
 from tests.model.world import MemoryPorts
 
@@ -169,6 +169,28 @@ def _no_lease(patch: pytest.MonkeyPatch) -> None:
     _blind_tables(patch)
 
 
+class WritesHeld(MemoryPorts):
+    """Holds buckets back from the output only."""
+
+    def audit(self, plan: Plan, result: Any) -> Audit | None:
+        """Leave the held rows in what is written."""
+        audit = super().audit(plan, result)
+        return audit and replace(audit, result=result)
+
+
+def _held_forgotten(patch: pytest.MonkeyPatch) -> None:
+    apply = fold.apply
+
+    def forgetting(state: Any, aggregate: str, event: Event, *, at: str = "") -> Any:
+        if isinstance(event, Done):
+            state = replace(state, held=SpanSet())
+        return apply(state, aggregate, event, at=at)
+
+    patch.setattr(fold, "apply", forgetting)
+
+
+GATED: Final = Bounds(2, 1, refreshes=2, gates=True)
+
 MUTATIONS: Final = {
     "threshold-cleans": Mutation(
         "raising the threshold takes buckets below it off the log", "clean", _threshold_cleans
@@ -185,4 +207,8 @@ MUTATIONS: Final = {
         "`done` is written although the lease was lost", "clean", _done_without_cas, ignored=("lease",)
     ),
     "no-lease": Mutation("nobody notices another's plan", "clean", _no_lease, OwnLease, ("lease",)),
+    "writes-held": Mutation(
+        "the tables get the rows that the gate holds back", "after", ports=WritesHeld, bounds=GATED
+    ),
+    "held-forgotten": Mutation("what was held back is taken for clean", "clean", _held_forgotten, bounds=GATED),
 }

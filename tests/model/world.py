@@ -34,13 +34,17 @@ from materializer.journal.events import (
     encode,
 )
 from materializer.journal.fold import AggregateState
-from materializer.services.protocol import CommitsGoneError, Decision, TableHead, Which
+from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
 
 AGGREGATE: Final = "a1"
 BUCKETS: Final = (0, 1)
 WIDTH: Final = 10
 DEFINED: Final = Defined("bars", {}, "d1", SourceIdentity("src", "s"), 0, {}, {w.value: w.value for w in Which})
-FAILURES: Final = {"compute": DataError("the rows fail"), "write": StorageError("the disk is full")}
+FAILURES: Final = {
+    "compute": DataError("the rows fail"),
+    "audit": DataError("the gate refuses"),
+    "write": StorageError("the disk is full"),
+}
 """One object for each failure, because a process that carries it has to stay comparable."""
 
 
@@ -194,16 +198,24 @@ class MemoryPorts:
         window: Buckets that it refreshes.
         merging: Buckets that planning merges wherever that is allowed.
         fails: ``compute`` or ``write`` when that fails in this step.
+        holding: Buckets that the gate holds back, and everything when they are all; None when there is no gate.
     """
 
     def __init__(
-        self, world: World, owner: str, window: Sequence[int], merging: Sequence[int] = (), fails: str = ""
+        self,
+        world: World,
+        owner: str,
+        window: Sequence[int],
+        merging: Sequence[int] = (),
+        fails: str = "",
+        holding: Sequence[int] | None = None,
     ) -> None:
         self.world = world
         self.owner = owner
         self.window = window
         self.merging = merging
         self.fails = fails
+        self.holding = holding
 
     def read(self) -> tuple[int, AggregateState]:
         """Return the folded state; equal journals have equal versions, which allows more than a real journal does."""
@@ -292,6 +304,14 @@ class MemoryPorts:
                 ]
             case _:
                 assert_never(step)
+
+    def audit(self, plan: Plan, result: Any) -> Audit | None:
+        """Hold some buckets back, or refuse everything."""
+        if self.holding is None:
+            return None
+        held = spans_of(self.holding) & plan.spans
+        refused = FAILURES["audit"] if held == plan.spans else None
+        return Audit(tuple((b, x) for b, x in result if b not in self.holding), held, {}, refused)
 
     def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
         """Commit to the tables."""
