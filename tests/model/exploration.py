@@ -63,7 +63,6 @@ SMALL: Final = (
     Bounds(2, 1, refreshes=2),
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1),
     Bounds(1, 1, refreshes=2, failures=True, calls=True),
-    Bounds(2, 1, refreshes=2, gates=True),
     Bounds(1, 1, refreshes=2, cleanings=1, gates=True),
 )
 FULL: Final = (

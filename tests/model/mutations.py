@@ -208,7 +208,7 @@ MUTATIONS: Final = {
     ),
     "no-lease": Mutation("nobody notices another's plan", "clean", _no_lease, OwnLease, ("lease",)),
     "writes-held": Mutation(
-        "the tables get the rows that the gate holds back", "after", ports=WritesHeld, bounds=GATED
+        "the tables get the rows that the gate holds back", "clean", ports=WritesHeld, bounds=GATED
     ),
     "held-forgotten": Mutation("what was held back is taken for clean", "clean", _held_forgotten, bounds=GATED),
 }
