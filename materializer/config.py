@@ -56,6 +56,7 @@ class Config:
         snapshot_every: Journal commits between two snapshots.
         python_aggregates: Aggregates written in Python, as ``module:attribute``.
         output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
+        expectations: Folder of Great Expectations suites, ``<aggregate>.json`` and ``<aggregate>.source.json``.
         single_driver: Promise that nobody else writes to this lake; wanted on stores that cannot create a file
             atomically.
         file: The file that was read, or None.
@@ -71,6 +72,7 @@ class Config:
     snapshot_every: int = 40
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
+    expectations: Path = Path("expectations")
     single_driver: bool = False
     file: Path | None = None
 
@@ -282,6 +284,7 @@ _KEYS: dict[str, _Convert] = {
     "snapshot_every": _count,
     "python_aggregates": _names,
     "output_handlers": _names,
+    "expectations": _folder,
     "single_driver": _truth,
     "spark.profile": _profile,
     "spark.memory": _memory,

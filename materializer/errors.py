@@ -360,3 +360,21 @@ class VerifyFailedError(MaterializerError):
 
     code = "verify.differs"
     exit_status = 1
+
+
+class QualityGateError(MaterializerError):
+    """What was computed does not meet the aggregate's expectations; it is not published and stays dirty."""
+
+    code = "quality.gate"
+    exit_status = 1
+    default_hint = (
+        "look at the quarantine of the aggregate, correct the source or the suite, and refresh again; "
+        "--publish-anyway REASON publishes it as it is"
+    )
+
+
+class QualityCheckError(MaterializerError):
+    """What is published does not meet the aggregate's expectations."""
+
+    code = "quality.check"
+    exit_status = 1

@@ -1,7 +1,7 @@
 """Two identities of a definition: what changes a result, and what does not.
 
 The data fingerprint covers everything that can change a row of the output; a difference means a new data version. The
-metadata fingerprint covers the rest: comment and properties. Spark SQL is compared by its tokens, so spaces, comments
+metadata fingerprint covers the rest: comment, properties and suites. Spark SQL is compared by its tokens, so spaces, comments
 and the case of names and keywords are noise. Types that resolving fills in are left out: a definition has the same
 fingerprint before and after, and a source that changed its types is found on the source's side.
 """
@@ -47,8 +47,9 @@ def data_fingerprint(spec: AggregateSpec) -> str:
 
 
 def metadata_fingerprint(spec: AggregateSpec) -> str:
-    """Return the SHA-256, in hex, of what people and policies read: comment and properties."""
-    return _digest({"comment": spec.comment, "properties": sorted(spec.properties)})
+    """Return the SHA-256, in hex, of what people, policies and gates read: comment, properties, suites."""
+    suites = {"suites": sorted(spec.suites)} if spec.suites else {}
+    return _digest({"comment": spec.comment, "properties": sorted(spec.properties), **suites})
 
 
 def _formula(formula: Formula) -> dict[str, Any]:

@@ -6,6 +6,7 @@ are stored as text once their form was checked, and never change a result.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -145,6 +146,18 @@ def _whole_number(least: int) -> Callable[[str], str | None]:
     return lambda value: None if value.isdigit() and int(value) >= least else f"a whole number of at least {least}"
 
 
+def _object(value: str) -> str | None:
+    try:
+        is_object = isinstance(json.loads(value), dict)
+    except ValueError:
+        is_object = False
+    return None if is_object else "a JSON object such as '{\"most\": 300}'"
+
+
+def _path(value: str) -> str | None:
+    return None if value.strip() else "the path of a suite, or 'none'"
+
+
 def _column(value: str) -> str | None:
     return None if value.strip() else "the name of a column"
 
@@ -160,10 +173,16 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.order": _one_of("newest", "oldest"),
     "refresh.catch_dirt": _one_of("true", "false"),
     "log.max_entries": _whole_number(1),
+    "quality.suite": _path,
+    "quality.source_suite": _path,
+    "quality.on_failure": _one_of("refresh", "buckets"),
+    "quality.checks": _one_of("true", "false"),
+    "quality.canaries": _whole_number(0),
+    "quality.parameters": _object,
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
 }
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of who is given the output."""
-_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.")) or k in HANDLER)
+_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.", "quality.")) or k in HANDLER)
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

@@ -158,6 +158,7 @@ class AggregateSpec:
         engine: ``continuous_aggregate`` or one of :data:`materializer.core.engines.registry.ENGINES`.
         params: The engine's parameters as given, sorted by name; plain JSON values.
         lateness: What becomes of late rows: ``recompute``, ``strict`` or ``delay``.
+        suites: Expectations as (``output`` or ``source``, JSON of the suite); they never change a result.
         sql: The text it was read from, or "".
     """
 
@@ -182,6 +183,7 @@ class AggregateSpec:
     engine: str = CONTINUOUS
     params: tuple[tuple[str, Any], ...] = ()
     lateness: str = "recompute"
+    suites: tuple[tuple[str, str], ...] = ()
     sql: str = field(default="", compare=False)
 
     @property

@@ -36,6 +36,7 @@ def encode(spec: AggregateSpec) -> dict[str, Any]:
         "engine": spec.engine,
         "params": [[name, value] for name, value in spec.params],
         "lateness": spec.lateness,
+        "suites": [list(pair) for pair in spec.suites],
         "sql": spec.sql,
     }
 
@@ -69,6 +70,7 @@ def decode(data: Mapping[str, Any]) -> AggregateSpec:
         engine=data["engine"],
         params=tuple((name, value) for name, value in data["params"]),
         lateness=data["lateness"],
+        suites=tuple((name, text) for name, text in data.get("suites", ())),  # later than the first journals
         sql=data["sql"],
     )
 

@@ -328,6 +328,11 @@ def _in_utc(table: pa.Table) -> pa.Table:
     return table
 
 
+def part_of(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool = False) -> pa.Table:
+    """Return the rows of *table* whose *column*, the start or the end of a bucket, lies in *spans*."""
+    return table.filter(pa.array(inside(_values(table, column, time_type), spans, is_end=is_end)))
+
+
 def _check_inside(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool) -> None:
     if not table.num_rows:
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ from materializer.lake.commit import create_table, fence, replace_schema
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade
+from materializer.services import cascade, suites
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class Definitions:
         folder = DeltaFolder.at(source.path)
         spec = cascade.over_final_rows(spec, source.path, self._root, view.states)
         if existing is not None and _is_same(spec, existing, source, folder):
-            return self._same_data(spec, existing)
+            return self._same_data(spec, existing, folder)
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
@@ -268,11 +268,13 @@ class Definitions:
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
         schemas = _schemas(analysed)
+        applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
+        checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         if existing is None:
             change = Change(spec.name, "new", (), source.path, version)
         else:
             old = AggregateSpec.from_json(existing.spec)
-            lines = differences(old, analysed.spec)
+            lines = differences(old, checked)
             if source != existing.source:
                 lines = (
                     *lines,
@@ -280,14 +282,25 @@ class Definitions:
                     f"+ source {source.path} ({source.table_id})",
                 )
             change = Change(spec.name, "data", lines, source.path, version)
-        return _Prepared(change, analysed.spec, source, schemas, existing)
+        return _Prepared(change, checked, source, schemas, existing)
 
-    def _same_data(self, spec: AggregateSpec, existing: AggregateState) -> _Prepared:
+    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder) -> _Prepared:
         old = AggregateSpec.from_json(existing.spec)
-        new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        checked = self._suites(spec, existing.schemas, folder, old.suites)
+        new = replace(old, comment=spec.comment, properties=spec.properties, suites=checked, sql=spec.sql)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
         return _Prepared(change, new, existing.source, dict(existing.schemas), existing)
+
+    def _suites(
+        self,
+        spec: AggregateSpec,
+        schemas: Mapping[str, Any],
+        folder: DeltaFolder,
+        applied: Iterable[tuple[str, str]] = (),
+    ) -> tuple[tuple[str, str], ...]:
+        columns = {"output": [n for n, _ in schemas["output"]], "source": [n for n, _ in folder.schema()]}
+        return suites.found(spec, self._config.expectations, columns, applied)
 
     def _source_of(self, spec: AggregateSpec) -> SourceIdentity:
         try:
@@ -448,6 +461,7 @@ def _parts(spec: AggregateSpec) -> dict[str, str]:
         "having": spec.having.fill([call.text for call in spec.having.calls]) if spec.having else "",
         "sequence": spec.sequence or "",
         "comment": spec.comment,
+        **{f"suite of the {kind}": text for kind, text in spec.suites},
         **{f"property {k}": v for k, v in spec.properties},
         **{f"type of {n}": t for n, t in spec.read_types},
     }

@@ -29,6 +29,7 @@ class Request:
         inside: What earlier runs of the same request have left, or None for the first run.
         may_merge: Whether kept partials may be merged; False after the change feed turned out to be unreadable.
         as_of: Clock instant that closes the windows of an engine, or None.
+        publish_anyway: Why what fails its gate is published all the same, or "".
         may_fetch: Whether the driver may fetch and commit the result; False after one was larger than expected.
     """
 
@@ -43,6 +44,7 @@ class Request:
     may_merge: bool = True
     may_fetch: bool = True
     as_of: int | None = None
+    publish_anyway: str = ""
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

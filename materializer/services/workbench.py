@@ -214,7 +214,8 @@ class Workbench:
         self._checkpoint(f"writing_{which}")
         if self.head(which).n < plan.n:
             table = result.partials if which is Which.PARTIALS else result.output
-            self._commit(plan, table, which, plan.replaced, result.rows)
+            spans = plan.replaced if result.spans is None else result.spans
+            self._commit(plan, table, which, spans, result.rows)
         self._checkpoint(f"wrote_{which}")
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:

@@ -85,6 +85,7 @@ class Computed:
         buckets: Distinct buckets among them.
         rows_read: Source rows that were aggregated.
         group: Job group that counts the Spark jobs.
+        spans: What is replaced when a gate held some of the plan's buckets back; None for all of them.
     """
 
     partials: pa.Table | DataFrame
@@ -95,6 +96,7 @@ class Computed:
     rows_read: int
     group: str
     cached: list[DataFrame] = field(default_factory=list)
+    spans: SpanSet | None = None
 
 
 class Engine:
@@ -213,13 +215,41 @@ class Engine:
         starts: DataFrame | None,
         hull: Span | None,
     ) -> tuple[DataFrame, Observation]:
+        rows, inside = self._raw_rows(definition, source, plan, raw, starts, hull)
+        rows, seen = c.observed(rows, "recompute")
+        return c.build(definition, rows, inside), seen
+
+    def _raw_rows(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        plan: Plan,
+        raw: SpanSet,
+        starts: DataFrame | None,
+        hull: Span | None,
+    ) -> tuple[DataFrame, SpanSet]:
+        """Return the rows of the buckets *raw*, and spans around where they lie."""
         around = raw if starts is None else raw.at_most(MAX_SPANS)
         inside = around & SpanSet.of(hull) if hull else around
         rows = c.relevant_rows(definition, c.read_version(self.spark, source, plan.source_version), around)
-        if starts is not None:
-            rows = c.only_buckets(definition, rows, starts, inside)
-        rows, seen = c.observed(rows, "recompute")
-        return c.build(definition, rows, inside), seen
+        return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
+
+    def source_rows(
+        self, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
+    ) -> DataFrame:
+        """Return the source rows that *plan* aggregates: all of what is recomputed, the inserted ones of what is merged.
+
+        Shape:
+            The columns of the source.
+        """
+        raw = SpanSet.union(s for step in plan.steps if isinstance(step, Recompute) for s in step.spans)
+        rows, _ = self._raw_rows(definition, source, plan, raw, self._starts(definition, raw), hull)
+        parts = [rows] if raw else []
+        merges = [step for step in plan.steps if isinstance(step, Merge)]
+        for step in merges:
+            inserted = c.read_inserts(self.spark, source, step.after, plan.source_version)
+            parts.append(c.relevant_rows(definition, inserted, step.spans))
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
     def _starts(self, definition: Definition, spans: SpanSet) -> DataFrame | None:
         """Return the starts of the buckets of *spans* when they are in too many pieces for a predicate."""

@@ -1,0 +1,96 @@
+"""The suites of a definition: found by name or by property when it is applied, checked there, and kept with it.
+
+A refresh uses what was applied and never a file, so that a suite that is lost or broken later cannot open the gate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from materializer.core.quality.suite import Suite, read
+from materializer.core.spec import AggregateSpec
+from materializer.errors import DefinitionError, Problem
+
+OUTPUT: Final = "output"
+SOURCE: Final = "source"
+_PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
+_ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
+GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
+"""Parameters that every suite can use; `quality.parameters` adds others."""
+
+
+def found(
+    spec: AggregateSpec,
+    folder: Path,
+    columns: Mapping[str, Collection[str]],
+    applied: Iterable[tuple[str, str]] = (),
+) -> tuple[tuple[str, str], ...]:
+    """Return the suites of a definition as (kind, JSON), checked.
+
+    Args:
+        spec: The definition.
+        folder: Where suites lie by name.
+        columns: Columns of the ``output`` and of the ``source``.
+        applied: The suites that the definition has; without the folder those found by name stay as they are.
+
+    Raises:
+        DefinitionError: With everything that is wrong with them.
+    """
+    problems: list[Problem] = []
+    suites: list[tuple[str, str]] = []
+    known = {} if folder.is_dir() else dict(applied)
+    for kind in (OUTPUT, SOURCE):
+        if kind in known and _PROPERTIES[kind] not in spec.property_map:
+            suites.append((kind, known[kind]))
+            continue
+        file = _file(spec, kind, folder, problems)
+        if file is None:
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+            suite = read(text, file=str(file), columns=columns[kind])
+        except DefinitionError as exc:
+            problems += exc.problems
+        except (OSError, UnicodeDecodeError) as exc:
+            problems.append(Problem("suite.unreadable", f"this suite cannot be read: {exc}", "", str(file)))
+        else:
+            problems += _unknown_parameters(suite, spec, str(file))
+            suites.append((kind, json.dumps(json.loads(text), separators=(",", ":"))))
+    if problems:
+        raise DefinitionError(problems)
+    return tuple(suites)
+
+
+def of(spec: AggregateSpec) -> dict[str, Suite]:
+    """Return the suites that were applied with a definition, by kind."""
+    return {kind: read(text) for kind, text in spec.suites}
+
+
+def parameters_of(spec: AggregateSpec) -> dict[str, Any]:
+    """Return the values that a definition gives to parameters."""
+    given: dict[str, Any] = json.loads(spec.property_map.get("quality.parameters", "{}"))
+    return given
+
+
+def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:
+    named = spec.property_map.get(_PROPERTIES[kind])
+    if named is None:
+        by_name = folder / f"{spec.name}{_ENDINGS[kind]}"
+        return by_name if by_name.is_file() else None
+    if named.lower() == "none":
+        return None
+    file = next((p for p in (folder / named, Path(named)) if p.is_file()), None)
+    if file is None:
+        message = f"{spec.name}: there is no suite '{named}' (looked in {folder} and in the working directory)"
+        problems.append(Problem("suite.missing", message, f"correct '{_PROPERTIES[kind]}', or write 'none'"))
+    return file
+
+
+def _unknown_parameters(suite: Suite, spec: AggregateSpec, file: str) -> Iterable[Problem]:
+    known = {*GIVEN, *parameters_of(spec)}
+    for name in sorted(suite.parameters - known):
+        hint = f"give it in 'quality.parameters', or use one of {', '.join(GIVEN)}"
+        yield Problem("suite.parameter", f"the parameter '{name}' has no value", hint, file)
