@@ -1,0 +1,255 @@
+"""Reading a suite: plain Great Expectations JSON in, immutable values out, every problem at once.
+
+A parameter, ``{"$PARAMETER": "name"}`` in place of an argument, is filled by :meth:`Suite.bound` before anything runs, so
+that what is compiled and what Great Expectations runs see the same values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, TypeGuard
+
+from materializer.core.functions import nearest
+from materializer.core.quality.catalog import KNOWN, Known
+from materializer.core.quality.verdict import Severity
+from materializer.errors import DefinitionError, Problem
+
+PARAMETER: Final = "$PARAMETER"
+_SUITE_KEYS: Final = ("name", "expectations", "meta", "notes", "id", "suite_parameters")
+_ENTRY_KEYS: Final = (
+    "type", "kwargs", "severity", "meta", "notes", "id", "description", "rendered_content", "windows",
+)  # fmt: skip
+_NEEDS_A_BOUND: Final = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation of a suite.
+
+    Args:
+        index: Its place, from 0.
+        type: A key of :data:`~materializer.core.quality.catalog.KNOWN`.
+        kwargs: Its arguments.
+        severity: How much a failure matters.
+        meta: Whatever the author keeps with it.
+    """
+
+    index: int
+    type: str
+    kwargs: Mapping[str, Any]
+    severity: Severity = Severity.CRITICAL
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Known:
+        """What is known of its type."""
+        return KNOWN[self.type]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Argument → name of the parameter that fills it."""
+        return {k: v[PARAMETER] for k, v in self.kwargs.items() if isinstance(v, Mapping) and PARAMETER in v}
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> Expectation:
+        """Return it with other arguments."""
+        return replace(self, kwargs=MappingProxyType(dict(kwargs)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as Great Expectations writes it."""
+        return {"type": self.type, "kwargs": dict(self.kwargs), "severity": str(self.severity), "meta": dict(self.meta)}
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite, checked.
+
+    Args:
+        name: Its name.
+        expectations: In the order of the file.
+    """
+
+    name: str
+    expectations: tuple[Expectation, ...]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the parameters that it needs."""
+        return frozenset(p for e in self.expectations for p in e.parameters.values())
+
+    def bound(self, parameters: Mapping[str, Any]) -> Suite:
+        """Return the suite with its parameters filled in.
+
+        Raises:
+            DefinitionError: If one has no value, or a value that does not fit.
+        """
+        filled = []
+        for e in self.expectations:
+            values = {arg: parameters[name] for arg, name in e.parameters.items() if name in parameters}
+            filled.append(e.with_kwargs({**e.kwargs, **values}) if values else e)
+        problems = [p for e in filled for p in _unfilled(e) or _values(e)]
+        if problems:
+            raise DefinitionError(problems)
+        return Suite(self.name, tuple(filled))
+
+
+def read(
+    text: str, *, file: str = "", columns: Collection[str] | None = None, parameters: Mapping[str, Any] | None = None
+) -> Suite:
+    """Read a suite.
+
+    Args:
+        text: JSON as Great Expectations keeps it.
+        file: Where it stands, for problems.
+        columns: Names of the table's columns; not checked when None.
+        parameters: Values for its parameters; they stay open when None.
+
+    Returns:
+        The suite, with its parameters filled in where *parameters* are given.
+
+    Raises:
+        DefinitionError: With everything that is wrong.
+    """
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as exc:
+        problem = Problem("suite.syntax", f"this is not JSON: {exc.msg}", "", file, exc.lineno, exc.colno)
+        raise DefinitionError([problem]) from None
+    problems = list(_shape(data))
+    entries = data["expectations"] if not problems else []
+    places = _places(text, entries)
+    expectations, misplaced = [], []
+    for i, entry in enumerate(entries):
+        wrong = list(_entry(entry, columns))
+        if not wrong:
+            expectation = _expectation(i, entry)
+            wrong = list(_values(expectation))
+            if parameters is not None:
+                wrong += _unfilled(expectation, parameters)
+            expectations.append(expectation)
+        misplaced += [replace(p, line=places[i][0], column=places[i][1]) for p in wrong]
+    if problems or misplaced:
+        raise DefinitionError([replace(p, file=file) for p in [*problems, *misplaced]])
+    suite = Suite(data["name"], tuple(expectations))
+    return suite if parameters is None else suite.bound(parameters)
+
+
+def _shape(data: Any) -> Iterator[Problem]:
+    code = "suite.shape"
+    if not isinstance(data, dict):
+        yield Problem(code, f"a suite is a JSON object, not {_kind(data)}", 'write {"name": …, "expectations": […]}')
+        return
+    if not isinstance(data.get("name"), str) or not data["name"]:
+        yield Problem(code, "a suite has a name", 'add "name": "…"')
+    if not isinstance(data.get("expectations"), list):
+        yield Problem(code, "a suite has a list of expectations", 'add "expectations": []')
+    for key in data:
+        if key not in _SUITE_KEYS:
+            yield Problem(code, f"a suite has no `{key}`", nearest(key, _SUITE_KEYS))
+
+
+def _entry(entry: Any, columns: Collection[str] | None) -> Iterator[Problem]:
+    if not isinstance(entry, dict):
+        yield Problem("suite.shape", f"an expectation is a JSON object, not {_kind(entry)}")
+        return
+    for name in entry:
+        if name not in _ENTRY_KEYS:
+            yield Problem("suite.shape", f"an expectation has no `{name}`", nearest(name, _ENTRY_KEYS))
+    severity = entry.get("severity", Severity.CRITICAL)
+    if severity not in tuple(Severity):
+        names = ", ".join(Severity)
+        yield Problem("suite.severity", f"there is no severity {severity!r}", f"write one of {names}")
+    for key in ("kwargs", "meta"):
+        if not isinstance(entry.get(key) or {}, dict):
+            yield Problem("suite.shape", f"`{key}` is a JSON object, not {_kind(entry[key])}")
+            return
+    named = entry.get("type")
+    known = KNOWN.get(named) if isinstance(named, str) else None
+    if known is None:
+        hint = nearest(str(named), list(KNOWN)) or "the names are those of Great Expectations 1.24"
+        yield Problem("suite.unknown-expectation", f"there is no expectation {named!r}", hint)
+        return
+    if not known.is_on_spark:
+        hint = "write it as unexpected_rows_expectation, whose query is Spark SQL"
+        yield Problem("suite.not-on-spark", f"Great Expectations does not offer `{named}` on Spark", hint)
+    yield from _arguments(known, entry.get("kwargs") or {}, columns)
+
+
+def _arguments(known: Known, kwargs: dict[str, Any], columns: Collection[str] | None) -> Iterator[Problem]:
+    for arg in known.required:
+        if kwargs.get(arg) is None:
+            yield Problem("suite.missing-argument", f"`{known.name}` needs `{arg}`")
+    for arg in kwargs:
+        if arg not in known.arguments:
+            hint = nearest(arg, known.arguments) or f"it takes {', '.join(known.arguments[:-1])}"
+            yield Problem("suite.unknown-argument", f"`{known.name}` has no `{arg}`", hint)
+    for arg in known.columns:
+        named = kwargs.get(arg)
+        if named is None or isinstance(named, dict):
+            continue
+        names = named if isinstance(named, list) else [named]
+        if (arg == "column_list") != isinstance(named, list) or not all(isinstance(n, str) for n in names):
+            what = "a list of columns" if arg == "column_list" else "a column"
+            yield Problem("suite.value", f"`{arg}` of `{known.name}` is {what}, not {named!r}")
+        elif columns is not None:
+            for name in names:
+                if name not in columns:
+                    hint = nearest(name, list(columns)) or f"the columns are {', '.join(columns)}"
+                    yield Problem("suite.unknown-column", f"`{known.name}`: there is no column `{name}`", hint)
+
+
+def _values(e: Expectation) -> Iterator[Problem]:
+    """Problems of values that are wrong whatever the rows; a parameter that is open is no value yet."""
+    kwargs = {k: v for k, v in e.kwargs.items() if k not in e.parameters}
+    mostly = kwargs.get("mostly")
+    if mostly is not None and not (_is_number(mostly) and 0 <= mostly <= 1):
+        yield Problem("suite.value", f"`mostly` of `{e.type}` lies between 0 and 1, and is {mostly!r}")
+    if e.type in _NEEDS_A_BOUND and e.kwargs.get("min_value") is None and e.kwargs.get("max_value") is None:
+        yield Problem("suite.missing-argument", f"`{e.type}` needs `min_value` or `max_value`")
+    low, high = kwargs.get("min_value"), kwargs.get("max_value")
+    if _is_number(low) and _is_number(high) and low > high:
+        yield Problem("suite.value", f"`{e.type}`: min_value {low!r} lies above max_value {high!r}")
+
+
+def _unfilled(e: Expectation, parameters: Mapping[str, Any] = MappingProxyType({})) -> list[Problem]:
+    return [
+        Problem("suite.parameter", f"the parameter `{name}` of `{e.type}` has no value", f"give a value for {name}")
+        for name in e.parameters.values()
+        if name not in parameters
+    ]
+
+
+def _expectation(index: int, entry: dict[str, Any]) -> Expectation:
+    kwargs = MappingProxyType({k: v for k, v in (entry.get("kwargs") or {}).items() if v is not None})
+    severity = Severity(entry.get("severity", Severity.CRITICAL))
+    return Expectation(index, entry["type"], kwargs, severity, MappingProxyType(entry.get("meta") or {}))
+
+
+def _places(text: str, entries: list[Any]) -> list[tuple[int, int]]:
+    """Return line and column of each entry; zeros where the list cannot be found again in the text."""
+    decoder, nowhere = json.JSONDecoder(), [(0, 0)] * len(entries)
+    for begin in re.finditer(r'"expectations"\s*:\s*\[', text):
+        at, found, places = begin.end(), [], []
+        try:
+            for _ in entries:
+                at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
+                places.append((text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)))
+                entry, at = decoder.raw_decode(text, at)
+                found.append(entry)
+        except json.JSONDecodeError:
+            continue
+        if found == entries:
+            return places
+    return nowhere
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "a list", dict: "an object", str: "a text", type(None): "null"}
+    return kinds.get(type(value), f"{value!r}")
