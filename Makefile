@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-QUICK := not spark and not slow and not long and not airflow and not browser
+QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint types contracts quick slow long format clean

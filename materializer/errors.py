@@ -292,6 +292,14 @@ class JarsUnreachableError(MaterializerError):
     exit_status = 71
 
 
+class QualityLibraryMissingError(MaterializerError):
+    """A suite needs Great Expectations, which is not installed."""
+
+    code = "quality.not-installed"
+    exit_status = 71
+    default_hint = "pip install 'materializer[quality]'"
+
+
 class SparkError(MaterializerError):
     """Spark failed in a way that is neither the data's nor the definition's fault."""
 

@@ -85,9 +85,9 @@ class Predicate:
     sql: str
     alike: tuple[str, ...] = ()
 
-    def over(self, copies: str) -> str:
-        """Return the predicate with *copies*, a column, for the number of rows that are alike."""
-        return self.sql.replace(COPIES, copies)
+    def over(self, copies: str, sql: str | None = None) -> str:
+        """Return the predicate, or other *sql* that speaks of it, with a column for the number of rows that are alike."""
+        return (self.sql if sql is None else sql).replace(COPIES, copies)
 
     @property
     def copies_sql(self) -> str:

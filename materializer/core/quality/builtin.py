@@ -1,0 +1,75 @@
+"""What is checked of every aggregate without any suite: one row for each bucket and keys, buckets on their grid, counts
+that add up to the rows of the source.
+
+They are critical: a refresh that breaks one of them has computed something else than the definition says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from materializer.core.definition import Definition, quoted
+from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Predicate, total
+from materializer.core.quality.verdict import BUILT_IN, Severity
+
+UNIQUE: Final = "unique_bucket_and_keys"
+ON_GRID: Final = "buckets_on_grid"
+ADDS_UP: Final = "counts_add_up"
+
+
+def unique(columns: Sequence[str]) -> Check:
+    """Return the check that no two rows share bucket and keys; nulls are a value like any other."""
+    return _about_rows(UNIQUE, {"columns": list(columns)}, f"{COPIES} > 1", tuple(columns))
+
+
+def on_grid(column: str, start_sql: str) -> Check:
+    """Return the check that every bucket starts at an edge.
+
+    Args:
+        column: Holds the starts of buckets.
+        start_sql: SQL of the start of the bucket that holds the value of *column*, by the grid.
+    """
+    where = f"NOT coalesce({quoted(column)} = ({start_sql}), false)"
+    return _about_rows(ON_GRID, {"column": column}, where)
+
+
+def adds_up(column: str, source_rows: int) -> Check:
+    """Return the check that the counts of all groups make the rows of the source that went into them.
+
+    Args:
+        column: Counts the rows of a group; see :func:`counting_column`.
+        source_rows: Rows of the source in the same range: with a time, let through by the filter.
+    """
+
+    def judge(values: Sequence[Any]) -> Answer:
+        counted = total(values[0])
+        return Answer(counted == source_rows, counted)
+
+    kwargs = {"column": column, "source_rows": source_rows}
+    return Check(BUILT_IN, ADDS_UP, kwargs, Severity.CRITICAL, (f"sum({quoted(column)})",), judge)
+
+
+def counting_column(definition: Definition) -> str | None:
+    """Return the output column that is ``count(*)`` of all rows of a group; None where there is none to add up.
+
+    HAVING leaves groups out, so its counts need not add up; results of an engine are not groups of rows.
+    """
+    if definition.spec.having or definition.engine is not None:
+        return None
+    for measure in definition.spec.measures:
+        formula = measure.formula
+        if formula.pieces == (0,) or [p for p in formula.pieces if p != ""] == [0]:
+            call = formula.calls[0]
+            if call.function == "count" and call.args == ("*",) and call.where is None and not call.distinct:
+                return measure.name
+    return None
+
+
+def _about_rows(name: str, kwargs: dict[str, Any], where: str, alike: tuple[str, ...] = ()) -> Check:
+    def judge(values: Sequence[Any]) -> Answer:
+        rows, wrong = map(total, values)
+        return Answer(wrong == 0, None, wrong, rows)
+
+    aggregates = (ROWS_SQL, f"count_if({where})")
+    return Check(BUILT_IN, name, kwargs, Severity.CRITICAL, aggregates, judge, Predicate(where, alike))
