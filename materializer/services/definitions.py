@@ -56,7 +56,7 @@ class Bound:
         aggregate_id: Its id.
         definition: The compiled definition.
         source: The table it reads.
-        paths: Where ``partials``, ``output`` and ``quarantine`` lie.
+        paths: Where ``partials``, ``output``, ``quarantine`` and ``failing`` lie.
         app_ids: Their transaction identifiers.
     """
 
@@ -88,11 +88,13 @@ class Bound:
             "partials": _partials_path(root, state.name, state.data_version),
             "output": _output_path(root, state.name),
             "quarantine": str(root / state.name / "quarantine"),
+            "failing": str(root / state.name / "failing"),
         }
         app_ids = {
             "partials": f"materializer/{state.data_version}",
             "output": f"materializer/{state.id}",
             "quarantine": f"materializer/{state.data_version}/quarantine",
+            "failing": f"materializer/{state.id}/failing",
         }
         return cls(state.name, state.id, definition, state.source, paths, app_ids)
 

@@ -51,6 +51,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services import planning, processes
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
+from materializer.services.gate import Gate, has_gate
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
 
@@ -112,7 +113,6 @@ class Workbench:
         engine: Starts Spark on first use and returns the engine.
         request: What was asked.
         on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
-        gate: Audits what was computed before it is written, or None.
     """
 
     def __init__(
@@ -123,7 +123,6 @@ class Workbench:
         engine: Callable[[], Engine],
         request: Request,
         on_checkpoint: Callable[[str], None] = lambda _: None,
-        gate: Callable[[Plan, Computed], Audit] | None = None,
     ) -> None:
         self.request = request
         self.counters = Counters()
@@ -132,7 +131,6 @@ class Workbench:
         self._config = config
         self._engine = engine
         self._checkpoint = on_checkpoint
-        self._gate = gate
         self._capture = Capture(bound, config, engine)
         self._source = DeltaFolder.at(bound.source.path)
         self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
@@ -507,7 +505,11 @@ class Workbench:
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        return self._gate(plan, result) if self._gate else None
+        if not has_gate(self._bound.definition.spec):
+            return None
+        _, state = self.read()
+        gate = Gate(self._bound, state, self._engine, self.hull, self.request.publish_anyway)
+        return gate(plan, result)
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
         """See :class:`Ports`."""

@@ -1,0 +1,287 @@
+"""The gate: what a run computed is audited before either table is written.
+
+Suites come from the definition as it was applied. What a critical expectation refuses is not published: all of the run, or
+only its failing buckets, which neither table gets and which stay as dirty as they were. Failing rows go to a table beside
+the output, for people; no refresh ever reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from materializer.core.grid import Grid
+from materializer.core.instants import render
+from materializer.core.plan import Plan, Recompute, Settle
+from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import AggregateSpec, TimeType
+from materializer.errors import QualityGateError, WriteFencedError
+from materializer.journal.fold import AggregateState
+from materializer.lake.commit import append_rows, create_table
+from materializer.lake.statistics import instant
+from materializer.services import planning, suites
+from materializer.services.definitions import Bound
+from materializer.services.protocol import Audit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from materializer.services.quality import Audited
+    from materializer.spark.engine import Computed, Engine
+
+MAX_HELD: Final = 64
+"""Pieces of time that are held back at most; more, and nothing of the run is published."""
+FAILING_COLUMNS: Final = (
+    ("refresh", "bigint"),
+    ("source_version", "bigint"),
+    ("suite", "string"),
+    ("expectation", "string"),
+    ("severity", "string"),
+    ("row", "string"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Audits the runs of one aggregate.
+
+    Args:
+        bound: The aggregate.
+        state: It, as the journal knows it.
+        engine: Starts Spark on first use; what is audited was computed by it.
+        hull: Where the source has rows at a version, when known.
+        anyway: Why what fails is published all the same, or "".
+    """
+
+    bound: Bound
+    state: AggregateState
+    engine: Callable[[], Engine]
+    hull: Callable[[int], Span | None]
+    anyway: str = ""
+
+    def __call__(self, plan: Plan, computed: Computed) -> Audit:
+        """Return what of *computed* may be written, and why not the rest."""
+        audited = dict(self._audited(plan, computed))
+        failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
+        held = self._held(plan, audited) if failed and not self.anyway else SpanSet()
+        verdict = {kind: summary(a.verdict) for kind, a in audited.items()}
+        if failed and self.anyway:
+            verdict["published_anyway"] = {"reason": self.anyway}
+        self._keep(plan, audited)
+        if not failed or self.anyway:
+            return Audit(computed, SpanSet(), verdict)
+        if held is None or not plan.spans - held:
+            return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed))
+        return Audit(self._without(plan, computed, held), held, verdict)
+
+    def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
+        from materializer.services.quality import audit  # noqa: PLC0415 (loads Spark)
+        from materializer.spark.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+
+        bound, spec = self.bound, self.bound.definition.spec
+        known = suites.of(spec)
+        given = self._parameters(plan)
+        column, _ = bound.slice_column("output")
+        frame = self._output(plan, computed)
+        checks = []
+        if _is_on(spec.property_map, "quality.checks"):
+            only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
+            counted = computed.rows_read if only_raw else None
+            checks = built_in(bound.definition, columns_of(frame), plan.spans, counted)
+        if suites.OUTPUT in known or checks:
+            yield suites.OUTPUT, audit(frame, known.get(suites.OUTPUT), given, column, built_in=checks)
+        if suites.SOURCE in known:
+            hull = self.hull(plan.source_version)
+            rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull)
+            yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column)
+        if count := int(spec.property_map.get("quality.canaries", "0")):
+            yield "canaries", self._canaries(plan, frame, count)
+
+    def _parameters(self, plan: Plan) -> dict[str, Any]:
+        kind = self.bound.definition.time_type
+        start, end = (
+            None if edge in (NEG_INF, POS_INF) else edge if kind.is_integer else render(edge, kind)
+            for edge in (plan.window.start, plan.window.end)
+        )
+        automatic = dict(zip(suites.GIVEN, (plan.n, plan.source_version, start, end), strict=True))
+        return automatic | suites.parameters_of(self.bound.definition.spec)
+
+    def _output(self, plan: Plan, computed: Computed) -> DataFrame:
+        where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
+        return self.engine().output_frame(self.bound.definition, computed, where)
+
+    def _held(self, plan: Plan, audited: Mapping[str, Audited]) -> SpanSet | None:
+        """Return the buckets that must not be published; None for all of them."""
+        if self.bound.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
+            return None
+        _, is_end = self.bound.slice_column("output")
+        spans: list[Span] = []
+        for kind, found in audited.items():
+            if found.buckets is None:
+                return None
+            back = 1 if is_end and kind == suites.OUTPUT else 0
+            spans += [self._bucket_of(value, back) for value in found.buckets]
+        held = SpanSet.union(spans) & plan.spans
+        return held if held and len(held) <= MAX_HELD else None
+
+    def _bucket_of(self, value: Any, back: int) -> Span:
+        at = instant_of(value, self.bound.definition.time_type) - back
+        return self.bound.definition.grid.cover(Span(at, at + 1))
+
+    def _without(self, plan: Plan, computed: Computed, held: SpanSet) -> Computed:
+        spans = plan.replaced - held
+        where = {t: self.bound.predicate(t, spans) for t in ("partials", "output")}
+        columns = {t: self.bound.slice_column(t) for t in ("partials", "output")}
+        kept = self.engine().part_of(computed, spans, self.bound.definition.time_type, where, columns)
+        return replace(kept, spans=spans)
+
+    def _refusal(
+        self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]
+    ) -> QualityGateError:
+        bound = self.bound
+        shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {said(f)}" for kind, f in failed)
+        buckets = planning.spans_text(bound.definition.grid, plan.spans)
+        rows = sum(len(a.rows) for a in audited.values())
+        where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
+        return QualityGateError(
+            f"'{bound.name}' does not meet its expectations at source version {plan.source_version}: {shown} "
+            f"(buckets {buckets}){where}",
+            wrote="nothing was published; the buckets stay dirty",
+            refresh=plan.n,
+            source_version=plan.source_version,
+            failing_rows=rows,
+        )
+
+    def _keep(self, plan: Plan, audited: Mapping[str, Audited]) -> None:
+        """Put the failing rows beside the output; a second time changes nothing."""
+        rows = [
+            (plan.n, plan.source_version, _suite_name(kind, a.verdict), row.type, severity, _json(row.values))
+            for kind, a in audited.items()
+            for row in a.rows
+            for severity in [_severity(a.verdict, row.index, row.type)]
+        ]
+        if not rows:
+            return
+        path, app_id = self.bound.paths["failing"], self.bound.app_ids["failing"]
+        if not Path(path).exists():
+            name = f"{self.bound.name}_failing"
+            create_table(path, FAILING_COLUMNS, name=name, description="rows that failed an expectation")
+        names = [name for name, _ in FAILING_COLUMNS]
+        table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+        note = {"plan": plan.id, "n": plan.n, "kind": "failing", "source_version": plan.source_version}
+        with suppress(WriteFencedError):  # a later refresh has written there already
+            append_rows(path, table, app_id, plan.n, note)
+
+    def _canaries(self, plan: Plan, frame: DataFrame, count: int) -> Audited:
+        """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones."""
+        from materializer.services.quality import Audited  # noqa: PLC0415 (loads Spark)
+
+        bound, grid = self.bound, self.bound.definition.grid
+        hull = self.hull(plan.source_version)
+        inside = SpanSet.of(hull) if hull else SpanSet()
+        touched = plan.spans & grid.cover_set(inside)
+        dirty = self.state.log.spans | SpanSet.union(e.span for e in plan.taken)
+        clean = (grid.cover_set(inside) & SpanSet.of(Span(NEG_INF, self.state.threshold))) - dirty
+        draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)
+        findings = []
+        for name, spans, is_new in (("touched", touched, True), ("untouched", clean, False)):
+            chosen = sample(spans, grid, count, draw)
+            differing, examples = 0, []
+            if chosen:
+                found = self.engine().compare_buckets(
+                    bound.definition,
+                    bound.source,
+                    plan.source_version,
+                    frame if is_new else self.engine().read_output(bound.paths["output"], plan.output.version),
+                    chosen,
+                    where=bound.predicate("output", chosen),
+                )
+                differing, examples = found.differing, found.examples
+            buckets = planning.spans_text(grid, chosen) if chosen else "none"
+            findings.append(
+                Finding(
+                    BUILT_IN,
+                    f"canaries_{name}",
+                    {"buckets": buckets},
+                    Severity.CRITICAL,
+                    differing == 0,
+                    str(examples[0]) if examples else None,
+                    differing,
+                    len(chosen),
+                )
+            )
+        is_wrong = any(not f.success for f in findings)
+        return Audited(Verdict("", tuple(findings)), (), None if is_wrong else frozenset())
+
+
+def has_gate(spec: AggregateSpec) -> bool:
+    """Whether a definition asks for a gate."""
+    asked = spec.property_map
+    return bool(spec.suites) or _is_on(asked, "quality.checks") or asked.get("quality.canaries", "0") != "0"
+
+
+def summary(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as the journal keeps it: what is met is only counted."""
+    return {
+        "suite": verdict.suite,
+        "passed": len(verdict.findings) - len(verdict.failed),
+        "failed": [f.as_json() for f in verdict.failed],
+    }
+
+
+def said(finding: Finding) -> str:
+    """Return a failed finding in words."""
+    column = finding.kwargs.get("column") or finding.kwargs.get("column_list")
+    of = f" of {column}" if column else ""
+    if finding.error:
+        return f"{finding.type}{of} could not be answered: {finding.error}"
+    if finding.unexpected_count is not None:
+        return f"{finding.type}{of} fails for {finding.unexpected_count:,} of {finding.element_count or 0:,} rows"
+    return f"{finding.type}{of} found {finding.observed}"
+
+
+def instant_of(value: Any, kind: TimeType) -> int:
+    """Return the instant of a value as Spark hands it to Python: timestamps stand in the process's own zone."""
+    if kind is TimeType.TIMESTAMP and isinstance(value, datetime):
+        value = value.astimezone(UTC)
+    found = instant(value.isoformat() if isinstance(value, date) else value, kind)
+    if found is None:
+        msg = f"{value!r} is no {kind.value}"
+        raise ValueError(msg)
+    return found
+
+
+def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:
+    """Return up to *count* whole buckets of bounded *spans*, each instant as likely as any other."""
+    lengths = [s.end - s.start for s in spans]
+    found = []
+    for _ in range(count if lengths else 0):
+        span = draw.choices(list(spans), lengths)[0]
+        at = draw.randrange(span.start, span.end)
+        found.append(grid.cover(Span(at, at + 1)))
+    return SpanSet.union(found)
+
+
+def _suite_name(kind: str, verdict: Verdict) -> str:
+    return verdict.suite or ("built-in checks" if kind == suites.OUTPUT else kind)
+
+
+def _severity(verdict: Verdict, index: int, kind: str) -> str:
+    return next(str(f.severity) for f in verdict.findings if (f.index, f.type) == (index, kind))
+
+
+def _is_on(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "false").lower() == "true"
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, default=str, separators=(",", ":"))
