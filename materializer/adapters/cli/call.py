@@ -95,10 +95,7 @@ class Call:
             )
         if name is not None:
             return [name]
-        states = sorted(self.lake.journal.view().states.values(), key=lambda s: s.name.lower())
-        outputs = {str(self.lake.root / s.name / "output"): s.name for s in states}
-        parents = {s.name: outputs.get(str(s.source.path)) for s in states}
-        return sorted(parents, key=lambda n: _depth(n, parents))
+        return self.lake.names()
 
     def close(self) -> int:
         """Write what was held back and return the exit status."""
@@ -163,10 +160,3 @@ def guarded(call: Call, body: Callable[[], None]) -> int:
         call.output.crash(exc)
         call.output.close()
         return BUG
-
-
-def _depth(name: str, parents: dict[str, str | None]) -> int:
-    depth, at = 0, parents.get(name)
-    while at is not None and depth < len(parents):
-        depth, at = depth + 1, parents.get(at)
-    return depth
