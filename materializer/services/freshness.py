@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from materializer.core.grid import Grid
-from materializer.core.instants import MILLISECOND
+from materializer.core.instants import MILLISECOND, SECOND
 from materializer.core.invalidation import Cause
 from materializer.core.policies import back, has_clock, micros_of
 from materializer.core.spans import NEG_INF, Span, SpanSet
@@ -27,12 +27,12 @@ class Freshness:
 
     Args:
         promise: How stale it may be.
-        staleness: How stale it is: microseconds, or the unit of plain integer time; None when nobody can tell.
+        staleness: How stale it is: seconds, or the unit of plain integer time; None when nobody can tell.
         is_kept: Whether the promise is kept; None when nobody can tell.
     """
 
     promise: Width
-    staleness: int | None
+    staleness: float | int | None
     is_kept: bool | None
 
 
@@ -55,8 +55,11 @@ def freshness_of(
     since = min(_not_shown(state, grid, newest), default=now)
     is_kept = since >= micros_of(back(now, promise, grid), grid)
     is_known = newest == state.cursor or (newest is not None and has_clock(grid))
+    stale = max(0, now - since)
     return Freshness(
-        promise, None if since == NEG_INF else max(0, now - since), is_kept if is_known or not is_kept else None
+        promise,
+        None if since == NEG_INF else stale / SECOND if has_clock(grid) else stale,
+        is_kept if is_known or not is_kept else None,
     )
 
 
