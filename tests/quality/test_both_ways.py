@@ -65,7 +65,14 @@ def test_both_ways_give_one_verdict(session: SparkSession, rows: str, capsys: py
     assert [] == [(a.type, dict(a.kwargs), differences(a, b), a, b) for a, b in compiled if differences(a, b)]
     if rows:
         assert [] == [(b.type, b.error) for _, b in pairs if b.error]
-        same_result = ["expect_column_to_exist", "of_type", "in_type_list", "column_type", "column_count", "columns_to_match"]
+        same_result = [
+            "expect_column_to_exist",
+            "of_type",
+            "in_type_list",
+            "column_type",
+            "column_count",
+            "columns_to_match",
+        ]
         fixed = [a.type for a, _ in pairs if any(word in a.type for word in same_result)]
         assert [] == [
             (a.type, dict(a.kwargs)) for a, _ in pairs if a.success is not (rows == GOOD) and a.type not in fixed
