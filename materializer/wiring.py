@@ -214,6 +214,7 @@ class Materializer:
         strict: bool = False,
         as_of: Instant = None,
         max_runs: int | None = None,
+        publish_anyway: str = "",
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -227,10 +228,12 @@ class Materializer:
             strict: Refuse what is not incremental.
             as_of: Clock instant that closes windows of an engine; it never goes back.
             max_runs: Stop after so many runs; the rest stays dirty.
+            publish_anyway: Why what fails its expectations is published all the same; recorded.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
         request = self._request(name, start, end, force=force, strict=strict, as_of=as_of)
+        request = replace(request, publish_anyway=publish_anyway)
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 
     def backfill(
@@ -243,6 +246,7 @@ class Materializer:
         order: Literal["newest", "oldest"] = "newest",
         max_runs: int | None = None,
         force: bool = False,
+        publish_anyway: str = "",
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -256,6 +260,7 @@ class Materializer:
             order: Which end is done first.
             max_runs: Stop after so many runs.
             force: Compute clean buckets again too.
+            publish_anyway: Why what fails its expectations is published all the same; recorded.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
@@ -267,6 +272,7 @@ class Materializer:
             self._request(name, start, end, force=force, strict=False),
             run_buckets=buckets_per_run,
             is_newest_first=order == "newest",
+            publish_anyway=publish_anyway,
         )
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 

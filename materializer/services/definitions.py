@@ -277,7 +277,7 @@ class Definitions:
         properties = edit(spec.property_map)
         if wrong := refusals(properties):
             raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
-        return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state)
+        return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state, None)
 
     def _prepare(self, spec: AggregateSpec, view: View) -> _Prepared:
         existing = by_name(view.states, spec.name)
@@ -316,9 +316,10 @@ class Definitions:
             change = Change(spec.name, "data", lines, source.path, version)
         return _Prepared(change, checked, source, schemas, existing)
 
-    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder) -> _Prepared:
+    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> _Prepared:
+        """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
-        checked = self._suites(spec, existing.schemas, folder, old.suites)
+        checked = self._suites(spec, existing.schemas, folder, old.suites) if folder else old.suites
         new = replace(old, comment=spec.comment, properties=spec.properties, suites=checked, sql=spec.sql)
         _refuse_policies(new)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"

@@ -118,6 +118,10 @@ Due: TypeAlias = Annotated[bool, Option("--due", help="Every policy whose schedu
 
 Force: TypeAlias = Annotated[bool, Option("--force", help="Compute clean buckets again too.")]
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Refuse a plan that is not incremental.")]
+PublishAnyway: TypeAlias = Annotated[
+    str,
+    Option("--publish-anyway", help="Publish what fails its expectations; the reason is recorded.", metavar="REASON"),
+]
 AsOf: TypeAlias = Annotated[
     str | None, Option("--as-of", help="Clock instant that closes windows of an engine; never goes back.", metavar="T")
 ]

@@ -16,6 +16,7 @@ from materializer.adapters.cli.options import (
     Name,
     NameOrAll,
     Order,
+    PublishAnyway,
     Reason,
     RunOrder,
     Start,
@@ -51,6 +52,7 @@ def refresh(
     strict: Strict = False,
     as_of: AsOf = None,
     max_runs: MaxRuns = None,
+    publish_anyway: PublishAnyway = "",
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
@@ -65,6 +67,7 @@ def refresh(
                 strict=strict,
                 as_of=as_of,
                 max_runs=max_runs,
+                publish_anyway=publish_anyway,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
@@ -83,6 +86,7 @@ def backfill(
     buckets_per_run: BucketsPerRun = None,
     order: RunOrder = Order.NEWEST,
     max_runs: MaxRuns = None,
+    publish_anyway: PublishAnyway = "",
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
@@ -96,6 +100,7 @@ def backfill(
                 buckets_per_run=buckets_per_run,
                 order=order.value,
                 max_runs=max_runs,
+                publish_anyway=publish_anyway,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
