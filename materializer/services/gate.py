@@ -73,7 +73,7 @@ class Gate:
         audited = dict(self._audited(plan, computed))
         failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
         held = self._held(plan, audited) if failed and not self.anyway else SpanSet()
-        verdict = {kind: summary(a.verdict) for kind, a in audited.items()}
+        verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
         if failed and self.anyway:
             verdict["published_anyway"] = {"reason": self.anyway}
         self._keep(plan, audited)
@@ -81,6 +81,7 @@ class Gate:
             return Audit(computed, SpanSet(), verdict)
         if held is None or not plan.spans - held:
             return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed))
+        verdict["held"] = held.as_json()
         return Audit(self._without(plan, computed, held), held, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:

@@ -39,7 +39,7 @@ def found(
     Raises:
         DefinitionError: With everything that is wrong with them.
     """
-    problems: list[Problem] = []
+    problems = list(_not_for_engines(spec))
     suites: list[tuple[str, str]] = []
     known = {} if folder.is_dir() else dict(applied)
     for kind in (OUTPUT, SOURCE):
@@ -73,6 +73,16 @@ def parameters_of(spec: AggregateSpec) -> dict[str, Any]:
     """Return the values that a definition gives to parameters."""
     given: dict[str, Any] = json.loads(spec.property_map.get("quality.parameters", "{}"))
     return given
+
+
+def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
+    asked = spec.property_map
+    hint = "leave it away: the whole run is held back"
+    if spec.is_engine and asked.get("quality.on_failure", "refresh").lower() == "buckets":
+        yield Problem("definition.quality", "'quality.on_failure': results of engines reach beyond a bucket", hint)
+    if spec.is_engine and asked.get("quality.canaries", "0") != "0":
+        message = "'quality.canaries': results of engines reach beyond a bucket"
+        yield Problem("definition.quality", message, "leave it away, and use verify")
 
 
 def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -150,6 +150,10 @@ class Site:
     def opened(self, **settings: Any) -> Materializer:
         """Return the same lake, opened anew without a session."""
         return Materializer(self.lake.root, config=Config(**settings))
+
+    def opened_with(self, on_checkpoint: Callable[[str], None]) -> Materializer:
+        """Return the same lake with the run's session, which tells its steps."""
+        return Materializer(self.lake.root, spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return what plain Spark says, sorted; instants are naive and UTC."""

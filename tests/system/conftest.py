@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 def site(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> Site:
     """A lake; the parameter is how many rows the driver commits itself (0: Spark commits everything)."""
     rows: int = getattr(request, "param", 200_000)
-    return Site(tmp_path, spark, driver_lane_rows=rows)
+    return Site(tmp_path, spark, driver_lane_rows=rows, expectations=tmp_path / "expectations")

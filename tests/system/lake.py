@@ -242,7 +242,19 @@ class Death:
 
 
 CHECKPOINTS: Final = (
-    *("lease", "recover", "plan", "compute", "write", "wrote_partials", "wrote_output", "check", "done", "end"),
+    *(
+        "lease",
+        "recover",
+        "plan",
+        "compute",
+        "audit",
+        "write",
+        "wrote_partials",
+        "wrote_output",
+        "check",
+        "done",
+        "end",
+    ),
     *("fence", "abort", "aborted", "finish", "finished"),
 )
 

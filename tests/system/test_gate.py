@@ -1,0 +1,232 @@
+"""The gate: expectations that are checked before anything is published."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from materializer.errors import DefinitionError, QualityGateError
+from tests.system.builders import Site
+from tests.system.lake import Death, Died, dying
+
+TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:10", "A", 4)]
+AT_MOST_10 = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}}
+BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+
+
+def gated(site: Site, *expectations: dict[str, Any], source: Any = (), **properties: str) -> None:
+    """Define the hourly aggregate with suites and refresh it over four good rows."""
+    folder = site.config.expectations
+    folder.mkdir()
+    for name, suite in (("hourly", expectations), ("hourly.source", source)):
+        if suite:
+            (folder / f"{name}.json").write_text(json.dumps({"name": name, "expectations": list(suite)}))
+    site.table().trade(*TRADES)
+    site.hourly(properties={f"quality.{name}": value for name, value in properties.items()})
+    site.expect_refresh()
+
+
+def failing(site: Site) -> list[dict[str, Any]]:
+    """Return the failing rows that were kept, each with its row as an object."""
+    rows = DeltaTable(str(site.lake.root / "hourly" / "failing")).to_pyarrow_table().to_pylist()
+    return [r | {"row": json.loads(r["row"])} for r in rows]
+
+
+@BOTH_LANES
+def test_what_fails_is_not_published_and_stays_dirty(site):
+    """
+    A critical failure publishes nothing of the run; once the source is corrected everything is published.
+    """
+    gated(site, AT_MOST_10)
+    before = site.published("hourly")
+    site.tables["trades"].trade(("01:20", "A", 50), ("02:20", "B", 1))
+
+    with pytest.raises(QualityGateError) as failed:
+        site.lake.refresh("hourly")
+
+    assert "fails for 1 of 3 rows" in failed.value.message
+    assert "expect_column_values_to_be_between of total" in failed.value.message
+    assert "2024-03-01T01:00:00Z" in failed.value.message
+    assert "nothing was published; the buckets stay dirty" == failed.value.wrote
+    assert before == site.published("hourly")
+    assert [("A", 53)] == [(r["row"]["sym"], r["row"]["total"]) for r in failing(site)]
+    assert "aborted" == site.lake.history("hourly")[0].outcome
+    assert 1 == len(site.lake.history("hourly")[0].verdict["output"]["failed"])
+    assert site.lake.status("hourly")[0].dirty
+
+    site.tables["trades"].update("price = 50", price=5)
+    site.expect_refresh()
+    site.expect_true()
+
+
+@BOTH_LANES
+def test_only_the_failing_buckets_are_held_back(site):
+    """
+    The other buckets are published; what is held keeps its old rows, is dirty, and comes with the correction.
+    """
+    gated(site, AT_MOST_10, on_failure="buckets")
+    site.tables["trades"].trade(("01:20", "A", 50), ("02:20", "B", 1))
+    report = site.lake.refresh("hourly")
+
+    published = {(row[0].hour, row[1]): row[3] for row in site.published("hourly")}
+    assert {(0, "A"): 1, (0, "B"): 2, (1, "A"): 3, (2, "A"): 4, (2, "B"): 1} == published
+    assert [1] == [span.start // 3_600_000_000 % 24 for span in site.lake.status("hourly")[0].dirty]
+    assert report.left == site.lake.status("hourly")[0].dirty
+    assert 3_600_000_000 == sum(end - start for start, end in site.lake.history("hourly")[0].verdict["held"])
+
+    site.tables["trades"].trade(("01:30", "A", -45))
+    site.expect_refresh(strategy="merge")
+    site.expect_true()
+
+
+@BOTH_LANES
+def test_when_every_bucket_fails_nothing_is_published(site):
+    """
+    Holding all buckets back is the same as refusing the run.
+    """
+    gated(site, AT_MOST_10, on_failure="buckets")
+    site.tables["trades"].trade(("01:20", "A", 50))
+
+    with pytest.raises(QualityGateError):
+        site.lake.refresh("hourly")
+
+    assert 3 == dict.fromkeys(row[3] for row in site.published("hourly") if row[0].hour == 1).popitem()[0]
+
+
+def test_warnings_are_published_and_recorded(site):
+    """
+    A failure that is not critical stands in the history.
+    """
+    gated(site, AT_MOST_10 | {"severity": "warning"})
+    site.tables["trades"].trade(("01:20", "A", 50))
+    site.expect_refresh()
+
+    site.expect_true()
+    assert ["warning"] == [f["severity"] for f in site.lake.history("hourly")[0].verdict["output"]["failed"]]
+
+
+def test_publishing_anyway_needs_a_reason_and_records_it(site):
+    """
+    What fails is published, and the history says why.
+    """
+    gated(site, AT_MOST_10)
+    site.tables["trades"].trade(("01:20", "A", 50))
+    site.lake.refresh("hourly", publish_anyway="the exchange confirmed it")
+
+    site.expect_true()
+    verdict = site.lake.history("hourly")[0].verdict
+    assert {"reason": "the exchange confirmed it"} == verdict["published_anyway"]
+    assert 1 == len(verdict["output"]["failed"])
+
+
+def test_source_rows_are_checked_too(site):
+    """
+    A suite of the source sees the rows that a refresh aggregates, columns of no measure included.
+    """
+    of_note = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "note", "value_set": [""]}}
+    gated(site, source=[of_note], on_failure="buckets")
+    trades = site.tables["trades"]
+    trades.write([{"ts": r, "sym": "A", "price": 1, "note": n} for r, n in _noted()])
+    site.lake.refresh("hourly")
+
+    assert [1] == [span.start // 3_600_000_000 % 24 for span in site.lake.status("hourly")[0].dirty]
+    assert ["bad"] == [r["row"]["note"] for r in failing(site)]
+
+
+def _noted() -> list[tuple[Any, str]]:
+    from tests.system.builders import at
+
+    return [(at("01:20"), "bad"), (at("02:20"), "")]
+
+
+def test_canaries_find_partials_that_lie(site):
+    """
+    Somebody changed kept partials; a merge into them is compared with the raw rows, and not published.
+    """
+    gated(site, checks="true", canaries="3")
+    partials = next((site.lake.root / "hourly" / "partials").iterdir())
+    column = next(f.name for f in DeltaTable(str(partials)).schema().fields if f.name.startswith("p_"))
+    DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
+    site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
+
+    with pytest.raises(QualityGateError, match="canaries_touched"):
+        site.lake.refresh("hourly")
+
+
+@pytest.mark.parametrize("step", ["audit", "write", "wrote_partials", "wrote_output", "done"])
+def test_a_death_around_the_gate_publishes_nothing_unchecked(site, step):
+    """
+    Wherever a refresh dies after its gate, the next one ends with good buckets published and the bad one held.
+    """
+    gated(site, AT_MOST_10, on_failure="buckets")
+    site.tables["trades"].trade(("01:20", "A", 50), ("02:20", "B", 1))
+    with dying(Death(step, 1, is_kill=False)) as on_checkpoint, pytest.raises(Died):
+        site.opened_with(on_checkpoint).refresh("hourly")
+    site.lake.refresh("hourly")
+
+    published = {(row[0].hour, row[1]): row[3] for row in site.published("hourly")}
+    assert {(0, "A"): 1, (0, "B"): 2, (1, "A"): 3, (2, "A"): 4, (2, "B"): 1} == published
+    site.tables["trades"].trade(("01:30", "A", -45))
+    site.lake.refresh("hourly")
+    site.expect_true()
+
+
+def test_a_suite_is_checked_when_it_is_applied(site):
+    """
+    Unknown expectations, those that Spark does not have, unknown columns and parameters: all at once, nothing written.
+    """
+    wrong = [
+        {"type": "expect_column_values_to_be_lovely", "kwargs": {"column": "total"}},
+        {"type": "expect_column_values_to_be_increasing", "kwargs": {"column": "total"}},
+        {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "totl"}},
+        AT_MOST_10 | {"kwargs": {"column": "total", "max_value": {"$PARAMETER": "most"}}},
+    ]
+    with pytest.raises(DefinitionError) as refused:
+        gated(site, *wrong)
+
+    text = refused.value.message
+    assert all(word in text for word in ("be_lovely", "be_increasing", "totl"))
+    assert [] == site.lake.status()
+
+
+def test_a_lost_file_does_not_open_the_gate(site):
+    """
+    A refresh uses the suite that was applied; only 'none', or applying without it, takes it away.
+    """
+    gated(site, AT_MOST_10)
+    (site.config.expectations / "hourly.json").unlink()
+    site.tables["trades"].trade(("01:20", "A", 50))
+    with pytest.raises(QualityGateError):
+        site.lake.refresh("hourly")
+    changes = site.lake.define(
+        "hourly",
+        "trades",
+        time="ts",
+        width="1 hour",
+        keys=["sym"],
+        measures={"n": "count(*)", "total": "sum(price)", "top": "max(price)"},
+    )
+
+    assert "metadata" == changes.kind
+    assert changes.differences[0].startswith("- suite of the output")
+    site.expect_refresh()
+
+
+def test_engines_are_held_back_whole(site):
+    """
+    An engine's result reaches beyond a bucket, so holding single buckets back is refused when it is defined.
+    """
+    site.table().trade(*TRADES)
+    with pytest.raises(DefinitionError, match=r"quality\.on_failure"):
+        site.lake.define(
+            "sessions",
+            "trades",
+            engine="session_window",
+            time="ts",
+            session_gap="5 minutes",
+            measures={"total": "sum(price)"},
+            properties={"quality.on_failure": "buckets"},
+        )
