@@ -306,7 +306,9 @@ def test_a_window_starts_where_the_calendar_says(now: int, offset: Width, zone: 
         ("2024-03-11T12:00:00Z", Width(days=1), "America/New_York", "2024-03-10T12:00:00Z"),
         ("2024-03-11T12:00:00Z", Width(days=2), "America/New_York", "2024-03-09T13:00:00Z"),
         ("2024-03-11T06:30:00Z", Width(days=1), "America/New_York", "2024-03-10T07:30:00Z"),
+        ("2024-03-11T07:30:00Z", Width(days=1), "America/New_York", "2024-03-10T07:30:00Z"),
         ("2024-11-04T06:30:00Z", Width(days=1), "America/New_York", "2024-11-03T05:30:00Z"),
+        ("2024-11-04T07:30:00Z", Width(days=1), "America/New_York", "2024-11-03T07:30:00Z"),
     ],
 )
 def test_month_ends_and_clock_changes(now: str, offset: Width, zone: str, start: str) -> None:

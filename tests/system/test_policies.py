@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -60,14 +61,8 @@ def dirty(lake: Materializer) -> list[int]:
 def planned(lake: Materializer) -> list[dict[str, Any]]:
     """Return what the journal says of plans that a policy asked for."""
     rows = lake.journal._store.read().rows
-    found = (_payload(row) for row in rows if row.kind == "planned")
-    return [options["policy"] for options in (p["options"] for p in found) if "policy" in options]
-
-
-def _payload(row: Any) -> dict[str, Any]:
-    import json
-
-    return json.loads(row.payload)
+    found = (json.loads(row.payload)["options"] for row in rows if row.kind == "planned")
+    return [options["policy"] for options in found if "policy" in options]
 
 
 @pytest.mark.slow
@@ -88,7 +83,8 @@ def test_a_policy_refreshes_its_window_and_takes_dirt_along_only_when_told(site:
     history = lake.run_policy("hourly", "history", now=NOW)
     assert Span(hour(2), hour(4)) == history.report.window
     assert [0, 1, 4, 5, 9, 10, 11] == dirty(lake)
-    assert [{"name": "default", "now": NOW, "window": [hour(6), hour(9)]}, {"name": "history", "now": NOW, "window": [hour(2), hour(4)]}] == planned(lake)  # fmt: skip
+    windows = {"default": [hour(6), hour(9)], "history": [hour(2), hour(4)]}
+    assert [{"name": name, "now": NOW, "window": w} for name, w in windows.items()] == planned(lake)
     (status,) = lake.status("hourly", now=NOW)
     assert [h for h in range(24) if hour(h) in status.outside] == [0, 1, 4, 5]
     quiet = site.opened()

@@ -66,6 +66,11 @@ def _promise(freshness: Freshness | None) -> str:
     if freshness is None:
         return ""
     stale = freshness.staleness
-    found = "not known" if stale is None else number(stale) if isinstance(stale, int) else duration(stale)
+    if stale == 0:
+        found = "nothing is missing"
+    else:
+        found = (
+            f"it is {'not known' if stale is None else number(stale) if isinstance(stale, int) else duration(stale)}"
+        )
     kept = {True: "kept", False: "broken", None: "nobody can tell"}[freshness.is_kept]
-    return f"{kept}: at most {describe_offset(freshness.promise)} stale, and it is {found}"
+    return f"{kept}: at most {describe_offset(freshness.promise)} stale, and {found}"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.adapters.cli import defining, looking, refreshing
+from materializer.adapters.cli import defining, looking, policies, refreshing
 from materializer.adapters.cli.call import Call, guarded
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.config import Config
@@ -113,6 +113,41 @@ def test_the_main_job_by_its_commands(lake):
     assert len(formed(lake, looking.history, "trades_1h")["refreshes"]) == 4
     assert "dropped" in told(lake, defining.drop, "trades_1h", yes=True)
     assert "no aggregate" in told(lake, looking.history, "trades_1h", status=64)
+
+
+def test_policies_by_their_commands(lake):
+    """
+    Add, list, run, run again, run what is due, remove: each says what it did, and a quiet run starts no JVM.
+    """
+    path = lake.root / "trades.sql"
+    told(lake, defining.apply, [path])
+    name, now = "trades_1h", "2013-12-04T00:30:00Z"
+    added = formed(lake, policies.add, name, start_offset="1 day", end_offset="1 hour", schedule="@hourly")
+    assert [("metadata", 3)] == [(c["kind"], len(c["differences"])) for c in added["changes"]]
+    assert "policy-overlap" in told(lake, policies.add, name, policy="old", end_offset="2 hours", status=65)
+    assert "changed in its metadata" in told(lake, policies.add, name, policy="old", end_offset="1 day")
+
+    first, second = formed(lake, policies.show, name, now=now)["policies"]
+    assert ("default", "1 day", True, None) == (first["policy"], first["start_offset"], first["due"], first["last_now"])
+    assert {"start": "2013-12-03T01:00:00Z", "end": "2013-12-03T23:00:00Z"} == first["window"]
+    assert {"start": None, "end": "2013-12-03T01:00:00Z"} == second["window"]
+
+    for _ in range(2):
+        (run,) = formed(lake, policies.run, name, now=now)["refreshes"]
+        assert ("default", now, first["window"]) == (run["policy"], run["now"], run["window"])
+    assert ("up-to-date", []) == (run["outcome"], run["runs"])
+    for arguments in (["policy", "run", name, "--now", now], ["policy", "run", "--due", "--now", now]):
+        idle = command(lake, *arguments, "--strict-exit")
+        assert idle.returncode == 3, idle.stderr
+        assert "imported: False" in idle.stdout
+    assert formed(lake, policies.run, due=True, now="2013-12-04T01:00:00Z")["refreshes"][0]["outcome"] == "refreshed"
+
+    (status,) = formed(lake, looking.status, name, now=now)["aggregates"]
+    assert ([], 2) == (status["outside_policies"], len(status["policies"]))
+    assert "policy old at" in told(lake, policies.run, name, policy="old", now=now)
+    assert "changed in its metadata" in told(lake, policies.remove, name, policy="old")
+    assert "known: default" in told(lake, policies.remove, name, policy="old", status=64)
+    told(lake, defining.drop, name, yes=True)
 
 
 def test_a_definition_with_problems_writes_nothing(lake):

@@ -55,6 +55,14 @@ def raising(error: BaseException):
         (["apply", "missing.sql"], "missing.sql"),
         (["refresh", "x"], "x"),
         (["history", "x"], "x"),
+        (["policy"], "command"),
+        (["policy", "ad"], "ad"),
+        (["policy", "run"], "--due"),
+        (["policy", "run", "--due", "--policy", "p"], "--policy"),
+        (["policy", "run", "x"], "x"),
+        (["policy", "add", "x", "--order", "sideways"], "newest"),
+        (["policy", "add", "x", "--end-offset", "1 h"], "x"),
+        (["policy", "remove", "x"], "x"),
         (["show", "x", "--fresh", "--start", "2013-01-01"], "--fresh"),
     ],
 )
@@ -202,11 +210,23 @@ def test_the_environment_gives_shared_options(monkeypatch, capsys):
     monkeypatch.setenv("MATERIALIZER_LAKE", "nowhere")
     monkeypatch.setenv("MATERIALIZER_STRICT_EXIT", "1")
 
-    assert main(["refresh", "--all"]) == 3
-    assert json.loads(capsys.readouterr().out) == {"refreshes": []}
+    for command in (["refresh", "--all"], ["policy", "run", "--due"]):
+        assert main(command) == 3
+        assert json.loads(capsys.readouterr().out) == {"refreshes": []}
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["status"], ["refresh", "--all"], ["plan", "x"], ["history", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["version"],
+        ["status"],
+        ["refresh", "--all"],
+        ["plan", "x"],
+        ["history", "x"],
+        ["policy", "list"],
+        ["policy", "run", "--due"],
+    ],
+)
 def test_looking_at_a_quiet_lake_imports_no_engine(arguments):
     """
     Commands that may start no JVM do not even import pyspark; nor rich, which only the bar needs.

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.results import Planned, Refreshed, Shown, is_idle
+from materializer.adapters.cli.results import Planned, PolicyList, Refreshed, Shown, is_idle
 from materializer.adapters.cli.text import lines
 from materializer.adapters.cli.words import spans, wrapped
+from materializer.core.policies import Policy
 from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import DefinitionError, StorageError
@@ -162,6 +164,51 @@ def test_idle_results_are_told_apart(kind):
     """
     assert is_idle(samples.IDLE[kind])
     assert not is_idle(samples.RESULTS[kind])
+
+
+def test_a_run_of_a_policy_says_which_and_when():
+    """
+    The policy and its now come before what the refresh did.
+    """
+    first, *_ = lines(Refreshed(samples.REFRESH, samples.TS, "history", "2013-12-08T00:00:00Z"), width=100)
+
+    assert first == "flights_hourly: policy history at 2013-12-08T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "default, 1 week to 1 h ago, due 2013-12-08T01:00:00Z",
+        "1 span: [2013-12-01T00:00:00Z, 2013-12-02T00:00:00Z): outside every policy",
+        "broken: at most 2 h stale, and it is 24 h 00 min",
+    ],
+)
+def test_a_status_says_what_no_policy_covers_and_whether_the_promise_is_kept(fact):
+    """
+    Policies, dirt outside every one of them, and the promise stand in the status of an aggregate.
+    """
+    told = " ".join(text_of(samples.RESULTS["status NAME"]).split())
+
+    assert fact in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        ({}, "due 2013-12-08T01:00:00Z"),
+        ({"is_due": True}, "due now"),
+        ({"next_due": None}, "due never"),
+        ({"last_now": None}, "last run never"),
+        ({"window": None}, "window no whole bucket now"),
+        ({"policy": Policy("old")}, "covers from none to none ago"),
+        ({"policy": Policy("old")}, "schedule none; by hand, or when data arrives"),
+    ],
+)
+def test_a_policy_says_what_it_does_and_when(changes, fact):
+    """
+    Each policy is told with its window, its schedule and when it is due.
+    """
+    assert fact in " ".join(text_of(PolicyList((replace(samples.POLICY, **changes),))).split())
 
 
 def test_a_refresh_that_was_stopped_says_how_to_go_on():
