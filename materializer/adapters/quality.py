@@ -139,6 +139,8 @@ def _batch(frame: DataFrame, folder: Path | None = None) -> Iterator[Any]:
         context.enable_analytics(enable=False)
     source = context.data_sources.add_or_update_spark(name=_ASSET, persist=False)
     definition = source.add_dataframe_asset(_ASSET).add_batch_definition_whole_dataframe(_ASSET)
+    # queries run in the library's session, while the view they read is made in the frame's
+    source.get_execution_engine().spark = frame.sparkSession
     try:
         yield definition.get_batch(batch_parameters={"dataframe": frame})
     finally:
