@@ -47,7 +47,7 @@ def examine(
         suite: Where they come from.
         expectations: With their parameters filled in.
         bucket: Column that holds the bucket of a row.
-        most: Rows to fetch of each failed expectation.
+        most: Rows to fetch of each failed expectation; 0 to ask for neither rows nor buckets.
 
     Returns:
         A finding for each expectation, in their order, and the failing rows and buckets; buckets are None where the library
@@ -60,7 +60,7 @@ def examine(
     with _batch(frame) as batch:
         results = _results(batch, suite.name, expectations, _COUNTS)
         findings = [_finding(e, results[e.index]) for e in expectations]
-        failed = [(e, f) for e, f in zip(expectations, findings, strict=True) if not f.success]
+        failed = [(e, f) for e, f in zip(expectations, findings, strict=True) if most and not f.success]
         return findings, _failing(frame, batch, suite.name, failed, bucket, most)
 
 
@@ -139,6 +139,8 @@ def _batch(frame: DataFrame, folder: Path | None = None) -> Iterator[Any]:
         context.enable_analytics(enable=False)
     source = context.data_sources.add_or_update_spark(name=_ASSET, persist=False)
     definition = source.add_dataframe_asset(_ASSET).add_batch_definition_whole_dataframe(_ASSET)
+    # queries run in the library's session, while the view they read is made in the frame's
+    source.get_execution_engine().spark = frame.sparkSession
     try:
         yield definition.get_batch(batch_parameters={"dataframe": frame})
     finally:
@@ -259,4 +261,6 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [_plain(v) for v in value]
+    if isinstance(value, date):
+        return value.isoformat()
     return value if isinstance(value, (int, float, str, type(None))) else str(value)

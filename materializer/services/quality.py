@@ -74,7 +74,8 @@ def audit(
         bucket_column: Holds the bucket of a row: a date, a timestamp or an integer.
         built_in: Checks besides the suite's; see :func:`materializer.spark.audit.built_in`.
         is_compiled: Whether what can be compiled is; else Great Expectations answers the whole suite.
-        most: Failing rows to fetch of each expectation.
+        most: Failing rows to fetch of each expectation; 0 where neither rows nor buckets matter, which saves the jobs that
+            look for them: a critical failure is then put down to no bucket.
         examine: How Great Expectations is asked; the adapter of this package when None.
 
     Raises:
@@ -88,7 +89,7 @@ def audit(
     checks = [*built_in, *(check for check in found.values() if check is not None)]
     left = [e for e in expectations if found[e.index] is None]
     findings = in_spark.audit(frame, checks)
-    failing = in_spark.failing(frame, checks, findings, bucket_column, most=most)
+    failing = in_spark.failing(frame, checks, findings, bucket_column, most=most) if most else Failing()
     if left:
         ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
         answers, where = ask(frame, bound, left, bucket_column, most=most)

@@ -22,8 +22,8 @@ GOOD = """
 """
 BAD = """
 (timestamp'2024-01-01T00:00:00Z', 1L, -7.5D, 'a', 'x', timestamp'2024-01-09T00:10:00Z', date'2024-02-01', 91.10BD, 5, true, 0.5D, 'x', 'nonsense'),
-(timestamp'2024-01-01T00:00:00Z', 1L, 2.5D, 'zzz', 'x', timestamp'2023-01-01T00:20:00Z', date'2023-01-02', -2.20BD, 66, false, 9D, 'x', '2024-01-02'),
-(timestamp'2024-01-01T01:00:00Z', null, 99.5D, '', 'x', timestamp'2024-01-01T01:10:00Z', date'2024-01-03', 3.30BD, 7, true, 3D, '3', '2024-01-03'),
+(timestamp'2024-01-01T00:00:00Z', 1L, 2.5D, 'zzz', 'x', timestamp'2023-01-01T00:20:00Z', date'2023-01-02', -2.20BD, 66, true, 9D, 'x', '2024-01-02'),
+(timestamp'2024-01-01T01:00:00Z', null, 99.5D, '', 'x', timestamp'2024-01-01T01:10:00Z', date'2024-01-03', 3.30BD, 7, true, 99.5D, '3', '2024-01-03'),
 (timestamp'2024-01-01T02:00:00Z', 4L, double('NaN'), 'q', 'z', null, null, null, 1, false, null, 'q', null),
 (timestamp'2024-01-01T02:00:00Z', 4L, 99.5D, 'a', 'q', null, null, null, 1, false, null, null, null)
 """
@@ -63,16 +63,17 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("expect_column_value_lengths_to_be_between", {"column": "s", "max_value": 3, "strict_max": True}),
     ("expect_column_value_lengths_to_equal", {"column": "s", "value": 1}),
     ("expect_column_value_z_scores_to_be_less_than", {"column": "k", "threshold": 1.7, "double_sided": True}),
-    ("expect_column_values_to_not_be_outliers", {"column": "m", "method": "iqr", "multiplier": 0.2}),
+    ("expect_column_values_to_not_be_outliers", {"column": "m", "method": "iqr", "multiplier": 0.6}),
     ("expect_column_values_to_be_of_type", {"column": "x", "type_": "DoubleType"}),
     ("expect_column_values_to_be_in_type_list", {"column": "x", "type_list": ["DoubleType", "FloatType"]}),
     ("expect_column_pair_values_a_to_be_greater_than_b", {"column_A": "k", "column_B": "id"}),
-    ("expect_column_pair_values_to_be_equal", {"column_A": "w", "column_B": "d", "mostly": 0.6}),
+    ("expect_column_pair_values_to_be_equal", {"column_A": "a", "column_B": "id",
+        "ignore_row_if": "either_value_is_missing"}),
     ("expect_column_pair_values_to_be_in_set", {"column_A": "s", "column_B": "g", "value_pairs_set": [
         ["a", "x"], ["b", "y"], ["c", "x"], [None, "y"]]}),
     ("expect_multicolumn_sum_to_equal", {"column_list": ["x", "a"], "sum_total": 4.5, "mostly": 0.2,
         "ignore_row_if": "any_value_is_missing"}),
-    ("expect_multicolumn_values_to_be_equal", {"column_list": ["k", "id"], "mostly": 0.0}),
+    ("expect_multicolumn_values_to_be_equal", {"column_list": ["a", "id"], "ignore_row_if": "any_value_is_missing"}),
     ("expect_select_column_values_to_be_unique_within_record", {"column_list": ["x", "a"],
         "ignore_row_if": "any_value_is_missing"}),
     ("expect_column_min_to_be_between", {"column": "x", "min_value": 1, "max_value": 2}),
@@ -111,7 +112,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("expect_table_columns_to_match_ordered_list", {"column_list": [c.split()[0] for c in COLUMNS.replace("(10,2)", "").split(",")]}),
     ("expect_table_columns_to_match_set", {"column_set": ["x", "id"], "exact_match": False}),
     ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM {batch} WHERE x > 50"}),
-    ("expect_column_values_to_not_be_null", {"column": "g", "row_condition": "id > 1", "condition_parser": "spark"}),
+    ("expect_column_values_to_be_between", {"column": "x", "min_value": 0, "row_condition": "id < 4",
+        "condition_parser": "spark"}),
 ]  # fmt: skip
 """(type, arguments)."""
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from materializer.core.definition import quoted
 from materializer.core.quality.verdict import Finding, Severity
 
-ROWS_SQL = "count(*)"
+ROWS_SQL: Final = "count(*)"
+COPIES: Final = "{copies}"
+"""Stands in a predicate for the number of rows that are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Predicate:
     """Which rows fail.
 
     Args:
-        sql: Boolean SQL over the row, and over :attr:`COPIES` when *alike* is given. Null counts as false.
+        sql: Boolean SQL over the row, and over :data:`COPIES` when *alike* is given. Null counts as false.
         alike: Columns; rows that agree in all of them, nulls included, are counted.
     """
 
@@ -93,10 +95,6 @@ class Predicate:
     def copies_sql(self) -> str:
         """How many rows are like this one, as a window function."""
         return f"count(1) OVER (PARTITION BY {', '.join(map(quoted, self.alike))})"
-
-
-COPIES = "{copies}"
-"""Stands in a predicate for the number of rows that are alike."""
 
 
 def repeated(columns: Sequence[str], where: str) -> Predicate:

@@ -103,12 +103,14 @@ def test_every_error_code_is_on_its_page_with_its_exit_status():
     assert {c.code: str(c.exit_status) for c in classes(errors.MaterializerError)} | only_in_json == rows
 
 
-@pytest.mark.parametrize("title", ["Codes of problems in definitions", "Codes of findings"])
+@pytest.mark.parametrize(
+    "title", ["Codes of problems in definitions", "Codes of problems in suites", "Codes of findings"]
+)
 def test_every_code_of_a_problem_is_on_its_page(title):
     """
     Codes that stand in the source are documented, and documented ones stand in the source.
     """
-    prefix = {"Codes of findings": "doctor"}.get(title, "definition")
+    prefix = {"Codes of findings": "doctor", "Codes of problems in suites": "suite"}.get(title, "definition")
     source = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "materializer").rglob("*.py"))
     found = set(re.findall(rf'"({prefix}\.[a-z-]+)"', source)) - {"definition.invalid", "definition.changed"}
 
