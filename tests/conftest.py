@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
 os.environ["TZ"] = "UTC"
+os.environ["COLUMNS"] = "100"
 os.environ["PYSPARK_PYTHON"] = sys.executable
 time.tzset()
 
@@ -39,12 +40,13 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder or by fixture what starts a JVM."""
+    """Mark by folder or by fixture what uses the run's JVM: one worker does all of it, and begins at once."""
     for item in items:
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))  # one worker, one session
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture
