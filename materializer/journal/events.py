@@ -205,6 +205,13 @@ class PolicyRan:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What is published was checked; *verdict* is what was found, as JSON."""
+
+    verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """The aggregate is gone."""
 
@@ -230,6 +237,7 @@ Event: TypeAlias = (
     | Aborted
     | Delivered
     | PolicyRan
+    | Checked
     | Dropped
     | Snapshot
 )
@@ -260,6 +268,7 @@ KINDS: Final[dict[str, type]] = {
     "aborted": Aborted,
     "delivered": Delivered,
     "policy_ran": PolicyRan,
+    "checked": Checked,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -329,6 +338,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | Aborted()
             | Delivered()
             | PolicyRan()
+            | Checked()
             | Dropped()
             | Snapshot()
         ):

@@ -18,6 +18,7 @@ from materializer.journal.events import (
     Aborted,
     Audited,
     Captured,
+    Checked,
     Defined,
     Delivered,
     Described,
@@ -41,6 +42,8 @@ from materializer.journal.events import (
 
 MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""
+KEPT_CHECKS: Final = 20
+"""Checks of what is published that the state keeps."""
 KEPT_ENDED: Final = 50
 """Ended refreshes that the state keeps; older ones live in the history table."""
 
@@ -97,6 +100,7 @@ class AggregateState:
         engine_next: The same once the open plan is done.
         delivered: Version of the output up to which the output handler was given what changed.
         policy_runs: By policy, the (now, clock) of its newest run.
+        checks: The last checks of what is published, as JSON, newest last.
     """
 
     id: str
@@ -123,6 +127,7 @@ class AggregateState:
     engine_next: Mapping[str, Any] = field(default_factory=dict)
     delivered: int | None = None
     policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    checks: tuple[Mapping[str, Any], ...] = ()
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -141,6 +146,7 @@ class AggregateState:
             "held": self.held.as_json(),
             "lease": self.lease and asdict(self.lease),
             "changes": [list(c) for c in self.changes],
+            "checks": list(self.checks),
             "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
             "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
         }
@@ -163,6 +169,7 @@ class AggregateState:
             lease=data["lease"] and Lease(**data["lease"]),
             changes=tuple((version, rows) for version, rows in data["changes"]),
             ended=tuple(ended),
+            checks=tuple(data.get("checks", ())),
             policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
         )
 
@@ -267,6 +274,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             if event.clock < latest:  # an old window that was asked for again moves no schedule
                 return state
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
+        case Checked():
+            return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
         case Dropped():
             return None
         case _:

@@ -12,22 +12,19 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from materializer.core.grid import Grid
-from materializer.core.instants import render
 from materializer.core.plan import Plan, Recompute, Settle
 from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.errors import QualityGateError, WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
-from materializer.lake.statistics import instant
 from materializer.services import planning, suites
 from materializer.services.definitions import Bound
 from materializer.services.protocol import Audit
@@ -90,7 +87,7 @@ class Gate:
 
         bound, spec = self.bound, self.bound.definition.spec
         known = suites.of(spec)
-        given = self._parameters(plan)
+        given = suites.values(bound.definition, plan.n, plan.source_version, plan.window)
         column, _ = bound.slice_column("output")
         frame = self._output(plan, computed)
         checks = []
@@ -107,15 +104,6 @@ class Gate:
         if count := int(spec.property_map.get("quality.canaries", "0")):
             yield "canaries", self._canaries(plan, frame, count)
 
-    def _parameters(self, plan: Plan) -> dict[str, Any]:
-        kind = self.bound.definition.time_type
-        start, end = (
-            None if edge in (NEG_INF, POS_INF) else edge if kind.is_integer else render(edge, kind)
-            for edge in (plan.window.start, plan.window.end)
-        )
-        automatic = dict(zip(suites.GIVEN, (plan.n, plan.source_version, start, end), strict=True))
-        return automatic | suites.parameters_of(self.bound.definition.spec)
-
     def _output(self, plan: Plan, computed: Computed) -> DataFrame:
         where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
         return self.engine().output_frame(self.bound.definition, computed, where)
@@ -124,19 +112,15 @@ class Gate:
         """Return the buckets that must not be published; None for all of them."""
         if self.bound.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
             return None
-        _, is_end = self.bound.slice_column("output")
+        grid, (_, is_end) = self.bound.definition.grid, self.bound.slice_column("output")
         spans: list[Span] = []
         for kind, found in audited.items():
             if found.buckets is None:
                 return None
             back = 1 if is_end and kind == suites.OUTPUT else 0
-            spans += [self._bucket_of(value, back) for value in found.buckets]
+            spans += [grid.cover(Span(at - back, at - back + 1)) for at in found.buckets]
         held = SpanSet.union(spans) & plan.spans
         return held if held and len(held) <= MAX_HELD else None
-
-    def _bucket_of(self, value: Any, back: int) -> Span:
-        at = instant_of(value, self.bound.definition.time_type) - back
-        return self.bound.definition.grid.cover(Span(at, at + 1))
 
     def _without(self, plan: Plan, computed: Computed, held: SpanSet) -> Computed:
         spans = plan.replaced - held
@@ -248,17 +232,6 @@ def said(finding: Finding) -> str:
     if finding.unexpected_count is not None:
         return f"{finding.type}{of} fails for {finding.unexpected_count:,} of {finding.element_count or 0:,} rows"
     return f"{finding.type}{of} found {finding.observed}"
-
-
-def instant_of(value: Any, kind: TimeType) -> int:
-    """Return the instant of a value as Spark hands it to Python: timestamps stand in the process's own zone."""
-    if kind is TimeType.TIMESTAMP and isinstance(value, datetime):
-        value = value.astimezone(UTC)
-    found = instant(value.isoformat() if isinstance(value, date) else value, kind)
-    if found is None:
-        msg = f"{value!r} is no {kind.value}"
-        raise ValueError(msg)
-    return found
 
 
 def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:

@@ -10,7 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from materializer.core.definition import Definition
+from materializer.core.instants import render
 from materializer.core.quality.suite import Suite, read
+from materializer.core.spans import NEG_INF, POS_INF, Span
 from materializer.core.spec import AggregateSpec
 from materializer.errors import DefinitionError, Problem
 
@@ -73,6 +76,23 @@ def parameters_of(spec: AggregateSpec) -> dict[str, Any]:
     """Return the values that a definition gives to parameters."""
     given: dict[str, Any] = json.loads(spec.property_map.get("quality.parameters", "{}"))
     return given
+
+
+def values(definition: Definition, n: int, version: int, window: Span) -> dict[str, Any]:
+    """Return what the parameters of a definition's suites stand for.
+
+    Args:
+        definition: The definition.
+        n: Refresh number.
+        version: Source version.
+        window: What is looked at; an infinite end is null.
+    """
+    kind = definition.time_type
+    start, end = (
+        None if edge in (NEG_INF, POS_INF) else edge if kind.is_integer else render(edge, kind)
+        for edge in (window.start, window.end)
+    )
+    return dict(zip(GIVEN, (n, version, start, end), strict=True)) | parameters_of(definition.spec)
 
 
 def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:

@@ -1,0 +1,132 @@
+"""Checking what is published: the suite of an aggregate over its output, at any time; the answer stays in the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from materializer.core.imported import imported
+from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.suite import Suite, read
+from materializer.core.quality.verdict import Verdict
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import JournalConflictError, UsageError
+from materializer.journal.events import Checked
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.table import DeltaFolder
+from materializer.services import planning, suites
+from materializer.services.definitions import Bound
+from materializer.services.gate import summary
+
+if TYPE_CHECKING:
+    from materializer.spark.engine import Engine
+
+_ATTEMPTS: Final = 50
+_RENDER: Final = "materializer.adapters.quality:render"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What checking one aggregate found.
+
+    Args:
+        name: The aggregate.
+        window: What was looked at; None for all of it.
+        version: Version of the output.
+        verdict: The answers.
+        rows: Some of the failing rows.
+        docs: The Data Docs page that was written, or "".
+        seconds: Wall time.
+    """
+
+    name: str
+    window: Span | None
+    version: int
+    verdict: Verdict
+    rows: tuple[FailingRow, ...]
+    docs: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks aggregates of one lake."""
+
+    root: Path
+    journal: Journal
+    engine: Callable[[], Engine]
+
+    def check(
+        self, name: str, window: Span | None = None, *, suite: Path | None = None, docs: Path | None = None
+    ) -> CheckReport:
+        """Answer the suite of an aggregate, and the built-in checks, about its published rows.
+
+        Args:
+            name: The aggregate.
+            window: Only its whole buckets in here.
+            suite: Another suite than the one it was applied with.
+            docs: Folder for Data Docs; they need Great Expectations.
+
+        Raises:
+            UsageError: If there is no suite, and none is given.
+            DefinitionError: If *suite* is no suite for these columns.
+        """
+        from materializer.services.quality import audit  # noqa: PLC0415 (loads Spark)
+        from materializer.spark.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+
+        began = time.perf_counter()
+        state = self.journal.view().named(name)
+        bound = Bound.of(state, self.root)
+        definition = bound.definition
+        spans = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, definition.grid))
+        version = DeltaFolder.at(bound.paths["output"]).head().version
+        frame = self.engine().read_output(bound.paths["output"], version)
+        if window is not None:
+            frame = frame.where(bound.predicate("output", spans))
+        asked = _suite(bound, suite, list(columns_of(frame)))
+        given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
+        frame = frame.persist()
+        try:
+            checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
+            column, _ = bound.slice_column("output")
+            found = audit(frame, asked, given, column, built_in=checks)
+            page = imported(_RENDER, "renderer", "")(frame, asked.bound(given), docs) if docs and asked else ""
+        finally:
+            frame.unpersist()
+        report = CheckReport(
+            state.name, window, version, found.verdict, found.rows, str(page), time.perf_counter() - began
+        )
+        self._keep(state, report)
+        return report
+
+    def _keep(self, state: AggregateState, report: CheckReport) -> None:
+        verdict = summary(report.verdict) | {
+            "version": report.version,
+            "window": report.window and report.window.as_json(),
+        }
+        for _ in range(_ATTEMPTS):
+            try:
+                self.journal.append(self.journal.view().version, state.id, [Checked(verdict)])
+            except JournalConflictError:
+                continue
+            return
+
+
+def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:
+    if file is None:
+        return suites.of(bound.definition.spec).get(suites.OUTPUT)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the suite {file} cannot be read: {exc}", hint="name a file that exists") from exc
+    return read(text, file=str(file), columns=columns)
+
+
+def _bounded(spans: SpanSet, state: AggregateState) -> SpanSet:
+    """Return where published buckets can lie, for the check of the grid."""
+    top = max(state.threshold, state.extent_end)
+    return spans & SpanSet.of(Span(NEG_INF, POS_INF if top == NEG_INF else top))
