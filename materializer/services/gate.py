@@ -21,7 +21,7 @@ from materializer.core.grid import Grid
 from materializer.core.plan import Plan, Recompute, Settle
 from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
 from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.spec import AggregateSpec
 from materializer.errors import QualityGateError, WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
