@@ -26,6 +26,7 @@ from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
 from materializer.services import cascade
+from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
 from materializer.services.fresh import FreshReader
@@ -439,6 +440,33 @@ class Materializer:
         window = _window(start, end, grid)
         verifier = Verifier(self.root, self.journal, self.engine)
         return verifier.verify(name, None if window == EVERYTHING else window)
+
+    def check(
+        self,
+        name: str,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        suite: str | Path | None = None,
+        docs: str | Path | None = None,
+    ) -> CheckReport:
+        """Answer the suite of an aggregate about its published rows; the journal remembers what was found.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for an open end.
+            suite: File of another suite than the one it was applied with.
+            docs: Folder for Data Docs (HTML); they need Great Expectations.
+        """
+        window = _window(start, end, self.grid(name))
+        checker = Checker(self.root, self.journal, self.engine)
+        return checker.check(
+            name,
+            None if window == EVERYTHING else window,
+            suite=None if suite is None else Path(suite),
+            docs=None if docs is None else Path(docs),
+        )
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Return what stands in the way of the next refresh, and how to mend it."""

@@ -115,7 +115,7 @@ class Gate:
         grid, (_, is_end) = self.bound.definition.grid, self.bound.slice_column("output")
         spans: list[Span] = []
         for kind, found in audited.items():
-            if found.buckets is None:
+            if found.buckets is None or None in found.buckets:
                 return None
             back = 1 if is_end and kind == suites.OUTPUT else 0
             spans += [grid.cover(Span(at - back, at - back + 1)) for at in found.buckets]
@@ -133,7 +133,7 @@ class Gate:
         self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]
     ) -> QualityGateError:
         bound = self.bound
-        shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {said(f)}" for kind, f in failed)
+        shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {f.words()}" for kind, f in failed)
         buckets = planning.spans_text(bound.definition.grid, plan.spans)
         rows = sum(len(a.rows) for a in audited.values())
         where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
@@ -221,17 +221,6 @@ def summary(verdict: Verdict) -> dict[str, Any]:
         "passed": len(verdict.findings) - len(verdict.failed),
         "failed": [f.as_json() for f in verdict.failed],
     }
-
-
-def said(finding: Finding) -> str:
-    """Return a failed finding in words."""
-    column = finding.kwargs.get("column") or finding.kwargs.get("column_list")
-    of = f" of {column}" if column else ""
-    if finding.error:
-        return f"{finding.type}{of} could not be answered: {finding.error}"
-    if finding.unexpected_count is not None:
-        return f"{finding.type}{of} fails for {finding.unexpected_count:,} of {finding.element_count or 0:,} rows"
-    return f"{finding.type}{of} found {finding.observed}"
 
 
 def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:

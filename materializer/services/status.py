@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ class Status:
         policies: Its refresh policies, newest window first.
         outside: Dirty spans below the newest row in no policy's window; None without policies, or when now is not known.
         freshness: How it stands against its promise; None when nothing is promised.
+        held: What of *dirty* a gate holds back.
+        last_check: What the last check of published rows found, as JSON; None without one.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Status:
     policies: tuple[PolicyState, ...] = ()
     outside: SpanSet | None = None
     freshness: Freshness | None = None
+    held: SpanSet = field(default_factory=SpanSet)
+    last_check: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -159,6 +164,8 @@ class Looker:
             policy_states(state, bound, now, now if now is not None and has_clock(grid) else clock),
             outside(state, bound, now),
             None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
+            _held(state) & dirty,
+            state.checks[-1] if state.checks else None,
         )
 
     def show(
@@ -169,6 +176,18 @@ class Looker:
         column, is_end = bound.slice_column("output")
         path, time_type = bound.paths["output"], bound.definition.time_type
         return newest_rows(path, column, time_type, limit=limit, start=start, end=end, is_end=is_end)
+
+
+def _held(state: AggregateState) -> SpanSet:
+    """Return what gates held back or refused since it was last published."""
+    found = SpanSet()
+    for e in state.ended:
+        if e.outcome == "done":
+            held = SpanSet.from_json(e.verdict.get("held", []))
+            found = (found - SpanSet.of(e.window)) | held
+        elif e.verdict:
+            found = found | SpanSet.of(e.window)
+    return found
 
 
 def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: str) -> str:

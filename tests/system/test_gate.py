@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -68,6 +69,8 @@ def test_only_the_failing_buckets_are_held_back(site):
     The other buckets are published; what is held keeps its old rows, is dirty, and comes with the correction.
     """
     gated(site, AT_MOST_10, on_failure="buckets")
+    site.tables["trades"].trade(*[("01:40", "A", 0)] * 50)
+    site.expect_refresh()
     site.tables["trades"].trade(("01:20", "A", 50), ("02:20", "B", 1))
     report = site.lake.refresh("hourly")
 
@@ -147,6 +150,8 @@ def test_canaries_find_partials_that_lie(site):
     Somebody changed kept partials; a merge into them is compared with the raw rows, and not published.
     """
     gated(site, checks="true", canaries="3")
+    site.tables["trades"].trade(*[("01:40", "A", 0)] * 50)
+    site.expect_refresh()
     partials = next((site.lake.root / "hourly" / "partials").iterdir())
     column = next(f.name for f in DeltaTable(str(partials)).schema().fields if f.name.startswith("p_"))
     DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
@@ -165,7 +170,8 @@ def test_a_death_around_the_gate_publishes_nothing_unchecked(site, step):
     site.tables["trades"].trade(("01:20", "A", 50), ("02:20", "B", 1))
     with dying(Death(step, 1, is_kill=False)) as on_checkpoint, pytest.raises(Died):
         site.opened_with(on_checkpoint).refresh("hourly")
-    site.lake.refresh("hourly")
+    with suppress(QualityGateError):  # where the good bucket is published already, only the bad one is left to try
+        site.lake.refresh("hourly")
 
     published = {(row[0].hour, row[1]): row[3] for row in site.published("hourly")}
     assert {(0, "A"): 1, (0, "B"): 2, (1, "A"): 3, (2, "A"): 4, (2, "B"): 1} == published

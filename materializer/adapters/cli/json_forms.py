@@ -6,12 +6,14 @@ Instants are ISO text of the aggregate's time type, integers for integer time, n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
 from materializer.adapters.cli.results import (
     Applied,
+    CheckedRows,
     Dropped,
     Engines,
     Examined,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.check import CheckReport
     from materializer.services.freshness import Freshness
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
@@ -70,6 +73,8 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", {"name": name, "columns": list(columns), "rows": [[_value(v) for v in row] for row in rows]}
         case Verified(report=report, time_type=time_type):
             return "verified", _verified(report, time_type)
+        case CheckedRows(report=report, time_type=time_type):
+            return "checked", _checked(report, time_type)
         case Invalidated(name=name, time_type=time_type, span=span, reason=reason):
             return "", {"name": name, "span": _span(span, time_type), "reason": reason}
         case Dropped(name=name):
@@ -82,6 +87,28 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", {"engines": [_guide(g) for g in guides]}
         case _:
             assert_never(result)
+
+
+def _checked(r: CheckReport, kind: TimeType) -> dict[str, Any]:
+    return {
+        "name": r.name,
+        "window": None if r.window is None else _span(r.window, kind),
+        "version": r.version,
+        "suite": r.verdict.suite,
+        "publishable": r.verdict.is_publishable,
+        "findings": [_plain(f.as_json()) for f in r.verdict.findings],
+        "rows": [{"expectation": row.type, "values": _plain(row.values)} for row in r.rows],
+        "docs": r.docs or None,
+        "seconds": round(r.seconds, 3),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return _value(value)
 
 
 def _instant(value: int, kind: TimeType) -> str | int | None:
@@ -198,6 +225,16 @@ def _ended(e: Ended, kind: TimeType) -> dict[str, Any]:
         "window": _span(e.window, kind),
         **report,
         "reason": e.reason,
+        "gate": _gate(e.verdict, kind) if e.verdict else None,
+    }
+
+
+def _gate(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
+    anyway = verdict.get("published_anyway")
+    return {
+        "published_anyway": anyway["reason"] if anyway else None,
+        "held": _spans(SpanSet.from_json(verdict.get("held", [])), kind),
+        "suites": [{"of": of, **_plain(verdict[of])} for of in ("output", "source", "canaries") if of in verdict],
     }
 
 
@@ -222,6 +259,8 @@ def _status(s: Status) -> dict[str, Any]:
         "open_refresh": s.open_refresh,
         "holder": s.holder,
         "last": None if s.last is None else _ended(s.last, kind),
+        "held": _spans(s.held, kind),
+        "last_check": None if s.last_check is None else _plain(s.last_check),
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),

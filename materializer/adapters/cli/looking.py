@@ -5,9 +5,21 @@ from __future__ import annotations
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import All, End, Fresh, Limit, MaybeName, Name, NameOrAll, Now, Start
-from materializer.adapters.cli.results import Examined, History, Shown, Statuses, Verified
-from materializer.errors import UsageError, VerifyFailedError
+from materializer.adapters.cli.options import (
+    All,
+    Docs,
+    End,
+    Fresh,
+    Limit,
+    MaybeName,
+    Name,
+    NameOrAll,
+    Now,
+    Start,
+    SuiteFile,
+)
+from materializer.adapters.cli.results import CheckedRows, Examined, History, Shown, Statuses, Verified
+from materializer.errors import QualityCheckError, UsageError, VerifyFailedError
 
 PANEL = "Look"
 FOUND = 1
@@ -15,7 +27,7 @@ FOUND = 1
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (status, history, show, verify, doctor):
+    for body in (status, history, show, verify, check, doctor):
         command(app, panel=PANEL)(body)
 
 
@@ -58,6 +70,36 @@ def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Sta
 
     wrong: list[VerifyFailedError] = []
     call.each("verified", call.names(name, is_all=every), one)
+    for error in wrong:
+        call.fail(error)
+
+
+def check(
+    call: Call,
+    name: NameOrAll = None,
+    *,
+    every: All = False,
+    start: Start = None,
+    end: End = None,
+    suite: SuiteFile = None,
+    docs: Docs = None,
+) -> None:
+    """Answer the suite of aggregates about what they publish; exits 1 when something critical is not met."""
+
+    def one(name: str) -> CheckedRows:
+        report = call.lake.check(name, start, end, suite=suite, docs=docs)
+        if not report.verdict.is_publishable:
+            text = "; ".join(f.words() for f in report.verdict.failed)
+            hint = (
+                f"correct the source and refresh, or mend the suite; 'materializer invalidate {name}' computes it again"
+            )
+            wrong.append(
+                QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
+            )
+        return CheckedRows(report, call.lake.grid(name).time_type)
+
+    wrong: list[QualityCheckError] = []
+    call.each("checked", call.names(name, is_all=every), one)
     for error in wrong:
         call.fail(error)
 

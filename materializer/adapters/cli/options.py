@@ -118,6 +118,10 @@ Due: TypeAlias = Annotated[bool, Option("--due", help="Every policy whose schedu
 
 Force: TypeAlias = Annotated[bool, Option("--force", help="Compute clean buckets again too.")]
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Refuse a plan that is not incremental.")]
+SuiteFile: TypeAlias = Annotated[
+    Path | None, Option("--suite", help="Another suite than the one it was applied with.", metavar="FILE")
+]
+Docs: TypeAlias = Annotated[Path | None, Option("--docs", help="Write Data Docs (HTML) there.", metavar="FOLDER")]
 PublishAnyway: TypeAlias = Annotated[
     str,
     Option("--publish-anyway", help="Publish what fails its expectations; the reason is recorded.", metavar="REASON"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
     from materializer.services.policies import PolicyState
@@ -89,6 +90,14 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """What ``check`` found in what one aggregate publishes."""
+
+    report: CheckReport
+    time_type: TimeType
+
+
+@dataclass(frozen=True, slots=True)
 class Invalidated:
     """What was declared dirty."""
 
@@ -136,6 +145,7 @@ Result: TypeAlias = (
     | History
     | Shown
     | Verified
+    | CheckedRows
     | Invalidated
     | Dropped
     | Examined
@@ -153,7 +163,7 @@ def is_idle(result: Result) -> bool:
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
             return not report.runs and not report.recovered
-        case Statuses() | History() | Shown() | Verified() | Invalidated() | Dropped():
+        case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():
             return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
 from materializer.adapters.cli.results import (
     Applied,
+    CheckedRows,
     Dropped,
     Engines,
     Examined,
@@ -26,6 +27,7 @@ from materializer.adapters.cli.results import (
 from materializer.adapters.cli.text_engines import guide_lines, list_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
+from materializer.adapters.cli.text_quality import check_lines, gate_text
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(_shown(result, width))
         case Verified(report=report, time_type=time_type):
             return list(_verified(report, time_type, width))
+        case CheckedRows(report=report, time_type=time_type):
+            return list(check_lines(report, time_type, width))
         case Invalidated(name=name, time_type=time_type, span=declared):
             return wrapped(
                 f"{name}: {span(declared, time_type)} is dirty now; the next refresh computes it again", width=width
@@ -169,12 +173,20 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ),
         ("log", count(s.entries, "entry", "entries")),
         ("null times", null_times),
+        ("held back", f"{spans(s.held, s.time_type)} by the gate" if s.held else ""),
         *status_pairs(s),
         ("open refresh", "" if s.open_refresh is None else f"{s.open_refresh} has not ended"),
         ("worked on by", s.holder),
         ("last refresh", _last(s.last) if s.last else "never"),
+        ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
+        ("last check", _last_check(s.last_check) if s.last_check else ""),
     ]
     yield from labelled(pairs, width=width)
+
+
+def _last_check(check: Mapping[str, Any]) -> str:
+    failed = count(len(check["failed"]), "expectation")
+    return f"{check['at']}, version {check['version']}: " + (f"{failed} not met" if check["failed"] else "all met")
 
 
 def _last(e: Ended) -> str:
@@ -200,6 +212,8 @@ def _history(result: History, width: int) -> Iterator[str]:
     for line, e in zip(body, result.refreshes, strict=True):
         yield line
         yield from wrapped(f"{span(e.window, result.time_type)}, {_what(e)}", " " * 9, width=width)
+        if gate := gate_text(e.verdict, result.time_type):
+            yield from wrapped(f"gate: {gate}", " " * 9, width=width)
 
 
 # -- show ----------------------------------------------------------------------------------------------------------------

@@ -60,6 +60,22 @@ class Finding:
     engine: Auditor = Auditor.COMPILED
     error: str = ""
 
+    def words(self) -> str:
+        """Return what it found, in words.
+
+        Examples:
+            >>> kwargs = {"column": "price", "max_value": 9}
+            >>> Finding(0, "expect_x", kwargs, Severity.CRITICAL, False, unexpected_count=2, element_count=1_000).words()
+            'expect_x of price fails for 2 of 1,000 rows'
+        """
+        column = self.kwargs.get("column") or self.kwargs.get("column_list")
+        name = f"{self.type} of {column}" if column else self.type
+        if self.error:
+            return f"{name} could not be answered: {self.error}"
+        if self.unexpected_count is not None:
+            return f"{name} fails for {self.unexpected_count:,} of {self.element_count or 0:,} rows"
+        return f"{name} found {self.observed}"
+
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {f.name: getattr(self, f.name) for f in fields(self)} | {

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from materializer.adapters.cli.results import (
     Applied,
+    CheckedRows,
     Dropped,
     Engines,
     Examined,
@@ -27,14 +28,18 @@ from materializer.core.instants import parse
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
 from materializer.core.policies import Policy
+from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import Problem
 from materializer.journal.events import Captured
 from materializer.journal.fold import Ended
+from materializer.services.check import CheckReport
 from materializer.services.definitions import Change
 from materializer.services.doctor import Finding
 from materializer.services.freshness import Freshness
+from materializer.services.gate import summary
 from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
 from materializer.services.refresh import RefreshReport, RunDone
@@ -68,7 +73,29 @@ STEPS = (
 )
 PLAN = Plan("p", 12, 341, WINDOW, (), STEPS, Lane.DRIVER, TableBase("a", 3), TableBase("b", 4))
 REPORT = RunReport(341, "merge+recompute", "driver", 12, 2_416, 240, 236, 3, 4, 5, 2, 0.6184)
-ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT)
+VERDICT = Verdict(
+    "flights",
+    (
+        Finding(
+            0,
+            "expect_column_values_to_be_between",
+            {"column": "mean", "max_value": 300},
+            Severity.CRITICAL,
+            success=False,
+            unexpected_count=2,
+            element_count=1_200,
+        ),
+        Finding(
+            1, "expect_table_row_count_to_be_between", {"min_value": 1}, Severity.WARNING, success=True, observed=1_200
+        ),
+    ),
+)
+GATE = {
+    "output": summary(VERDICT),
+    "held": [[day(2), day(3)]],
+    "published_anyway": {"reason": "a storm, confirmed"},
+}
+ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT, verdict=GATE)
 ABORTED = Ended(
     11,
     "2026-08-01T09:58:00.251Z",
@@ -123,6 +150,8 @@ STATUS = Status(
     problem="the source is older than what was captured",
     policies=(POLICY,),
     outside=SpanSet.of(Span(day(1), day(2))),
+    held=SpanSet.of(Span(day(2), day(3))),
+    last_check=summary(VERDICT) | {"version": 12, "window": None, "at": "2013-12-09T00:00:00Z"},
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
 )
 PROBLEM = Problem(
@@ -132,6 +161,19 @@ PROBLEM = Problem(
     "sql/flights.sql",
     4,
     12,
+)
+CHECKED = CheckReport(
+    "flights_hourly",
+    WINDOW,
+    12,
+    VERDICT,
+    (
+        FailingRow(
+            0, "expect_column_values_to_be_between", {"bucket": datetime(2013, 12, 1, 3, tzinfo=UTC), "mean": 999.5}
+        ),
+    ),
+    "docs/index.html",
+    1.5,
 )
 VERIFIED = VerifyReport(
     "flights_hourly",
@@ -176,6 +218,7 @@ RESULTS: dict[str, Result] = {
         ),
     ),
     "verify": Verified(VERIFIED, TS),
+    "check": CheckedRows(CHECKED, TS),
     "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
     "drop": Dropped("flights_hourly"),
     "doctor": Examined(
