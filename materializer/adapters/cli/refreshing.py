@@ -83,6 +83,7 @@ def backfill(
     buckets_per_run: BucketsPerRun = None,
     order: RunOrder = Order.NEWEST,
     max_runs: MaxRuns = None,
+    force: Force = False,
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
@@ -96,6 +97,7 @@ def backfill(
                 buckets_per_run=buckets_per_run,
                 order=order.value,
                 max_runs=max_runs,
+                force=force,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
