@@ -84,6 +84,24 @@ class RefreshWindowTooSmallError(RefreshWindowError):
     code = "window.too-small"
 
 
+class UnknownPolicyError(UsageError):
+    """An aggregate has no refresh policy of that name."""
+
+    code = "policy.unknown"
+
+
+class PolicyExistsError(UsageError):
+    """An aggregate has a refresh policy of that name already."""
+
+    code = "policy.exists"
+
+
+class PolicyNowError(UsageError):
+    """The *now* of a policy cannot be read, or was not given where no clock can tell it."""
+
+    code = "policy.now"
+
+
 class ForeignSettingError(UsageError):
     """A Spark setting that would lose data without a word is set."""
 

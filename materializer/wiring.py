@@ -25,6 +25,7 @@ from materializer.errors import DefinitionError, Problem, UsageError
 from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
+from materializer.services import cascade
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
 from materializer.services.fresh import FreshReader
@@ -32,6 +33,7 @@ from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
 from materializer.services.invalidate import Invalidator
 from materializer.services.planning import Request
+from materializer.services.policies import Policies, PolicyReport, PolicyState, options
 from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
 from materializer.services.status import Looker, Status
@@ -93,6 +95,7 @@ class Materializer:
         self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
         self._definitions = Definitions(self.root, self.journal, self.config, self.engine)
         self._looker = Looker(self.root, self.journal)
+        self._policies = Policies(self.root, self.journal, self._definitions, self._refresher)
 
     def engine(self) -> Engine:
         """Return Spark, started on the first call."""
@@ -274,15 +277,94 @@ class Materializer:
         window = _window(start, end, grid)
         return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
 
+    # -- policies --------------------------------------------------------------------------------------------------------
+
+    def policies(self, name: str | None = None, now: Instant = None) -> list[PolicyState]:
+        """Return the refresh policies of one aggregate or of all, as they stand at *now*; None takes the clock."""
+        return self._policies.states(name, now)
+
+    def add_policy(
+        self,
+        name: str,
+        policy: str = "default",
+        *,
+        start_offset: Instant = None,
+        end_offset: Instant = None,
+        schedule: str | None = None,
+        max_runs: int | None = None,
+        order: Literal["newest", "oldest"] | None = None,
+        catch_dirt: bool | None = None,
+        max_staleness: Instant = None,
+    ) -> Change:
+        """Add a refresh policy to an applied definition; nothing is computed again.
+
+        Args:
+            name: The aggregate.
+            policy: Name of the policy.
+            start_offset: Where its window starts, back from now, such as ``"7 days"``; None or ``"none"`` is open.
+            end_offset: Where its window ends, likewise.
+            schedule: Five cron fields, in UTC.
+            max_runs: Runs that it does at most each time; 0 for no limit.
+            order: Which end of its window is done first.
+            catch_dirt: Whether dirt that lies in no policy's window is taken along.
+            max_staleness: What the definition promises from now on; ``"none"`` takes the promise back.
+        """
+        given = options(
+            start_offset=start_offset,
+            end_offset=end_offset,
+            schedule=schedule,
+            max_runs=max_runs,
+            order=order,
+            catch_dirt=catch_dirt,
+        )
+        promise = None if max_staleness is None else str(max_staleness)
+        return self._policies.add(name, policy, given, max_staleness=promise)
+
+    def remove_policy(self, name: str, policy: str = "default") -> Change:
+        """Remove a refresh policy from an applied definition; what it refreshed stays."""
+        return self._policies.remove(name, policy)
+
+    def run_policy(
+        self,
+        name: str,
+        policy: str = "default",
+        now: Instant = None,
+        *,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> PolicyReport:
+        """Refresh the window that a policy has at *now*; the same *now* gives the same window again.
+
+        Args:
+            name: The aggregate.
+            policy: Name of the policy.
+            now: ISO text; an integer for integer time, where it has to be given unless a resolution is declared.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+        """
+        return self._policies.run(name, policy, now, on_plan=on_plan, on_run=on_run)
+
+    def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
+        """Return (aggregate, policy) of every policy whose schedule came due since it ran; parents first."""
+        return self._policies.due(name, now)
+
+    def run_due(self, name: str | None = None, now: Instant = None) -> list[PolicyReport]:
+        """Run every policy that is due; the first that fails ends it, and is due still."""
+        return [self.run_policy(each, policy, now) for each, policy in self.due(name, now)]
+
     # -- looking ---------------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the names of all aggregates, those that others read before these."""
+        return cascade.parents_first(self.root, self.journal.view().states)
 
     def grid(self, name: str) -> Grid:
         """Return how an aggregate divides time."""
         return Bound.of(self.journal.view().named(name), self.root).definition.grid
 
-    def status(self, name: str | None = None) -> list[Status]:
-        """Return the status of one aggregate or of all."""
-        return self._looker.status(name)
+    def status(self, name: str | None = None, now: Instant = None) -> list[Status]:
+        """Return the status of one aggregate or of all; policies and promises as of *now*, None takes the clock."""
+        return self._looker.status(name, now)
 
     def status_frame(self) -> pd.DataFrame:
         """Return the status of all aggregates as a pandas frame, one row an aggregate."""

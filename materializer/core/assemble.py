@@ -17,6 +17,7 @@ from materializer.core.draft import Draft, Output
 from materializer.core.expressions import Expression, FunctionUse, Vocabulary, attempt
 from materializer.core.formulas import build_formula
 from materializer.core.functions import nearest
+from materializer.core.policies import problems_of
 from materializer.core.spec import AggregateSpec, Formula, GridSpec, Key, Measure
 from materializer.core.sql_text import Fragment, Refused
 from materializer.errors import Problem
@@ -92,13 +93,15 @@ class _Assembly:
                 "the definition aggregates nothing",
                 "add a measure such as count(*)",
             )
+        grid = with_timezone(self._grid(), draft.settings.timezone)
+        self._check_policies(grid)
         if len(self.problems) > self.since:
             return None
         return AggregateSpec(
             name=draft.name,
             source=draft.source,
             time_column=draft.time_column,
-            grid=with_timezone(self._grid(), draft.settings.timezone),
+            grid=grid,
             bucket_start=next((o.name for o in draft.outputs if o.kind == "start"), None),
             bucket_end=next((o.name for o in draft.outputs if o.kind == "end"), None),
             keys=tuple(keys),
@@ -113,6 +116,11 @@ class _Assembly:
             properties=draft.settings.stored,
             sql=draft.sql,
         )
+
+    def _check_policies(self, grid: GridSpec) -> None:
+        settings = self.draft.settings
+        for key, *refusal in problems_of(settings.sound, grid, settings.resolution):
+            self._report(settings.places[key], *refusal)
 
     def _grid(self) -> GridSpec:
         return (

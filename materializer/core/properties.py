@@ -6,16 +6,19 @@ are stored as text once their form was checked, and never change a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
+from materializer.core.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
 from materializer.core.spec import CONTINUOUS, Resolution
-from materializer.core.sql_text import Fragment
 from materializer.errors import MaterializerError, Problem
+
+if TYPE_CHECKING:
+    from materializer.core.sql_text import Fragment
 
 _RESOLUTIONS: Final = ("s", "ms", "us", "ns")
 _CRON_ALIASES: Final = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
@@ -31,7 +34,19 @@ _NOT_YET: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the properties of a definition say."""
+    """What the properties of a definition say.
+
+    Args:
+        sequence: Column that orders rows of one instant.
+        resolution: What a tick of an integer time column is.
+        timezone: Default zone of the bucket.
+        stored: The properties that are kept as they are, sorted.
+        engine: Who computes the aggregate.
+        lateness: What becomes of late rows.
+        params: The engine's parameters.
+        sound: Those properties of refresh policies that belong together and were not refused.
+        places: Where each property stands.
+    """
 
     sequence: str | None = None
     resolution: Resolution = Resolution.NONE
@@ -40,6 +55,8 @@ class Settings:
     engine: str = CONTINUOUS
     lateness: str = "recompute"
     params: tuple[tuple[str, str], ...] = ()
+    sound: Mapping[str, str] = field(default_factory=dict, compare=False)
+    places: Mapping[str, Fragment] = field(default_factory=dict, compare=False)
 
 
 def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[Problem]) -> Settings:
@@ -50,34 +67,46 @@ def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[P
         problems: Where problems go.
     """
     values: dict[str, str] = {}
+    places: dict[str, Fragment] = {}
+    refused: set[str] = set()
     params: dict[str, str] = {}
     given = list(items)
     engine = next((v.lower() for n, v, _ in given if n.lower() == "engine"), CONTINUOUS)
     for name, value, place in given:
         key = name.lower()
         param = key.removeprefix("engine.")
-        if engine in ENGINES and key not in _KNOWN and param not in params:
+        if engine in ENGINES and not _is_ours(key) and param not in params:
             params[param] = value  # what it may be is for the engine to say
             continue
         if key in values:
             problems.append(place.problem("definition.property", f"the property '{key}' is given twice", "keep one"))
             continue
-        values[key] = value
+        values[key], places[key] = value, place
         refusal = (
             _refusal(key, value) if engine == CONTINUOUS or key != "lateness" or value.lower() not in LATENESS else None
         )
         if refusal:
             problems.append(place.problem(*refusal))
+            refused.add(key)
+    stored = tuple(sorted((k, v) for k, v in values.items() if _is_stored(k)))
     resolution = values.pop("time.resolution", "none").lower()
     return Settings(
         sequence=values.pop("sequence", None),
         resolution=Resolution(resolution) if resolution in _RESOLUTIONS else Resolution.NONE,
         timezone=values.pop("time.timezone", None),
-        stored=tuple(sorted((k, v) for k, v in values.items() if k in _STORED)),
+        stored=stored,
         engine=engine if engine in ENGINES else CONTINUOUS,
         lateness=values.get("lateness", "recompute").lower(),
         params=tuple(sorted(params.items())),
+        sound=_sound(stored, refused),
+        places=places,
     )
+
+
+def refusals(properties: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Return each of some properties that is unknown or malformed, with code, message and hint."""
+    found = ((key, _refusal(key, value)) for key, value in properties.items())
+    return [(key, *refusal) for key, refusal in found if refusal]
 
 
 def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
@@ -91,10 +120,12 @@ def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
         return "definition.engine", f"there is no engine '{value}'", hint
     if key == "lateness" and value.lower() not in LATENESS:
         return "definition.lateness", f"there is no lateness '{value}'", f"write one of {', '.join(LATENESS)}"
-    if key not in _KNOWN:
-        hint = nearest(key, _KNOWN) or f"the properties are {', '.join(sorted(_KNOWN))}"
+    form = _form_key(key)
+    if form not in _KNOWN:
+        known = (*_KNOWN, *_alike(key))
+        hint = nearest(key, known) or f"the properties are {', '.join(sorted(_KNOWN))}"
         return "definition.unknown-property", f"there is no property '{key}'", hint
-    expected = _FORMS[key](value) if key in _FORMS else None
+    expected = _FORMS[form](value) if form in _FORMS else None
     return (
         ("definition.property", f"the property '{key}' must be {expected}, got '{value}'", "correct the value")
         if expected
@@ -102,14 +133,59 @@ def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
     )
 
 
+def _form_key(key: str) -> str:
+    """The property that has the form of *key*: of a named policy, the same one of the default policy."""
+    split = split_key(key)
+    return key_of(DEFAULT, split[1]) if split else key
+
+
+def _alike(key: str) -> list[str]:
+    """Properties of the policy that a misspelt *key* names, when it names one."""
+    policy = _policy_of(key)
+    return [] if policy == DEFAULT else [key_of(policy, part) for part in KEYS]
+
+
+def _policy_of(key: str) -> str:
+    """The policy that a property, perhaps misspelt, is about."""
+    return key.split(".")[1] if key.startswith("refresh.") and key.count(".") == 2 else DEFAULT
+
+
+def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, str]:
+    """Properties of policies of which none was refused, because what is left of the others would mislead."""
+    broken = {_policy_of(key) for key in refused if key.startswith("refresh.") and key != MAX_STALENESS}
+    return {
+        k: v
+        for k, v in stored
+        if (k == MAX_STALENESS and k not in refused) or (split_key(k) and _policy_of(k) not in broken)
+    }
+
+
+def _is_ours(key: str) -> bool:
+    return key in _KNOWN or key.startswith("refresh.")
+
+
+def _is_stored(key: str) -> bool:
+    return _form_key(key) in _STORED
+
+
 def _offset(value: str) -> str | None:
-    if value.lower() in ("null", "none") or value.lstrip("-").isdigit():
+    if value.lower() in OPEN:
         return None
     try:
         parse_width(value)
     except (ValueError, MaterializerError):
         return "a length such as '7 days', a whole number, or 'none'"
     return None
+
+
+def _promise(value: str) -> str | None:
+    expected = "a length such as '2 hours' that is longer than nothing"
+    try:
+        width = parse_width(value)
+    except (ValueError, MaterializerError):
+        return expected
+    parts = (width.months, width.days, width.micros, width.ticks or 0)
+    return None if min(parts) >= 0 < max(parts) else expected
 
 
 def _schedule(value: str) -> str | None:
@@ -159,6 +235,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.max_runs": _whole_number(0),
     "refresh.order": _one_of("newest", "oldest"),
     "refresh.catch_dirt": _one_of("true", "false"),
+    MAX_STALENESS: _promise,
     "log.max_entries": _whole_number(1),
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),

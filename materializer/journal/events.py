@@ -190,6 +190,21 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyRan:
+    """A refresh policy has done what was to do.
+
+    Args:
+        policy: Its name.
+        now: What its window was computed from: microseconds since the epoch, or a plain integer.
+        clock: By which instant its schedule goes on, microseconds since the epoch; *now* where that is one.
+    """
+
+    policy: str
+    now: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """The aggregate is gone."""
 
@@ -214,6 +229,7 @@ Event: TypeAlias = (
     | Done
     | Aborted
     | Delivered
+    | PolicyRan
     | Dropped
     | Snapshot
 )
@@ -243,6 +259,7 @@ KINDS: Final[dict[str, type]] = {
     "done": Done,
     "aborted": Aborted,
     "delivered": Delivered,
+    "policy_ran": PolicyRan,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -311,6 +328,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | Done()
             | Aborted()
             | Delivered()
+            | PolicyRan()
             | Dropped()
             | Snapshot()
         ):

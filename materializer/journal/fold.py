@@ -30,6 +30,7 @@ from materializer.journal.events import (
     LeaseRenewed,
     LeaseTaken,
     Planned,
+    PolicyRan,
     Row,
     Snapshot,
     SourceIdentity,
@@ -92,6 +93,7 @@ class AggregateState:
         engine: What an engine remembers besides its results: origin of its grid, clock, watermark.
         engine_next: The same once the open plan is done.
         delivered: Version of the output up to which the output handler was given what changed.
+        policy_runs: By policy, the (now, clock) of its newest run.
     """
 
     id: str
@@ -116,6 +118,7 @@ class AggregateState:
     engine: Mapping[str, Any] = field(default_factory=dict)
     engine_next: Mapping[str, Any] = field(default_factory=dict)
     delivered: int | None = None
+    policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -134,6 +137,7 @@ class AggregateState:
             "held": self.held.as_json(),
             "lease": self.lease and asdict(self.lease),
             "changes": [list(c) for c in self.changes],
+            "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
             "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
         }
 
@@ -155,6 +159,7 @@ class AggregateState:
             lease=data["lease"] and Lease(**data["lease"]),
             changes=tuple((version, rows) for version, rows in data["changes"]),
             ended=tuple(ended),
+            policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
         )
 
 
@@ -250,6 +255,11 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
         case Delivered():
             return replace(state, delivered=max(event.version, state.delivered or 0))
+        case PolicyRan():
+            _, latest = state.policy_runs.get(event.policy, (0, event.clock))
+            if event.clock < latest:  # an old window that was asked for again moves no schedule
+                return state
+            return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Dropped():
             return None
         case _:
@@ -285,6 +295,7 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         engine={},
         engine_next={},
         delivered=None,
+        policy_runs={},
     )
 
 

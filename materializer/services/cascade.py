@@ -38,6 +38,20 @@ def parent_of(path: str, root: Path, states: States) -> AggregateState | None:
     return next((s for s in states.values() if str((root / s.name / "output").resolve()) == path), None)
 
 
+def parents_first(root: Path, states: States) -> list[str]:
+    """Return the names of all aggregates, those that others read before these."""
+    outputs = {str(root / s.name / "output"): s.name for s in states.values()}
+    parents = {s.name: outputs.get(str(s.source.path)) for s in states.values()}
+
+    def depth(name: str) -> int:
+        found, at = 0, parents.get(name)
+        while at is not None and found < len(parents):
+            found, at = found + 1, parents.get(at)
+        return found
+
+    return sorted(parents, key=lambda name: (depth(name), name.lower()))
+
+
 def over_final_rows(spec: AggregateSpec, path: str, root: Path, states: States) -> AggregateSpec:
     """Return *spec*, which reads the table at *path*, so that open windows of an engine do not count."""
     parent = parent_of(path, root, states)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.definition import SLICE, Definition, key_column, quoted
 from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.grid import build
+from materializer.core.policies import policies_of, problems_of
+from materializer.core.properties import refusals
 from materializer.core.resolve import resolve
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
@@ -39,7 +41,7 @@ from materializer.lake.commit import create_table, fence, replace_schema
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade
+from materializer.services import cascade, schedules
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
@@ -248,6 +250,33 @@ class Definitions:
             hint="name it in [sources] of materializer.toml, or give its path",
         )
 
+    def edit_properties(
+        self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, writing: Callable[[str], Any]
+    ) -> Change:
+        """Change properties that never change a result, of an aggregate that is applied already.
+
+        Args:
+            name: The aggregate.
+            edit: Returns the properties that it shall have; it may refuse.
+            writing: See :meth:`apply`.
+
+        Raises:
+            DefinitionError: With every problem of the properties; nothing was written.
+        """
+        prepared = self._edited(self._journal.view().named(name), edit)
+        if prepared.change.kind == "metadata":
+            with writing(name) as state:
+                prepared = self._edited(state, edit)
+                self._describe(prepared)
+        return prepared.change
+
+    def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> _Prepared:
+        spec = AggregateSpec.from_json(state.spec)
+        properties = edit(spec.property_map)
+        if wrong := refusals(properties):
+            raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
+        return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state)
+
     def _prepare(self, spec: AggregateSpec, view: View) -> _Prepared:
         existing = by_name(view.states, spec.name)
         source = self._source_of(spec)
@@ -265,6 +294,7 @@ class Definitions:
         if problems := cascade.problems_of(spec, source.path, self._root, view.states):
             raise DefinitionError(problems)
         resolved = _resolved(spec, folder)
+        _refuse_policies(resolved)
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
         schemas = _schemas(analysed)
@@ -285,6 +315,7 @@ class Definitions:
     def _same_data(self, spec: AggregateSpec, existing: AggregateState) -> _Prepared:
         old = AggregateSpec.from_json(existing.spec)
         new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        _refuse_policies(new)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
         return _Prepared(change, new, existing.source, dict(existing.schemas), existing)
@@ -392,6 +423,17 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
     sliced = with_slices(resolved)
     check_params(sliced)  # again, now that the type of time is known
     return sliced
+
+
+def _refuse_policies(spec: AggregateSpec) -> None:
+    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known."""
+    found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
+    for policy in policies_of(spec):
+        if policy.schedule is not None and (why := schedules.refusal(policy.schedule)):
+            message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
+            found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
+    if found:
+        raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
 
 
 def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:

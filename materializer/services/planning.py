@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from materializer.core.grid import Grid
 from materializer.core.instants import render
@@ -30,6 +31,7 @@ class Request:
         may_merge: Whether kept partials may be merged; False after the change feed turned out to be unreadable.
         as_of: Clock instant that closes the windows of an engine, or None.
         may_fetch: Whether the driver may fetch and commit the result; False after one was larger than expected.
+        options: What the plan of every run says besides, such as the policy that asked for it; plain JSON values.
     """
 
     start: int | None = None
@@ -43,6 +45,7 @@ class Request:
     may_merge: bool = True
     may_fetch: bool = True
     as_of: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from materializer.core.instants import render
 from materializer.core.plan import RunReport
+from materializer.core.policies import has_clock, promise_of
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
@@ -18,6 +19,8 @@ from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
 from materializer.services.definitions import Bound
+from materializer.services.freshness import Freshness, freshness_of
+from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
 from materializer.services.refresh import dirty_below_newest
 
 
@@ -44,6 +47,9 @@ class Status:
         last: The last refresh that ended.
         state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``.
         problem: Why the source cannot be read.
+        policies: Its refresh policies, newest window first.
+        outside: Dirty spans below the newest row in no policy's window; None without policies, or when now is not known.
+        freshness: How it stands against its promise; None when nothing is promised.
     """
 
     name: str
@@ -64,6 +70,9 @@ class Status:
     last: Ended | None
     state: str
     problem: str = ""
+    policies: tuple[PolicyState, ...] = ()
+    outside: SpanSet | None = None
+    freshness: Freshness | None = None
 
 
 @dataclass(slots=True)
@@ -73,11 +82,16 @@ class Looker:
     root: Path
     journal: Journal
 
-    def status(self, name: str | None = None) -> list[Status]:
-        """Return the status of one aggregate, or of all by name."""
+    def status(self, name: str | None = None, now: str | int | None = None) -> list[Status]:
+        """Return the status of one aggregate, or of all by name.
+
+        Args:
+            name: The aggregate.
+            now: What policies and promises are judged by; None takes the clock.
+        """
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
-        return [self._status(s) for s in states]
+        return [self._status(s, now) for s in states]
 
     def history(self, name: str, limit: int | None = 20) -> list[Ended]:
         """Return the last refreshes of an aggregate, newest first.
@@ -104,7 +118,7 @@ class Looker:
                 ended.append(Ended(row["n"], row["at"], row["kind"], windows[row["n"]], report, row.get("reason", "")))
         return ended
 
-    def _status(self, state: AggregateState) -> Status:
+    def _status(self, state: AggregateState, given: str | int | None) -> Status:
         bound = Bound.of(state, self.root)
         newest, problem, rows = None, "", None
         try:
@@ -120,6 +134,9 @@ class Looker:
         dirty = dirty_below_newest(state)
         keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
+        grid, clock = bound.definition.grid, wall_clock()
+        now = now_to_look(given, state, grid, clock)
+        promise = promise_of(bound.definition.spec)
         return Status(
             state.name,
             state.source.path,
@@ -139,6 +156,9 @@ class Looker:
             state.ended[-1] if state.ended else None,
             _word(state, newest, dirty, problem),
             problem,
+            policy_states(state, bound, now, now if now is not None and has_clock(grid) else clock),
+            outside(state, bound, now),
+            None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
         )
 
     def show(

@@ -322,7 +322,8 @@ class Workbench:
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, kept))
-        events.append(Planned(plan, run.window.end, {"forced": self.request.is_forced, **memory}))
+        options = {"forced": self.request.is_forced, **self.request.options, **memory}
+        events.append(Planned(plan, run.window.end, options))
         if all(isinstance(s, Settle) for s in steps):
             seconds = time.perf_counter() - self.counters.started
             events.append(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from materializer.wiring import Materializer
+
+Item = TypeVar("Item")
 
 IDLE = 3
 BUG = 70
@@ -72,14 +74,14 @@ class Call:
         self.output.fail(error)
         self.status = self.status or error.exit_status
 
-    def each(self, listing: str, names: Sequence[str], work: Callable[[str], Result]) -> None:
-        """Show *work* of every name; one that fails does not stop the others."""
+    def each(self, listing: str, items: Sequence[Item], work: Callable[[Item], Result]) -> None:
+        """Show *work* of every item; one that fails does not stop the others."""
         self.output.expect(listing)
-        if not names:
+        if not items:
             self._is_idle = True
-        for name in names:
+        for item in items:
             try:
-                self.show(work(name))
+                self.show(work(item))
             except MaterializerError as exc:
                 self.fail(exc)
 
@@ -96,10 +98,7 @@ class Call:
             )
         if name is not None:
             return [name]
-        states = sorted(self.lake.journal.view().states.values(), key=lambda s: s.name.lower())
-        outputs = {str(self.lake.root / s.name / "output"): s.name for s in states}
-        parents = {s.name: outputs.get(str(s.source.path)) for s in states}
-        return sorted(parents, key=lambda n: _depth(n, parents))
+        return self.lake.names()
 
     def close(self) -> int:
         """Write what was held back and return the exit status."""
@@ -123,7 +122,9 @@ class Call:
         )
 
 
-def command(app: typer.Typer, *, panel: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, *, panel: str, name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a body whose first argument is a :class:`Call`; it gets the shared options and the handling of errors."""
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
@@ -145,7 +146,7 @@ def command(app: typer.Typer, *, panel: str) -> Callable[[Callable[..., None]], 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__doc__ = body.__doc__
-        app.command(body.__name__, rich_help_panel=panel)(run)
+        app.command(name or body.__name__, rich_help_panel=panel)(run)
         return body
 
     return register
@@ -167,10 +168,3 @@ def guarded(call: Call, body: Callable[[], None]) -> int:
         call.output.crash(exc)
         call.output.close()
         return BUG
-
-
-def _depth(name: str, parents: dict[str, str | None]) -> int:
-    depth, at = 0, parents.get(name)
-    while at is not None and depth < len(parents):
-        depth, at = depth + 1, parents.get(at)
-    return depth

@@ -18,6 +18,7 @@ from materializer.adapters.cli.results import (
     History,
     Invalidated,
     Planned,
+    PolicyList,
     Refreshed,
     Result,
     Shown,
@@ -30,6 +31,7 @@ from materializer.adapters.cli.text_plan import why
 from materializer.core.engines.guides import COMMON
 from materializer.core.instants import render
 from materializer.core.plan import Estimate, Plan, Settle, Step, strategy_of
+from materializer.core.policies import describe_offset, render_now
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.freshness import Freshness
+    from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport, RunDone
     from materializer.services.status import Status
@@ -54,8 +58,10 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             }
         case Planned(preview=preview):
             return "", _preview(preview)
-        case Refreshed(report=report, time_type=time_type):
-            return "refreshes", _refreshed(report, time_type)
+        case Refreshed(report=report, time_type=time_type, policy=policy, now=now):
+            return "refreshes", _refreshed(report, time_type) | {"policy": policy, "now": now}
+        case PolicyList(items=policies):
+            return "", {"policies": [_policy(p) for p in policies]}
         case Statuses(items=items):
             return "", {"aggregates": [_status(s) for s in items]}
         case History(name=name, time_type=time_type, refreshes=refreshes):
@@ -216,6 +222,35 @@ def _status(s: Status) -> dict[str, Any]:
         "open_refresh": s.open_refresh,
         "holder": s.holder,
         "last": None if s.last is None else _ended(s.last, kind),
+        "policies": [_policy(p) for p in s.policies],
+        "outside_policies": None if s.outside is None else _spans(s.outside, kind),
+        **_freshness(s.freshness),
+    }
+
+
+def _policy(p: PolicyState) -> dict[str, Any]:
+    policy = p.policy
+    return {
+        "aggregate": p.aggregate,
+        "policy": policy.name,
+        "start_offset": None if policy.start_offset is None else describe_offset(policy.start_offset),
+        "end_offset": None if policy.end_offset is None else describe_offset(policy.end_offset),
+        "schedule": policy.schedule,
+        "max_runs": policy.max_runs,
+        "order": policy.order,
+        "catch_dirt": policy.catch_dirt,
+        "window": None if p.window is None else _span(p.window, p.grid.time_type),
+        "last_now": None if p.last_now is None else render_now(p.last_now, p.grid),
+        "next_due": None if p.next_due is None else render(p.next_due, TimeType.TIMESTAMP),
+        "due": p.is_due,
+    }
+
+
+def _freshness(f: Freshness | None) -> dict[str, Any]:
+    return {
+        "max_staleness": None if f is None else describe_offset(f.promise),
+        "staleness": None if f is None else f.staleness,
+        "promise_kept": None if f is None else f.is_kept,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import All, End, Fresh, Limit, MaybeName, Name, NameOrAll, Start
+from materializer.adapters.cli.options import All, End, Fresh, Limit, MaybeName, Name, NameOrAll, Now, Start
 from materializer.adapters.cli.results import Examined, History, Shown, Statuses, Verified
 from materializer.errors import UsageError, VerifyFailedError
 
@@ -19,9 +19,9 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def status(call: Call, name: MaybeName = None) -> None:
+def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
-    call.show(Statuses(tuple(call.lake.status(name)), is_detailed=name is not None))
+    call.show(Statuses(tuple(call.lake.status(name, now)), is_detailed=name is not None))
 
 
 def history(call: Call, name: Name, *, limit: Limit = 20) -> None:

@@ -89,6 +89,40 @@ End: TypeAlias = Annotated[
 ]
 AllTime: TypeAlias = Annotated[bool, Option("--all-time", help="All of time, instead of --start and --end.")]
 
+# -- policies ------------------------------------------------------------------------------------------------------------
+
+PolicyName: TypeAlias = Annotated[str, Option("--policy", help="Name of the policy.", metavar="NAME")]
+MaybePolicy: TypeAlias = Annotated[
+    str | None, Option("--policy", help="Name of the policy; 'default' without it.", metavar="NAME")
+]
+StartOffset: TypeAlias = Annotated[
+    str | None,
+    Option("--start-offset", help="Where the window starts, back from now, such as '7 days'.", metavar="LENGTH"),
+]
+EndOffset: TypeAlias = Annotated[
+    str | None,
+    Option("--end-offset", help="Where it ends, back from now; 'none' is an open end.", metavar="LENGTH"),
+]
+Schedule: TypeAlias = Annotated[
+    str | None, Option("--schedule", help="Five cron fields, in UTC; by hand only without it.", metavar="CRON")
+]
+PolicyRuns: TypeAlias = Annotated[
+    int | None, Option("--max-runs", min=0, help="Runs at most each time; 0 for no limit.", metavar="N")
+]
+MaybeOrder: TypeAlias = Annotated[
+    Order | None, Option("--order", help="Which end is done first; newest without it.", show_default=False)
+]
+CatchDirt: TypeAlias = Annotated[bool, Option("--catch-dirt", help="Take dirt along that lies in no policy's window.")]
+Promise: TypeAlias = Annotated[
+    str | None,
+    Option("--max-staleness", help="Promise how stale the aggregate may be; 'none' takes it back.", metavar="LENGTH"),
+]
+Now: TypeAlias = Annotated[
+    str | None,
+    Option("--now", help="What counts as now, instead of the clock; an integer for integer time.", metavar="T"),
+]
+Due: TypeAlias = Annotated[bool, Option("--due", help="Every policy whose schedule came due since it ran; for cron.")]
+
 # -- how -----------------------------------------------------------------------------------------------------------------
 
 Force: TypeAlias = Annotated[bool, Option("--force", help="Compute clean buckets again too.")]

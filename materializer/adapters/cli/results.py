@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from materializer.journal.fold import Ended
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
+    from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
     from materializer.services.status import Status
@@ -38,10 +39,19 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What ``refresh`` or ``backfill`` did to one aggregate."""
+    """What ``refresh``, ``backfill`` or a *policy* at some *now* did to one aggregate."""
 
     report: RefreshReport
     time_type: TimeType
+    policy: str | None = None
+    now: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyList:
+    """Refresh policies, as they stand."""
+
+    items: tuple[PolicyState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,7 @@ Result: TypeAlias = (
     Applied
     | Planned
     | Refreshed
+    | PolicyList
     | Statuses
     | History
     | Shown
@@ -144,7 +155,7 @@ def is_idle(result: Result) -> bool:
             return not report.runs and not report.recovered
         case Statuses() | History() | Shown() | Verified() | Invalidated() | Dropped():
             return False
-        case Examined() | Versions() | Engines():
+        case Examined() | PolicyList() | Versions() | Engines():
             return False
         case _:
             assert_never(result)

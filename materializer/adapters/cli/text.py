@@ -15,6 +15,7 @@ from materializer.adapters.cli.results import (
     History,
     Invalidated,
     Planned,
+    PolicyList,
     Refreshed,
     Result,
     Shown,
@@ -24,6 +25,7 @@ from materializer.adapters.cli.results import (
 )
 from materializer.adapters.cli.text_engines import guide_lines, list_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
+from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 
 if TYPE_CHECKING:
@@ -52,8 +54,11 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(_applied(result, width))
         case Planned(preview=preview):
             return list(plan_lines(preview, width))
-        case Refreshed(report=report, time_type=time_type):
-            return list(refresh_lines(report, time_type, width))
+        case Refreshed(report=report, time_type=time_type, policy=policy, now=now):
+            head = [] if policy is None else wrapped(f"policy {policy} at {now}", f"{report.name}: ", width=width)
+            return [*head, *refresh_lines(report, time_type, width)]
+        case PolicyList(items=policies):
+            return list(policy_lines(policies, width))
         case Statuses(items=items, is_detailed=is_detailed):
             return list(_status(items[0], width) if is_detailed else _statuses(items, width))
         case History():
@@ -164,6 +169,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ),
         ("log", count(s.entries, "entry", "entries")),
         ("null times", null_times),
+        *status_pairs(s),
         ("open refresh", "" if s.open_refresh is None else f"{s.open_refresh} has not ended"),
         ("worked on by", s.holder),
         ("last refresh", _last(s.last) if s.last else "never"),

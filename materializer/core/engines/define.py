@@ -12,7 +12,8 @@ from materializer.core.define import define
 from materializer.core.engines.compile import output_columns
 from materializer.core.engines.registry import ENGINES, LATENESS, read_params
 from materializer.core.functions import nearest
-from materializer.core.properties import HANDLER
+from materializer.core.policies import problems_of
+from materializer.core.properties import HANDLER, read_properties
 from materializer.core.spec import AggregateSpec, Resolution
 from materializer.core.sql_text import fragment_of
 from materializer.errors import DefinitionError, Problem
@@ -72,17 +73,20 @@ def define_engine(
         message = f"{name}: events that last have no lateness '{lateness}'"
         problems.append(Problem("definition.lateness", message, "write 'recompute'"))
     flat, given = _flat(measures, params)
-    handler = {n: str(_plain(given[n])) for n in HANDLER if given.get(n) is not None}
+    stored = dict(properties or {}) | {n: str(_plain(given[n])) for n in HANDLER if given.get(n) is not None}
+    policies = _policies({n: v for n, v in stored.items() if n.lower().startswith("refresh.")}, problems)
+    stored = {n: v for n, v in stored.items() if not n.lower().startswith("refresh.")}
     given = {n: v for n, v in given.items() if n not in HANDLER}
     texts: Mapping[str, str] = {"rows": "count(*)"} if engine == ROWS else flat
     try:
         spec = define(
             name, source, time=time, width="1 hour", keys=keys, measures=texts, where=where, bucket="slice",
             sequence=sequence, resolution=resolution, comment=comment,
-            properties=dict(properties or {}) | handler, known_python=known_python,
+            properties=stored, known_python=known_python,
         )  # fmt: skip
     except DefinitionError as exc:
         raise DefinitionError([*problems, *exc.problems]) from exc
+    spec = replace(spec, properties=tuple(sorted((*spec.properties, *policies))))
     return engine_spec(spec, engine, given, lateness, flat if engine == ROWS else None, problems)
 
 
@@ -134,6 +138,14 @@ def _flat(
     flat = {name: text for group in measures for name, text in group.items()}
     sizes = [i for i, group in enumerate(measures) for _ in group]
     return flat, {**params, "measure_sizes": sizes}
+
+
+def _policies(given: Mapping[str, str], problems: list[Problem]) -> tuple[tuple[str, str], ...]:
+    """Return the properties of refresh policies, checked as far as they can be before slices are made."""
+    settings = read_properties([(n, v, fragment_of("", "properties")) for n, v in given.items()], problems)
+    for key, *refusal in problems_of(settings.sound, None, Resolution.NONE):
+        problems.append(settings.places[key].problem(*refusal))
+    return settings.stored
 
 
 def _columns(text: str) -> set[str]:

@@ -13,6 +13,7 @@ from materializer.adapters.cli.results import (
     History,
     Invalidated,
     Planned,
+    PolicyList,
     Refreshed,
     Result,
     Shown,
@@ -21,16 +22,20 @@ from materializer.adapters.cli.results import (
     Versions,
 )
 from materializer.core.engines.guides import GUIDES
+from materializer.core.grid import build
 from materializer.core.instants import parse
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
+from materializer.core.policies import Policy
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import Problem
 from materializer.journal.events import Captured
 from materializer.journal.fold import Ended
 from materializer.services.definitions import Change
 from materializer.services.doctor import Finding
+from materializer.services.freshness import Freshness
+from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
 from materializer.services.refresh import RefreshReport, RunDone
 from materializer.services.status import Status
@@ -88,6 +93,15 @@ REFRESH = RefreshReport(
     1.2345,
 )
 IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
+POLICY = PolicyState(
+    "flights_hourly",
+    Policy("default", Width(days=7), Width(micros=3_600_000_000), "*/15 * * * *", 4, "newest", catch_dirt=True),
+    build(GridSpec(Width(micros=3_600_000_000)), TS),
+    Span(day(1), day(8)),
+    day(8),
+    day(8, 1),
+    is_due=False,
+)
 STATUS = Status(
     name="flights_hourly",
     source="lake/flights",
@@ -107,6 +121,9 @@ STATUS = Status(
     last=ENDED,
     state="unfinished",
     problem="the source is older than what was captured",
+    policies=(POLICY,),
+    outside=SpanSet.of(Span(day(1), day(2))),
+    freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
 )
 PROBLEM = Problem(
     "definition.unknown-column",
@@ -146,6 +163,7 @@ RESULTS: dict[str, Result] = {
     ),
     "plan": Planned(PREVIEW),
     "refresh": Refreshed(REFRESH, TS),
+    "policy list": PolicyList((POLICY,)),
     "status": Statuses((STATUS,)),
     "status NAME": Statuses((STATUS,), is_detailed=True),
     "history": History("flights_hourly", TS, (ENDED, ABORTED)),
