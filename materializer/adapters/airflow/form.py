@@ -50,16 +50,20 @@ def form(time_type: TimeType | None) -> dict[str, Param]:
             type="string",
             enum=["policies", "refresh", "backfill"],
             title="What",
+            source="dag",
             description="policies: what the schedule does. refresh: one window. backfill: a window in runs.",
         ),
         "start": _instant("Start", f"First instant of the window{is_open}.", time_type),
         "end": _instant("End", "First instant after the window; empty for the end of the newest bucket.", time_type),
-        "force": Param(False, type="boolean", title="Force", description="Compute clean buckets again too."),
+        "force": Param(
+            False, type="boolean", source="dag", title="Force", description="Compute clean buckets again too."
+        ),
         "order": Param(
             "newest",
             type="string",
             enum=["newest", "oldest"],
             title="Order",
+            source="dag",
             description="Which end a backfill does first.",
         ),
         "buckets_per_run": Param(
@@ -67,10 +71,15 @@ def form(time_type: TimeType | None) -> dict[str, Param]:
             type=["null", "integer"],
             minimum=1,
             title="Buckets per run",
+            source="dag",
             description="Of a backfill; empty sizes its runs by source rows.",
         ),
         "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Put the plan into the log and the result; do nothing."
+            False,
+            type="boolean",
+            source="dag",
+            title="Dry run",
+            description="Put the plan into the log and the result; do nothing.",
         ),
     }
 
@@ -100,10 +109,10 @@ def read(params: Mapping[str, Any]) -> Asked:
 
 def _instant(title: str, description: str, time_type: TimeType | None) -> Param:
     if time_type is not None and time_type.is_integer:
-        return Param(None, type=["null", "integer"], title=title, description=description)
+        return Param(None, type=["null", "integer"], source="dag", title=title, description=description)
     formats = {TimeType.TIMESTAMP: "date-time", TimeType.DATE: "date"}
     schema = {"format": formats[time_type]} if time_type in formats else {}
-    return Param(None, type=["null", "string"], title=title, description=description, **schema)
+    return Param(None, type=["null", "string"], source="dag", title=title, description=description, **schema)
 
 
 def _text(value: Any) -> str | None:
