@@ -27,6 +27,7 @@ from materializer.journal.events import (
     LeaseRenewed,
     LeaseTaken,
     Planned,
+    PolicyRan,
     Row,
     Snapshot,
     SourceIdentity,
@@ -78,7 +79,7 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
 
 @st.composite
 def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
-    kinds = ["lease", "describe", "capture", "invalidate", "deliver"]
+    kinds = ["lease", "describe", "capture", "invalidate", "deliver", "policy"]
     kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
     match draw(st.sampled_from(kinds)):
         case "lease":
@@ -93,6 +94,9 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             return Invalidated(tuple(draw(entry_lists())), "by hand")
         case "deliver":
             return Delivered(draw(st.integers(0, 20)))
+        case "policy":
+            clock = draw(st.integers(0, 20))
+            return PolicyRan(draw(st.sampled_from(["default", "old"])), clock, clock)
         case "plan":
             window = draw(spans(is_bounded=True))
             taken = state.log.cut(SpanSet.of(window)).taken
@@ -119,6 +123,26 @@ def test_a_snapshot_stands_for_what_came_before(history: list[Event], at: int) -
     snapshot = encode("a1", Snapshot(fold(head)["a1"].as_json()), at="now")
 
     assert fold(rows) == fold([snapshot, *tail]) == fold(tail, fold(head))
+
+
+def test_a_snapshot_of_an_older_release_is_read() -> None:
+    """
+    A snapshot that was written before policies were remembered has none.
+    """
+    data = folded(DEFINED).as_json()
+    del data["policy_runs"]
+
+    assert folded(DEFINED) == AggregateState.from_json(data)
+
+
+def test_the_newest_run_of_a_policy_counts() -> None:
+    """
+    A run of an old window moves no schedule back; a changed definition starts over.
+    """
+    ran = [PolicyRan("default", 5, 7), PolicyRan("old", 1, 1), PolicyRan("default", 4, 6)]
+
+    assert folded(DEFINED, *ran).policy_runs == {"default": (5, 7), "old": (1, 1)}
+    assert folded(DEFINED, *ran, DEFINED).policy_runs == {}
 
 
 @given(histories())
