@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -247,7 +247,7 @@ class VerifyOperator(CommandOperator):
     """
 
     template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end")
-    ui_color: ClassVar[str] = "#e6f4e1"
+    ui_color = "#e6f4e1"
 
     def __init__(self, *, start: str | None = None, end: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
 from croniter import croniter
 
 from materializer.core.policies import Policy
 
-UTC = "UTC"
+_CLOCK: Final = "UTC"
+_ONCE: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
@@ -23,14 +24,19 @@ def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
     Args:
         policies: Policies of the aggregate.
         source: Asset of its source, or None when nobody knows where it lies.
+
+    Raises:
+        ValueError: If a schedule never comes due, which Airflow would find only when it schedules all DAGs of the file.
     """
     given = list(policies)
     crons = crons_of(given)
+    for cron in crons:
+        _before(cron, _ONCE)
     clock = None
     if len(crons) == 1:
-        clock = CronTriggerTimetable(crons[0], timezone=UTC)
+        clock = CronTriggerTimetable(crons[0], timezone=_CLOCK)
     elif crons:
-        clock = MultipleCronTriggerTimetable(*crons, timezone=UTC)
+        clock = MultipleCronTriggerTimetable(*crons, timezone=_CLOCK)
     if source is None or all(p.schedule is not None for p in given):
         return clock
     return [source] if clock is None else AssetOrTimeSchedule(timetable=clock, assets=[source])
