@@ -75,8 +75,11 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # a zombie has nobody to wait for it here and is no process any more
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    try:
+        # a zombie is no process any more, only nobody has asked how it ended
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
@@ -100,10 +103,13 @@ def test_stopping_ends_the_whole_tree(tmp_path, is_stubborn):
     command.stop(grace_seconds=1.0)
     runner.join(10)
 
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30  # of 600 that it would sleep
     assert [-9 if is_stubborn else -15] == [o.status for o in found]
     assert Verdict.RETRY is found[0].verdict
-    assert not [pid for pid in map(int, (tmp_path / "pids").read_text().split()) if alive(pid)]
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    while any(map(alive, pids)) and time.monotonic() - begun < 60:
+        time.sleep(0.1)  # the system takes a moment to bury what was killed
+    assert not [pid for pid in pids if alive(pid)]
 
 
 def test_stopping_what_never_ran_is_harmless(tmp_path):

@@ -35,7 +35,7 @@ def test_every_dag_imports_and_can_be_stored(root, airflow_home, tmp_path, monke
 
     (tmp_path / "materializer_lake.py").write_text((ROOT / "dags" / "materializer_lake.py").read_text())
     monkeypatch.setenv("MATERIALIZER_LAKE", str(root))
-    bag = DagBag(tmp_path, include_examples=False)
+    bag = DagBag(tmp_path)
 
     assert {} == bag.import_errors
     assert {f"agg_{n:03}" for n in range(COUNT)} == set(bag.dags)
@@ -86,7 +86,7 @@ def test_children_wait_for_their_parents_and_watchers_watch_sources(root):
     dags = dags_of(root, prefix="west_")
     emitted = {a.name for d in dags.values() for t in d.tasks for a in t.outlets}
     child = dags["west_agg_001"].timetable.asset_condition
-    (waits,) = [a for _, a in child.iter_assets()]
+    (waits,) = child.objects
     clocked = dags["west_agg_002"].timetable
     mixed = dags["west_agg_003"].timetable
     (source,) = dags["west_agg_002"].task_dict["refresh"].inlets
@@ -113,7 +113,7 @@ def test_a_source_is_watched_for_policies_without_a_schedule(tmp_path):
     watched = {
         a.name: [w.trigger.serialize()[1]["path"] for w in a.watchers]
         for d in dags.values()
-        for _, a in d.timetable.asset_condition.iter_assets()
+        for a in d.timetable.asset_condition.objects
     }
 
     assert ["agg_000", "agg_005"] == list(dags)
@@ -161,7 +161,7 @@ def test_the_page_has_the_definition_and_the_policies(root):
     page = dags_of(root)["agg_000"].doc_md
 
     assert "CREATE MATERIALIZED VIEW agg_000" in page
-    assert "| old | none | 7 d" in page.replace("7 days", "7 d")
+    assert "| old | none | 1 week |" in page
     assert "At most 2 hours stale" in page
 
 
