@@ -61,6 +61,7 @@ class Airflow:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def command(self, *arguments: str) -> str:
+        """Run a command of Airflow and return what it printed."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment,
@@ -72,6 +73,7 @@ class Airflow:
         return done.stdout
 
     def start(self) -> None:
+        """Make the database and the pool, and start all processes."""
         self.command("db", "migrate")
         self.command("pools", "set", "materializer", "2", "JVMs")
         api = ("api-server", "--host", "127.0.0.1", "--port", self.port, "--workers", "1")
@@ -89,6 +91,7 @@ class Airflow:
             )
 
     def stop(self) -> None:
+        """End all processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self.processes:
                 with suppress(ProcessLookupError):
@@ -98,6 +101,7 @@ class Airflow:
                     process.wait(10)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask the database."""
         with closing(sqlite3.connect(f"file:{self.home}/airflow.db?mode=ro", uri=True, timeout=30)) as found:
             return found.execute(query, values).fetchall()
 
@@ -111,6 +115,7 @@ class Airflow:
         )
 
     def until(self, what: str, found: Callable[[], Any]) -> Any:
+        """Wait until something is found, and return it."""
         deadline = time.monotonic() + LONGEST
         while time.monotonic() < deadline:
             with suppress(sqlite3.OperationalError):
@@ -122,6 +127,7 @@ class Airflow:
         pytest.fail(f"{what} did not happen in {LONGEST} s; tasks: {states}\n{self.said()}")
 
     def said(self) -> str:
+        """Return the ends of all logs, for a failure."""
         logs = [*self.home.glob("*.log"), *self.home.glob("logs/dag_id=*/**/*.log")]
         return "\n".join(f"== {log}\n{log.read_text(errors='replace')[-3000:]}" for log in logs)
 

@@ -22,9 +22,11 @@ class Store:
         self.values: dict[str, Any] = {}
 
     async def aget(self, key: str, default: Any = None) -> Any:
+        """Return what was set."""
         return self.values.get(key, default)
 
     async def aset(self, key: str, value: Any) -> None:
+        """Keep a value."""
         self.values[key] = value
 
 
