@@ -64,9 +64,9 @@ def test_a_form_is_done_as_it_says(dags_file, lake, spark):
 
     state, done, events = ran(lake, "trades_1h", {"mode": "backfill", "buckets_per_run": 24, "order": "oldest"})
     assert "success" == state
-    assert [run["window"]["start"] for run in done["refreshes"][0]["runs"] if run["rows_read"]] == [
-        "2013-12-02T00:00:00Z",
+    assert [run["window"]["end"] for run in done["refreshes"][0]["runs"] if run["rows_read"]] == [
         "2013-12-03T00:00:00Z",
+        "2013-12-04T00:00:00Z",
     ]
     assert 144 == events[0]["rows_read"]
 
