@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from materializer.adapters.airflow.catalog import read_folder, read_lake
 from materializer.adapters.airflow.settings import Settings, from_environment
 from materializer.errors import ConfigError
 from tests.benchmarks.dags import definition, lake_of
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +100,13 @@ def test_settings_come_from_the_environment():
     with pytest.raises(ConfigError, match=r"no setting MATERIALIZER_AIRFLOW_POOLS.*RETRIES.*no lake") as raised:
         from_environment({"MATERIALIZER_AIRFLOW_POOLS": "x", "MATERIALIZER_AIRFLOW_RETRIES": "many"})
     assert "MATERIALIZER_LAKE" in raised.value.hint
+
+
+def test_every_setting_is_on_its_page():
+    """
+    docs/airflow.md names each variable, and none that does not exist.
+    """
+    text = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `MATERIALIZER_AIRFLOW_(\w+)`", text, flags=re.MULTILINE))
+
+    assert {f.name.upper() for f in fields(Settings)} - {"LAKE", "CONFIG"} == named
