@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -54,7 +55,8 @@ class Airflow:
             "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
             "AIRFLOW__API__SECRET_KEY": secrets.token_hex(16),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            # four processes write to one SQLite file: each waits its turn for longer than the default of 5 s
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": workers,
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": triggers,
         }
@@ -88,6 +90,15 @@ class Airflow:
                     start_new_session=True,
                 )
             self.processes.append(started)
+            if arguments is api:
+                self.until("an answer of the API server", self._answers)  # tasks that ask before would be lost
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/version", timeout=30) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def stop(self) -> None:
         """End all processes."""

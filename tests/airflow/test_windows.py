@@ -101,3 +101,12 @@ def test_a_schedule_is_due_when_it_has_a_point_since(cron, at):
 
 def is_point(cron: str, at: datetime) -> bool:
     return previous_point([cron], at + timedelta(seconds=1)) == at
+
+
+def test_the_point_before_is_that_of_any_schedule():
+    """
+    Of a nightly and a five-minute schedule at 03:00 it is 02:55, not yesterday's 03:00.
+    """
+    at = datetime(2013, 12, 2, 3, 0, tzinfo=UTC)
+
+    assert at - timedelta(minutes=5) == previous_point(["0 3 * * *", "*/5 * * * *"], at)
