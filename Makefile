@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+EXTRAS := $(VENV)/.installed-extras
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
@@ -21,10 +22,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	@touch $@
 
+$(EXTRAS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality]'
+	@touch $@
+
 demo: $(STAMP) ## Run the main job on a year of real flights
 	$(BIN)/materializer demo
 
-test: $(STAMP) ## Run the tests (without the slow and the long ones)
+test: $(EXTRAS) ## Run the tests (without the slow and the long ones)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not long"
 
 check: lint types contracts quick ## Run the quick half of what CI runs
@@ -42,10 +47,10 @@ contracts: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -q -m "$(QUICK)"
 
-slow: $(STAMP) ## Run the slow tests, which `make test` leaves out
+slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
 	$(BIN)/python -m pytest -m "slow and not long"
 
-long: $(STAMP) ## Run the long profile of the property tests
+long: $(EXTRAS) ## Run the long profile of the property tests
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
 
 format: $(STAMP) ## Format and mend what ruff can

@@ -46,7 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))  # one worker, one session
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+        elif item.path.is_relative_to(HERE / "airflow"):
+            item.add_marker(pytest.mark.xdist_group("airflow"))  # one worker, one installation
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture

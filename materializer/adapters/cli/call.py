@@ -30,6 +30,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "lake": (options.Lake, None),
     "config": (options.ConfigFile, None),
     "json": (options.AsJson, False),
+    "progress": (options.Progress, False),
     "strict_exit": (options.StrictExit, False),
 }
 
@@ -127,8 +128,11 @@ def command(
     """Register a body whose first argument is a :class:`Call`; it gets the shared options and the handling of errors."""
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
-        def run(*, lake: str | None, config: Path | None, json: bool, strict_exit: bool, **own: Any) -> int:
-            call = Call(JsonOutput() if json else TextOutput(), lake=lake, config=config, is_strict=strict_exit)
+        def run(
+            *, lake: str | None, config: Path | None, json: bool, progress: bool, strict_exit: bool, **own: Any
+        ) -> int:
+            output = JsonOutput(tells_progress=progress) if json else TextOutput()
+            call = Call(output, lake=lake, config=config, is_strict=strict_exit)
             return guarded(call, lambda: body(call, **own))
 
         hints = get_type_hints(body, include_extras=True)

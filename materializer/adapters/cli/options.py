@@ -40,6 +40,15 @@ AsJson: TypeAlias = Annotated[
     bool,
     Option("--json", envvar="MATERIALIZER_JSON", help="Print one JSON document.", rich_help_panel=_SHARED),
 ]
+Progress: TypeAlias = Annotated[
+    bool,
+    Option(
+        "--progress",
+        envvar="MATERIALIZER_PROGRESS",
+        help="With --json, tell progress in lines on standard error.",
+        rich_help_panel=_SHARED,
+    ),
+]
 StrictExit: TypeAlias = Annotated[
     bool,
     Option(

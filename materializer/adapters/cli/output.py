@@ -135,11 +135,18 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: one document on standard output, one object for each error on standard error."""
+    """For programs: one document on standard output, one object for each error on standard error.
 
-    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    Args:
+        out: Where the document goes; standard output by default.
+        err: Where errors go; standard error by default.
+        tells_progress: Whether a refresh says there, in lines of text, what it does while it is done.
+    """
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, tells_progress: bool = False) -> None:
         self._out = Pipe(out or sys.stdout)
         self._err = Pipe(err or sys.stderr)
+        self._tells_progress = tells_progress
         self._held: dict[str, list[dict[str, Any]]] = {}
 
     def expect(self, listing: str) -> None:
@@ -154,9 +161,11 @@ class JsonOutput:
         else:
             self._out.lines([_dump(form, indent=2)])
 
-    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:  # noqa: ARG002 - as the port wants it
+    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
-        return SilentWatch()
+        if not self._tells_progress:
+            return SilentWatch()
+        return LineWatch(name, time_type, self._err.lines, width=WIDTH, is_long=is_long)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""

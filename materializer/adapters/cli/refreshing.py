@@ -86,6 +86,7 @@ def backfill(
     buckets_per_run: BucketsPerRun = None,
     order: RunOrder = Order.NEWEST,
     max_runs: MaxRuns = None,
+    force: Force = False,
     publish_anyway: PublishAnyway = "",
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
@@ -100,6 +101,7 @@ def backfill(
                 buckets_per_run=buckets_per_run,
                 order=order.value,
                 max_runs=max_runs,
+                force=force,
                 publish_anyway=publish_anyway,
                 on_plan=w.on_plan,
                 on_run=w.on_run,

@@ -29,7 +29,8 @@ from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
 from materializer.core.policies import Policy
 from materializer.core.quality.failing import FailingRow
-from materializer.core.quality.verdict import Finding, Severity, Verdict
+from materializer.core.quality.verdict import Finding as Found
+from materializer.core.quality.verdict import Severity, Verdict
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import Problem
@@ -76,7 +77,7 @@ REPORT = RunReport(341, "merge+recompute", "driver", 12, 2_416, 240, 236, 3, 4, 
 VERDICT = Verdict(
     "flights",
     (
-        Finding(
+        Found(
             0,
             "expect_column_values_to_be_between",
             {"column": "mean", "max_value": 300},
@@ -85,7 +86,7 @@ VERDICT = Verdict(
             unexpected_count=2,
             element_count=1_200,
         ),
-        Finding(
+        Found(
             1, "expect_table_row_count_to_be_between", {"min_value": 1}, Severity.WARNING, success=True, observed=1_200
         ),
     ),

@@ -133,6 +133,21 @@ def test_nothing_to_do_is_an_exit_status_only_when_asked_for(is_strict, status):
     assert ended(lambda call: call.show(samples.IDLE["refresh"]), is_strict=is_strict)[0] == status
 
 
+@pytest.mark.parametrize("tells_progress", [True, False])
+def test_programs_are_told_progress_only_when_asked_for(tells_progress):
+    """
+    With --progress the lines of a refresh go to standard error; standard output stays one document.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    done = samples.RESULTS["refresh"]
+    run = done.report.runs[0]
+    with JsonOutput(out, err, tells_progress=tells_progress).watch("x", done.time_type, is_long=False) as watch:
+        watch.on_run(run)
+
+    assert out.getvalue() == ""
+    assert ("done" in err.getvalue()) == tells_progress
+
+
 def test_something_done_is_not_idle_whatever_else_was():
     """
     One aggregate that was refreshed makes the whole call count as work, in either order.

@@ -1,0 +1,24 @@
+"""Airflow: DAGs made of a lake's policies, operators and a sensor for people's own, a trigger that watches Delta tables.
+
+The only package that imports Airflow; wanted is the extra ``airflow``. It imports no Spark: tasks run the command line in
+processes of their own.
+"""
+
+from __future__ import annotations
+
+from materializer.adapters.airflow.factory import dags_of
+from materializer.adapters.airflow.operators import BackfillOperator, RefreshOperator, VerifyOperator
+from materializer.adapters.airflow.sensors import FreshnessSensor
+from materializer.adapters.airflow.settings import Settings, from_environment
+from materializer.adapters.airflow.triggers import DeltaTableTrigger
+
+__all__ = [
+    "BackfillOperator",
+    "DeltaTableTrigger",
+    "FreshnessSensor",
+    "RefreshOperator",
+    "Settings",
+    "VerifyOperator",
+    "dags_of",
+    "from_environment",
+]

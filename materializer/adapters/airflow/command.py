@@ -1,0 +1,197 @@
+"""One command in a process of its own: started, read while it works, stopped with everything it started.
+
+Imports no Airflow, so it can be tested without. The command is told of its lake, its configuration and the form of its
+output by environment variables; :attr:`Command.text` is a line that repeats it in a shell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import IO, Any, Final
+
+GRACE_SECONDS: Final = 3.0
+"""How long a process that was asked to end may take; Airflow kills a task 5 s after it asked."""
+_POLL_SECONDS: Final = 0.05
+
+
+class Verdict(Enum):
+    """What the end of a command means for the task that ran it."""
+
+    DONE = "done"
+    IDLE = "nothing was to do"
+    RETRY = "may succeed later"
+    FAIL = "fails again"
+
+
+_IDLE: Final = 3
+_RETRIED: Final = frozenset({74, 75, 130})
+"""Storage, conflicts and leases, interruptions: the same command may succeed later."""
+_RETRIED_CODES: Final = frozenset({"spark.failed"})
+"""Errors that are retried although others of their exit status are not: a lost executor, but not a missing Java."""
+
+
+def verdict(status: int, codes: Sequence[str] = ()) -> Verdict:
+    """Return what an exit status means.
+
+    Args:
+        status: Exit status of the command; negative when a signal ended it.
+        codes: Codes of the errors it told.
+
+    Examples:
+        >>> verdict(75), verdict(65), verdict(-9)
+        (<Verdict.RETRY: 'may succeed later'>, <Verdict.FAIL: 'fails again'>, <Verdict.RETRY: 'may succeed later'>)
+    """
+    if status == 0:
+        return Verdict.DONE
+    if status == _IDLE:
+        return Verdict.IDLE
+    # 128 and more is how a shell says that a signal ended a process
+    is_retried = status < 0 or status > 128 or status in _RETRIED or bool(_RETRIED_CODES.intersection(codes))
+    return Verdict.RETRY if is_retried else Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended.
+
+    Args:
+        status: Its exit status; negative when a signal ended it.
+        document: The JSON document that it printed, empty when it printed none.
+        errors: The errors that it told, in their JSON form.
+    """
+
+    status: int
+    document: Mapping[str, Any]
+    errors: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it means for the task."""
+        return verdict(self.status, [str(e.get("code", "")) for e in self.errors])
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, for people."""
+        how = f"signal {-self.status} ended it" if self.status < 0 else f"exit status {self.status}"
+        told = [f"{e.get('code')}: {e.get('message')} (hint: {e.get('hint')}; {e.get('wrote')})" for e in self.errors]
+        return "; ".join([*told, how])
+
+
+@dataclass(slots=True)
+class Command:
+    """A command of the command line, to be run once.
+
+    Args:
+        arguments: The command and its own options, such as ``("refresh", "trades_1h")``.
+        lake: Root folder of the lake.
+        interpreter: The Python that has materializer installed.
+        config: Its configuration file, or None for ``materializer.toml`` in the working directory.
+        environment: Variables besides those of this process.
+    """
+
+    arguments: Sequence[str]
+    lake: str
+    interpreter: str = sys.executable
+    config: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[str] | None = None
+
+    @property
+    def text(self) -> str:
+        """A line that repeats the command in a shell."""
+        config = ["--config", self.config] if self.config else []
+        return shlex.join([self.interpreter, "-m", "materializer", *self.arguments, "--lake", self.lake, *config])
+
+    def run(self, tell: Callable[[str], None]) -> Outcome:
+        """Run it to its end.
+
+        Args:
+            tell: Given each line of progress while the command works.
+        """
+        variables = {"LAKE": self.lake, "JSON": "1", "PROGRESS": "1", "STRICT_EXIT": "1"}
+        if self.config:
+            variables["CONFIG"] = self.config
+        # a session of its own, so that the JVM it starts can be ended with it and a signal to Airflow's process does
+        # not reach it first
+        with subprocess.Popen(  # noqa: S603 - the interpreter is the operator's, the arguments are a list
+            [self.interpreter, "-m", "materializer", *self.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | self.environment | {f"MATERIALIZER_{k}": v for k, v in variables.items()},
+            start_new_session=True,
+        ) as process:
+            self._process = process
+            printed: list[str] = []
+            reader = threading.Thread(target=_drain, args=(process.stdout, printed), daemon=True)
+            reader.start()
+            errors = _read_errors(process.stderr, tell)
+            reader.join()
+            status = process.wait()
+        self._end_group()
+        return Outcome(status, _parsed("".join(printed)), tuple(errors))
+
+    def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """End it and everything it started: asked first, killed when that did not help in time.
+
+        May be called from a signal handler while :meth:`run` runs; harmless when nothing runs.
+        """
+        if self._process is None:
+            return
+        _signal_group(self._process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_seconds
+        while time.monotonic() < deadline:
+            self._process.poll()
+            if not _signal_group(self._process.pid, 0):
+                return
+            time.sleep(_POLL_SECONDS)
+        self._end_group()
+
+    def _end_group(self) -> None:
+        if self._process is not None:
+            _signal_group(self._process.pid, signal.SIGKILL)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _drain(stream: IO[str] | None, into: list[str]) -> None:
+    if stream is not None:
+        into.extend(stream)
+
+
+def _read_errors(stream: IO[str] | None, tell: Callable[[str], None]) -> list[Mapping[str, Any]]:
+    errors: list[Mapping[str, Any]] = []
+    for line in stream or ():
+        error = _parsed(line).get("error") if line.startswith('{"error"') else None
+        if isinstance(error, dict):
+            errors.append(error)
+        elif line.strip():
+            tell(line.rstrip())
+    return errors
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    with suppress(json.JSONDecodeError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return found
+    return {}

@@ -1,0 +1,27 @@
+"""What happens when an aggregate is staler than it promised (``refresh.max_staleness``)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from materializer.adapters.airflow.looking import describe
+
+_LOG = logging.getLogger(__name__)
+
+
+async def tell_stale(*, lake: str, aggregate: str, config: str | None = None) -> str:
+    """Write to the triggerer's log how stale an aggregate is, and return it as the result of the callback.
+
+    Name another awaitable as ``deadline`` of :func:`~materializer.adapters.airflow.factory.dags_of` to tell people; it is
+    called with the same arguments, and may call this one for the text.
+
+    Args:
+        lake: Root folder of the lake.
+        aggregate: Its name.
+        config: Configuration file, or None.
+    """
+    text = await asyncio.to_thread(describe, lake, aggregate, datetime.now(UTC).isoformat(), config)
+    _LOG.error("%s", text)
+    return text

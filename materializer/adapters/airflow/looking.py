@@ -1,0 +1,92 @@
+"""Looking at an aggregate, in its journal and the logs of its tables: no JVM, and no Airflow.
+
+Looking is the façade's work; it is imported by the function that looks, because a file in ``dags/`` never does.
+"""
+
+# ruff: noqa: PLC0415 - as said above
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from materializer.core.instants import parse_window, render
+from materializer.core.policies import MAX_STALENESS, beyond, policies_of, read_now
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import AggregateSpec
+
+if TYPE_CHECKING:
+    from materializer.core.grid import Grid
+    from materializer.wiring import Materializer
+
+
+def grid_of(lake: str, aggregate: str, config: str | None = None) -> Grid:
+    """Return how an aggregate divides time.
+
+    Raises:
+        UnknownAggregateError: If there is no such aggregate.
+    """
+    return _opened(lake, config).grid(aggregate)
+
+
+def why_stale(lake: str, aggregate: str, until: str | None = None, config: str | None = None) -> str:
+    """Return why an aggregate is not fresh, in one line, or ``""`` when it is.
+
+    Args:
+        lake: Root folder of the lake.
+        aggregate: Its name.
+        until: Only what lies before this instant has to be fresh; None for everything.
+        config: Configuration file, or None.
+
+    Raises:
+        UnknownAggregateError: If there is no such aggregate.
+        RefreshWindowError: If *until* cannot be read.
+    """
+    opened = _opened(lake, config)
+    grid = opened.grid(aggregate)
+    (status,) = opened.status(aggregate)
+    end = parse_window(None, until, grid.time_type, grid.resolution).end
+    stale = status.dirty & SpanSet.of(Span(NEG_INF, end))
+    if status.problem:
+        return f"{aggregate}: {status.problem}"
+    if status.open_refresh is not None:
+        return f"{aggregate}: refresh {status.open_refresh} has not ended"
+    if status.newest is not None and status.newest > status.cursor:
+        return f"{aggregate} knows its source up to version {status.cursor}; the newest is {status.newest}"
+    if stale:
+        before = "" if end == POS_INF else f" before {render(end, grid.time_type)}"
+        return f"{aggregate} has {len(stale)} dirty spans{before}"
+    return ""
+
+
+def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> str:
+    """Return how stale an aggregate is: what is dirty, and what of that no policy will take.
+
+    Args:
+        lake: Root folder of the lake.
+        aggregate: Its name.
+        now: ISO text of the clock.
+        config: Configuration file, or None.
+
+    Raises:
+        UnknownAggregateError: If there is no such aggregate.
+    """
+    opened = _opened(lake, config)
+    grid = opened.grid(aggregate)
+    (status,) = opened.status(aggregate)
+    spec = AggregateSpec.from_json(opened.journal.view().named(aggregate).spec)
+    policies = policies_of(spec)
+    outside = status.dirty & beyond(policies, read_now(now, grid), grid) if policies else status.dirty
+    last = f"last refreshed at {status.last.at}" if status.last else "never refreshed"
+    told = [
+        f"{aggregate} is staler than {spec.property_map.get(MAX_STALENESS, 'promised')}: it is {status.state}, {last}",
+        f"source version {status.cursor} is known, {status.newest} is the newest",
+        f"{len(status.dirty)} dirty spans, {len(outside)} of them in no policy's window",
+    ]
+    return "; ".join([*told, status.problem] if status.problem else told)
+
+
+def _opened(lake: str, config: str | None) -> Materializer:
+    from materializer import config as configuration
+    from materializer.wiring import Materializer
+
+    return Materializer(lake, config=configuration.read(config))

@@ -1,0 +1,67 @@
+"""What a command's document says of a refresh, for XCom, for an asset event, and in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+LARGEST: Final = 48_000
+"""Characters of JSON that a result may have in XCom, which lies in Airflow's database."""
+
+
+def merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one document with the refreshes of all."""
+    return {"refreshes": [r for d in documents for r in d.get("refreshes", [])]}
+
+
+def shortened(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *document* as it fits into XCom: the steps of runs go first, then all runs but the last ones."""
+    short = dict(document)
+    refreshes = [dict(r) for r in document.get("refreshes", [])]
+    if len(json.dumps(short)) > LARGEST:
+        for refresh in refreshes:
+            refresh["runs"] = [{k: v for k, v in run.items() if k != "steps"} for run in refresh.get("runs", [])]
+        short["refreshes"] = refreshes
+    if len(json.dumps(short)) > LARGEST:
+        for refresh in refreshes:
+            refresh["runs"] = refresh["runs"][-20:]
+            refresh["left"] = refresh.get("left", [])[:20]
+    return short
+
+
+def event_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an asset event carries: what the refreshes of one aggregate did together."""
+    refreshes = document.get("refreshes", [])
+    runs = _runs(document)
+    return {
+        "aggregate": next((r["name"] for r in refreshes), None),
+        "source_version": max(
+            (r["source_version"] for r in refreshes if r["source_version"] is not None), default=None
+        ),
+        "refreshes": [run["refresh"] for run in runs[-20:]],
+        "dirty_buckets": sum(run["buckets"] for run in runs),
+        "rows_read": sum(run["rows_read"] for run in runs),
+        "rows_written": sum(run["rows_written"] for run in runs),
+        "strategy": "+".join(dict.fromkeys(s for run in runs for s in run["strategy"].split("+") if s)),
+        "seconds": round(sum(r["seconds"] for r in refreshes), 3),
+    }
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """Return what was done, in one line."""
+    refreshes = document.get("refreshes", [])
+    if not refreshes:
+        return "nothing was to do"
+    if not _runs(document):
+        looked = ", ".join(f"{r['name']} is {r['outcome']} at source version {r['source_version']}" for r in refreshes)
+        return f"nothing was to do: {looked}"
+    did = event_of(document)
+    return (
+        f"{did['aggregate']}: {did['dirty_buckets']:,} buckets by {did['strategy']}, {did['rows_read']:,} rows read, "
+        f"{did['rows_written']:,} written, {did['seconds']} s, source version {did['source_version']}"
+    )
+
+
+def _runs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [run for r in document.get("refreshes", []) for run in r.get("runs", [])]

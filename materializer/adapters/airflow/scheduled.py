@@ -1,0 +1,114 @@
+"""The task of a generated DAG: what its policies, a form or a backfill ask for, of one aggregate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from materializer.adapters.airflow.form import Asked, read
+from materializer.adapters.airflow.looking import grid_of
+from materializer.adapters.airflow.operators import RefreshingOperator, judge, options
+from materializer.adapters.airflow.schedules import is_due, previous_point
+from materializer.adapters.airflow.windows import run_window, window_arguments
+from materializer.errors import MaterializerError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_BACKFILL: Final = "backfill"
+_BY_CLOCK: Final = "scheduled"
+_BY_ASSET: Final = frozenset({"asset_triggered", "asset_materialization"})
+
+
+class PoliciesOperator(RefreshingOperator):
+    """Runs the policies of an aggregate that are due, or what the form of a manual run or ``airflow backfill`` asks for.
+
+    Args:
+        policies: Their names, each with its schedule, or None when it runs as its source changes.
+        kwargs: As of :class:`~materializer.adapters.airflow.operators.CommandOperator`.
+    """
+
+    def __init__(self, *, policies: Mapping[str, str | None], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.policies = dict(policies)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """See the class."""
+        try:
+            asked = read(context["params"])
+            if asked.dry_run:
+                self.preview(context, asked)
+            commands = self._commands(context, asked)
+        except MaterializerError as exc:
+            raise AirflowFailException(f"{exc.message} (hint: {exc.hint})") from exc
+        if not commands:
+            self.skip_with(context, {"refreshes": []}, "nothing is due")
+        return self.refresh(context, commands)
+
+    def preview(self, context: Context, asked: Asked) -> None:
+        """Put the plan into the log and the result, and skip the task: nothing was done.
+
+        Raises:
+            AirflowSkipException: Always, unless the plan cannot be made.
+        """
+        outcome = self.run_command(
+            ["plan", self.aggregate, *options(start=asked.start, end=asked.end, force=asked.force)]
+        )
+        judge([outcome])
+        self.log.info("%s", json.dumps(outcome.document, indent=2, ensure_ascii=False))
+        self.skip_with(context, outcome.document, "dry run: nothing was done")
+
+    def _commands(self, context: Context, asked: Asked) -> list[Sequence[str]]:
+        run: Any = context["dag_run"]
+        kind = getattr(run.run_type, "value", run.run_type)
+        if kind == _BACKFILL:
+            return self._backfilled(run.logical_date, asked)
+        window = {"start": asked.start, "end": asked.end, "force": asked.force}
+        if asked.mode == "refresh":
+            return [["refresh", self.aggregate, *options(**window)]]
+        if asked.mode == "backfill":
+            how = {"order": asked.order, "buckets_per_run": asked.buckets_per_run}
+            return [["backfill", self.aggregate, *options(**window, **how)]]
+        now = (run.logical_date or run.run_after).isoformat()
+        due = self._due(kind, run.logical_date, context)
+        return [["policy", "run", self.aggregate, "--policy", name, "--now", now] for name in due]
+
+    def _due(self, kind: str, at: datetime | None, context: Context) -> list[str]:
+        if kind in _BY_ASSET:
+            return [name for name, cron in self.policies.items() if cron is None]
+        if kind != _BY_CLOCK or at is None:
+            return list(self.policies)
+        # since the last run that succeeded, so that a point that Airflow passed over is made up for
+        since = context.get("prev_data_interval_end_success") or None
+        return [name for name, cron in self.policies.items() if cron is not None and is_due(cron, since, at)]
+
+    def _backfilled(self, point: datetime, asked: Asked) -> list[Sequence[str]]:
+        crons = [cron for cron in self.policies.values() if cron is not None]
+        grid = grid_of(self.lake, self.aggregate, self.config)
+        window = run_window(grid, previous_point(crons, point), point)
+        if window is None:
+            return []
+        how = options(order=asked.order, buckets_per_run=asked.buckets_per_run, force=asked.force)
+        return [["backfill", self.aggregate, *window_arguments(window, grid), *how]]
+
+
+class BrokenOperator(RefreshingOperator):
+    """The only task of a DAG whose definition is broken: fails with what is wrong.
+
+    Args:
+        problem: What is wrong.
+        kwargs: As of :class:`~materializer.adapters.airflow.operators.CommandOperator`.
+    """
+
+    def __init__(self, *, problem: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem = problem
+
+    def execute(self, context: Context) -> None:
+        """See the class."""
+        del context
+        raise AirflowFailException(self.problem)

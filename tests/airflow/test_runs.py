@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from materializer.adapters.airflow import dags_of
+from materializer.config import Config
+from materializer.wiring import Materializer
+from tests.airflow.conftest import feed
+
+
+@pytest.fixture(scope="module")
+def dags_file(airflow_home, lake) -> Path:
+    """The file that Airflow reads when it tests a DAG."""
+    file = airflow_home / "dags" / "lake.py"
+    file.write_text(
+        f"from materializer.adapters.airflow import dags_of  # airflow\nglobals().update(dags_of({str(lake)!r}))\n"
+    )
+    yield file
+    file.unlink()
+
+
+def ran(lake: Path, name: str, conf: dict[str, Any] | None = None, **options: Any) -> tuple[str, Any, list[Any]]:
+    """Run a DAG as ``dag.test()`` does; return the task's state, its result, and the extras of the events it emitted."""
+    from airflow.models.asset import AssetEvent
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    run = dags_of(lake, **options)[name].test(run_conf=conf)
+    (task,) = run.get_task_instances()
+    with create_session() as session:
+        events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all()
+        stored = session.scalars(
+            select(XComModel).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")
+        ).first()
+        result = XComModel.deserialize_value(stored) if stored is not None else None
+        return str(task.state), result, [e.extra for e in events]
+
+
+NO_JAVA = {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
+
+
+def test_a_form_is_done_as_it_says(dags_file, lake, spark):
+    """
+    A dry run writes nothing and needs no Java; a refresh of a window and a backfill of the rest do the work and emit the
+    asset with what they did; then nothing is to do: skipped with a summary, no event, no JVM. The table equals plain Spark.
+    """
+    opened = Materializer(lake, spark=spark, config=Config())
+    day = {"start": "2013-12-01T00:00:00Z", "end": "2013-12-02T00:00:00Z"}
+    state, plan, events = ran(lake, "trades_1h", {"mode": "refresh", "dry_run": True, **day}, environment=NO_JAVA)
+    assert ("skipped", []) == (state, events)
+    assert plan["window"] == day
+    assert plan["plan"]["steps"]
+    assert "empty" == opened.status("trades_1h")[0].state
+
+    state, done, events = ran(lake, "trades_1h", {"mode": "refresh", **day})
+    assert ("success", 1) == (state, len(events))
+    assert [day] == [run["window"] for run in done["refreshes"][0]["runs"]]
+    expected = {"aggregate": "trades_1h", "dirty_buckets": 24, "rows_read": 72, "source_version": 2, "owed": False}
+    assert expected.items() <= events[0].items()
+
+    state, done, events = ran(lake, "trades_1h", {"mode": "backfill", "buckets_per_run": 24, "order": "oldest"})
+    assert "success" == state
+    assert [run["window"]["end"] for run in done["refreshes"][0]["runs"] if run["rows_read"]] == [
+        "2013-12-03T00:00:00Z",
+        "2013-12-04T00:00:00Z",
+    ]
+    assert 144 == events[0]["rows_read"]
+
+    state, done, events = ran(lake, "trades_1h", environment=NO_JAVA)
+    assert ("skipped", []) == (state, events)
+    assert ["up-to-date"] == [r["outcome"] for r in done["refreshes"]]
+    assert opened.verify("trades_1h").is_equal
+
+
+def test_what_cannot_be_done_fails_at_once(dags_file, lake):
+    """
+    A window given to policies and an aggregate that is gone are not tried again; a missing Java neither.
+    """
+    assert "failed" == ran(lake, "trades_1h", {"start": "2013-12-01T00:00:00Z"})[0]
+    feed(lake, 4, rows=3)
+    state, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
+    assert ("failed", []) == (state, events)
+
+
+def test_a_debt_is_paid_by_a_run_that_finds_nothing(dags_file, lake, spark):
+    """
+    The run before published nothing that anybody was told of, because it failed; when somebody else has refreshed
+    meanwhile, the next run finds nothing to do and emits the asset all the same, once.
+    """
+    Materializer(lake, spark=spark, config=Config()).refresh("trades_1h")
+    first, _, owed = ran(lake, "trades_1h", environment=NO_JAVA)
+    second, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
+
+    assert ("success", [True]) == (first, [e["owed"] for e in owed])
+    assert ("skipped", []) == (second, events)

@@ -1,0 +1,126 @@
+"""Benchmark: how long Airflow takes to read a dags file of a lake with many aggregates, and a task to start.
+
+    python -m tests.benchmarks.dags [--aggregates 200] [--rounds 3]
+
+The journal is written directly, without Spark: half of the aggregates read a table, half read another aggregate; a third
+have two policies. Each reading is a process of its own, as Airflow's are: *first* after the journal changed, *again* after it
+did not, *folder* from a folder of the same definitions, *task* what a task reads, one DAG of all. Time is taken around
+``dags_of`` with Airflow loaded before, and around the whole process for comparison; ``made`` says how long making DAGs from
+what was read takes alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from materializer.core.parse import parse_definitions
+from materializer.core.spec import TimeType
+from materializer.journal.events import Defined, SourceIdentity
+from materializer.journal.journal import Journal
+
+ROOT: Final = Path(__file__).parents[2]
+READ: Final = """
+import json, sys, time
+import airflow.sdk
+from airflow.sdk import DAG, Asset, AssetWatcher, AsyncCallback, BaseOperator, DeadlineAlert, Param
+import croniter
+DAG("warm", schedule="@daily")
+begun = time.perf_counter()
+from materializer.adapters.airflow import dags_of
+imported = time.perf_counter()
+context = json.loads(sys.argv[2])
+if context:
+    from airflow.sdk.definitions.context import AirflowParsingContext
+    from materializer.adapters.airflow import factory
+    factory.get_parsing_context = lambda: AirflowParsingContext(dag_id=context, task_id="refresh")
+dags = dags_of(**json.loads(sys.argv[1]))
+ended = time.perf_counter()
+loaded = sorted({m.partition(".")[0] for m in sys.modules} & {"pyspark", "py4j", "delta", "pandas"})
+print(json.dumps({"dags": len(dags), "import": imported - begun, "dags_of": ended - imported, "loaded": loaded}))
+"""
+
+
+def definition(n: int) -> str:
+    """One definition; odd ones read the one before them."""
+    source, column = ("trades", "ts") if n % 2 == 0 else (f"agg_{n - 1:03}", "hour")
+    width = "1 hour" if n % 2 == 0 else "1 day"
+    policies = ["'refresh.start_offset' = '7 days'", "'refresh.max_staleness' = '2 hours'"]
+    if n % 2 == 0:
+        policies.append("'refresh.schedule' = '*/5 * * * *'")
+    if n % 3 == 0:
+        policies += ["'refresh.old.end_offset' = '7 days'", "'refresh.old.schedule' = '0 3 * * *'"]
+    start = "hour" if n % 2 == 0 else "day"
+    return (
+        f"CREATE MATERIALIZED VIEW agg_{n:03}\nCOMMENT 'Number {n}'\nTBLPROPERTIES ({', '.join(policies)})\n"
+        f"AS SELECT time_bucket('{width}', {column}) AS {start}, sym, count(*) AS n, sum(volume) AS volume,\n"
+        f"          avg(price) AS price FROM {source} WHERE volume > 0 GROUP BY 1, 2;\n"
+    )
+
+
+def lake_of(root: Path, count: int) -> None:
+    """Write a journal of *count* aggregates, and their definitions beside it."""
+    (root / "sql").mkdir(parents=True)
+    journal = Journal(root)
+    for n in range(count):
+        text = definition(n)
+        (root / "sql" / f"agg_{n:03}.sql").write_text(text, encoding="utf-8")
+        (spec,) = parse_definitions(text)
+        spec = replace(spec, time_type=TimeType.TIMESTAMP)
+        path = root / "trades" if n % 2 == 0 else root / f"agg_{n - 1:03}" / "output"
+        source = SourceIdentity(str(path), f"table-{n}")
+        columns = {"partials": [["_bucket", "timestamp"]], "output": [["hour", "timestamp"]]}
+        event = Defined(spec.name, spec.as_json(), f"data-{n}", source, 0, columns, {"partials": "p", "output": "o"})
+        journal.append(journal.view().version, f"id-{n}", [event])
+        journal.tidy()
+
+
+def read(options: dict[str, str], home: Path, dag_id: str | None = None) -> dict[str, float]:
+    """Read the DAGs in a new process and return what it says, with its wall time."""
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", READ, json.dumps(options), json.dumps(dag_id)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found | {"process": time.perf_counter() - begun}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--aggregates", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root, home = Path(folder, "lake"), Path(folder, "home")
+        lake_of(root, given.aggregates)
+        lake, sql = {"lake": str(root)}, {"lake": str(root), "definitions": str(root / "sql")}
+        read(lake, home)  # Airflow writes its configuration
+        for _ in range(given.rounds):
+            for kept in (home / "materializer").glob("*.json"):
+                kept.unlink()
+            for name, options, dag_id in (
+                ("first", lake, None),
+                ("again", lake, None),
+                ("folder", sql, None),
+                ("task", lake, "agg_001"),
+            ):
+                found = read(options, home, dag_id)
+                seconds = "  ".join(f"{k} {found[k]:.2f} s" for k in ("import", "dags_of", "process"))
+                print(f"{name:7} {found['dags']:4} DAGs  {seconds}  loaded {found['loaded']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
