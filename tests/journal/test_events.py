@@ -21,6 +21,7 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
         events.Defined, NAMES, OBJECTS, NAMES, some.sources(), VERSIONS, OBJECTS, st.dictionaries(NAMES, NAMES)
     ),
     "delivered": st.builds(events.Delivered, st.integers(0, 99)),
+    "checked": st.builds(events.Checked, OBJECTS),
     "policy_ran": st.builds(events.PolicyRan, NAMES, VERSIONS, VERSIONS),
     "described": st.builds(events.Described, OBJECTS),
     "lease_taken": st.builds(events.LeaseTaken, some.leases()),

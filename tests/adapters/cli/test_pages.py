@@ -17,9 +17,14 @@ from materializer.adapters.cli.output import JsonOutput
 from tests.adapters.cli import samples
 
 ROOT = Path(__file__).parents[3]
-LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", "values"}
+LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", "values", "kwargs"}
 """Objects that the page describes as one thing."""
-DESCRIBED = {"aggregates[].policies"}
+DESCRIBED = {
+    "aggregates[].policies",
+    "aggregates[].last_check.failed",
+    "refreshes[].gate.suites[].failed",
+    "checked[].findings",
+}
 """Lists whose objects have a section of their own."""
 
 
@@ -74,6 +79,17 @@ def test_the_page_lists_the_keys_of_a_step():
     assert {"merge", "recompute", "settle"} == {s["strategy"] for s in steps}
     wanted = keys_in(section(page("json.md"), "step"))
     assert [wanted, wanted] == [set(paths(s)) for s in steps if s["rejected"]]
+
+
+def test_the_page_lists_the_keys_of_a_finding():
+    """
+    A finding has the keys of its section, wherever it stands.
+    """
+    checked = form_of("check")["checked"][0]["findings"]
+    failed = form_of("history")["refreshes"][0]["gate"]["suites"][0]["failed"]
+
+    wanted = keys_in(section(page("json.md"), "finding"))
+    assert [wanted] * 3 == [set(paths(f)) for f in [*checked, *failed]]
 
 
 def test_the_page_lists_the_keys_of_an_error():
