@@ -256,6 +256,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "quality.checks": _one_of("true", "false"),
     "quality.canaries": _whole_number(0),
     "quality.parameters": _object,
+    "quality.schedule": _schedule,
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
 }

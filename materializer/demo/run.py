@@ -24,10 +24,11 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
 from materializer import config
+from materializer.core.quality.verdict import Finding
 from materializer.core.spans import SpanSet
 from materializer.demo import flights as source
 from materializer.demo.story import Story, buckets, count, seconds
-from materializer.errors import UsageError
+from materializer.errors import QualityGateError, UsageError
 from materializer.lake.extent import files
 from materializer.services.definitions import Bound
 from materializer.wiring import Materializer
@@ -43,6 +44,7 @@ LAKE: Final = Path(".demo/lake")
 FLIGHTS: Final = "flights"
 SCRATCH: Final = "_plain"
 DEFINITIONS: Final = Path(__file__).parents[2] / "sql"
+EXPECTATIONS: Final = DEFINITIONS.parent / "expectations"
 FED_FROM: Final = date(2013, 12, 1)
 DAYS: Final = 7
 RUN_ROWS: Final = 120_000
@@ -65,6 +67,13 @@ WITHDRAWN: Final = (
     "ExpressJet withdraws the flights it cancelled in the storm of 8 February",
     "flight_id LIKE '2013-02-08/EV%' AND cancelled",
 )
+CORRUPTED: Final = (
+    "a broken clock adds 5,000 minutes to every delay of 29 November",
+    "flight_id LIKE '2013-11-29/%' AND dep_delay IS NOT NULL",
+    "dep_delay + 5000",
+    "dep_delay - 5000",
+)
+GATED: Final = "departures_hourly"
 NEW_YORK: Final = ZoneInfo("America/New_York")
 ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), date(2013, 11, 4)))
 """New York put its clocks forward and back on the middle day."""
@@ -79,6 +88,7 @@ class Outcome:
         refreshes: Refreshes while the week was fed and after the corrections, in order.
         idle: The refreshes after which nothing was left to do.
         dirty: Aggregate → dirty spans before and after OPTIMIZE.
+        stopped: What the gate said of the corrupted day.
         verified: Every aggregate beside plain Spark.
     """
 
@@ -86,6 +96,7 @@ class Outcome:
     refreshes: tuple[RefreshReport, ...]
     idle: tuple[RefreshReport, ...]
     dirty: dict[str, tuple[SpanSet, SpanSet]]
+    stopped: str
     verified: tuple[VerifyReport, ...]
 
     @property
@@ -163,9 +174,10 @@ class _Demo:
         self._feed(to_come)
         dirty = self._change(held_back)
         idle = self._refresh_twice()
+        stopped = self._stop()
         verified = self._verify()
         self._suggest(time.perf_counter() - began)
-        return Outcome(day_hours, tuple(self.refreshes), idle, dirty, verified)
+        return Outcome(day_hours, tuple(self.refreshes), idle, dirty, stopped, verified)
 
     # -- 1: the lake -----------------------------------------------------------------------------------------------------
 
@@ -356,10 +368,37 @@ class _Demo:
         self.story.say(f"Refreshed again: {told}.")
         return idle
 
-    # -- 5: the proof ----------------------------------------------------------------------------------------------------
+    # -- 5: the gate -----------------------------------------------------------------------------------------------------
+
+    def _stop(self) -> str:
+        """Let a day be corrupted, and see that it is not published; correct it, and see that it is."""
+        self.story.chapter(5, "A corrupted day is stopped")
+        what, where, corrupted, corrected = CORRUPTED
+        table, width = DeltaTable(str(self.path)), 12
+        found = table.update(predicate=where, updates={"dep_delay": corrupted})["num_updated_rows"]
+        self.story.fact("UPDATE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
+        stopped = ""
+        try:
+            self.m.refresh(GATED)
+        except QualityGateError as exc:
+            stopped = exc.message
+            failed = self.m.history(GATED)[0].verdict["output"]["failed"]
+            for finding in map(Finding.from_json, failed):
+                self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=width, style="bold red")
+            kept = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
+            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {kept[0].as_py()}", width=width)
+        table = DeltaTable(str(self.path))
+        found = table.update(predicate=where, updates={"dep_delay": corrected})["num_updated_rows"]
+        self.story.fact("UPDATE", f"corrected: {count(found, 'row')}, version {table.version()}", width=width)
+        self.story.gap()
+        for name in self.names:
+            self._refresh(name)
+        return stopped
+
+    # -- 6: the proof ----------------------------------------------------------------------------------------------------
 
     def _verify(self) -> tuple[VerifyReport, ...]:
-        self.story.chapter(5, "Is it true? Every row beside plain Spark over the source")
+        self.story.chapter(6, "Is it true? Every row beside plain Spark over the source")
         reports = []
         for name in self.names:
             report = self.m.verify(name)
@@ -396,6 +435,7 @@ class _Demo:
                 (f"{command} history departures_hourly", "what was done"),
                 (f"{command} invalidate departures_hourly --start 2013-12-01", "declare it dirty"),
                 (f"{command} plan departures_hourly", "what a refresh will do"),
+                (f"{command} check departures_hourly", "its expectations"),
                 (f"{command} refresh --all", "do it"),
                 (f"{command} apply sql/ --dry-run", "edit a file before"),
             )
@@ -404,7 +444,7 @@ class _Demo:
 
 def _settings(lake: Path) -> config.Config:
     # the user's file may say where jars are and how much memory there is; the rest is the demo's
-    return replace(config.read(), lake=str(lake), sources={}, run_rows=RUN_ROWS)
+    return replace(config.read(), lake=str(lake), sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
 
 
 def _make_room(lake: Path) -> None:

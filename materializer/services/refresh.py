@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
@@ -47,12 +47,14 @@ class RunDone:
         report: What it did.
         window: Its buckets.
         runs_left: How many runs are left about, 0 for the last.
+        verdict: What its gate found, as JSON; empty without one.
     """
 
     plan: Plan
     report: RunReport
     window: Span
     runs_left: int = 0
+    verdict: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class Refresher:
             if process.plan is None or process.report is None or note is None or note.run is None:
                 break
             left = note.run.runs - 1 if note.run.rest else 0
-            done = RunDone(process.plan, process.report, note.run.window, left)
+            done = RunDone(process.plan, process.report, note.run.window, left, self._verdict(name, process.plan))
             runs.append(done)
             on_run(done)
             self._deliver(name, handler)
@@ -176,6 +178,10 @@ class Refresher:
             state.null_times,
             time.perf_counter() - began,
         )
+
+    def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
+        state = self.journal.view().named(name)
+        return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 
     def _deliver(self, name: str, handler: OutputHandler | None) -> None:
         """Give the output handler, where there is one, what it was not given yet."""

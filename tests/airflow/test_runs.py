@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.adapters.airflow import dags_of
 from materializer.config import Config
 from materializer.wiring import Materializer
-from tests.airflow.conftest import feed
+from tests.airflow.conftest import HOURLY, feed
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,31 @@ def test_what_cannot_be_done_fails_at_once(dags_file, lake):
     feed(lake, 4, rows=3)
     state, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
     assert ("failed", []) == (state, events)
+
+
+def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, spark, tmp_path):
+    """
+    A bad volume is not published and not tried again; what the log keeps of it is in the history. Corrected, it is
+    published, and the DAG that checks finds nothing wrong.
+    """
+    suite = [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "volume", "max_value": 1_000}}]
+    (tmp_path / "trades_1h.json").write_text(json.dumps({"name": "volumes", "expectations": suite}))
+    opened = Materializer(lake, spark=spark, config=Config(expectations=tmp_path))
+    asked = "'refresh.start_offset' = 'none', 'refresh.schedule' = '*/5 * * * *', 'quality.schedule' = '@daily'"
+    opened.apply(HOURLY.format(properties=asked))
+    opened.refresh("trades_1h")
+    feed(lake, 5, rows=3, volume=5_000)
+
+    state, _, events = ran(lake, "trades_1h")
+    assert ("failed", []) == (state, events)
+    assert ["volumes"] == [opened.history("trades_1h")[0].verdict["output"]["suite"]]
+    assert "success" == ran(lake, "trades_1h.check")[0]
+
+    DeltaTable(str(lake / "trades")).update({"volume": "5"}, predicate="volume = 5000")
+    state, done, events = ran(lake, "trades_1h")
+    assert ("success", 1) == (state, len(events))
+    assert [1] == [s["passed"] for s in done["refreshes"][0]["runs"][0]["gate"]["suites"]]
+    assert opened.verify("trades_1h").is_equal
 
 
 def test_a_debt_is_paid_by_a_run_that_finds_nothing(dags_file, lake, spark):

@@ -7,13 +7,14 @@ processes of their own.
 from __future__ import annotations
 
 from materializer.adapters.airflow.factory import dags_of
-from materializer.adapters.airflow.operators import BackfillOperator, RefreshOperator, VerifyOperator
+from materializer.adapters.airflow.operators import BackfillOperator, CheckOperator, RefreshOperator, VerifyOperator
 from materializer.adapters.airflow.sensors import FreshnessSensor
 from materializer.adapters.airflow.settings import Settings, from_environment
 from materializer.adapters.airflow.triggers import DeltaTableTrigger
 
 __all__ = [
     "BackfillOperator",
+    "CheckOperator",
     "DeltaTableTrigger",
     "FreshnessSensor",
     "RefreshOperator",

@@ -14,10 +14,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.sdk import DAG, Asset, AssetWatcher, AsyncCallback, DeadlineAlert, DeadlineReference, get_parsing_context
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetWatcher,
+    AsyncCallback,
+    CronTriggerTimetable,
+    DeadlineAlert,
+    DeadlineReference,
+    get_parsing_context,
+)
 
 from materializer.adapters.airflow.catalog import Entry, output_of, read_folder, read_lake
 from materializer.adapters.airflow.form import form
+from materializer.adapters.airflow.operators import CheckOperator
 from materializer.adapters.airflow.pages import broken_page, page
 from materializer.adapters.airflow.scheduled import BrokenOperator, PoliciesOperator
 from materializer.adapters.airflow.schedules import crons_of, schedule_of
@@ -28,6 +38,8 @@ from materializer.core.spec import AggregateSpec
 from materializer.errors import MaterializerError
 
 TASK: Final = "refresh"
+CHECKS: Final = ".check"
+"""Ends the id of a DAG that checks."""
 _LONGEST_WAIT: Final = timedelta(minutes=10)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAYS_IN_MONTH: Final = 30
@@ -54,8 +66,8 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
         else read_lake(settings.root, kept=_home() / "materializer")
     )
     made = _Factory(settings, entries)
-    wanted = [e for e in entries if asked is None or asked == settings.prefix + e.name]
-    return {dag.dag_id: dag for dag in map(made.dag, wanted) if dag is not None}
+    wanted = [e for e in entries if asked is None or asked in _ids(settings, e)]
+    return {dag.dag_id: dag for entry in wanted for dag in (made.dag(entry), made.check(entry)) if dag is not None}
 
 
 class _Factory:
@@ -117,6 +129,29 @@ class _Factory:
         dag.params.update(form(spec.time_type))
         return dag
 
+    def check(self, entry: Entry) -> DAG | None:
+        """Return the DAG that checks what an aggregate publishes, or None when its definition names no schedule."""
+        schedule = entry.spec.property_map.get("quality.schedule") if entry.spec else None
+        if schedule is None or self.problems[entry.name]:
+            return None
+        settings = self.settings
+        with DAG(
+            settings.prefix + entry.name + CHECKS,
+            description=f"Checks what {entry.name} publishes",
+            schedule=CronTriggerTimetable(schedule, timezone="UTC"),
+            start_date=settings.start,
+            catchup=False,
+            max_active_runs=1,
+            tags=sorted({*settings.tags, "check"}),
+        ) as dag:
+            CheckOperator(
+                task_id="check",
+                retries=settings.retries,
+                retry_delay=timedelta(seconds=settings.retry_seconds),
+                **self._common(entry),
+            )
+        return dag
+
     def _broken(self, entry: Entry, problem: str) -> DAG:
         with DAG(
             self.settings.prefix + entry.name,
@@ -173,6 +208,11 @@ class _Factory:
             callback=AsyncCallback(self.settings.deadline, kwargs=arguments),
             name=f"{self.settings.prefix}{entry.name} is stale",
         )
+
+
+def _ids(settings: Settings, entry: Entry) -> tuple[str, str]:
+    """The DAGs that an aggregate may have: what keeps it true, and what checks it."""
+    return settings.prefix + entry.name, settings.prefix + entry.name + CHECKS
 
 
 def _uri(path: str) -> str:

@@ -262,6 +262,36 @@ class VerifyOperator(CommandOperator):
         return dict(outcome.document)
 
 
+class CheckOperator(CommandOperator):
+    """Answers the suite of an aggregate about what it publishes; fails at once when something critical is not met.
+
+    Args:
+        start: First instant (templated); open when left out.
+        end: First instant after the window (templated); open when left out.
+        docs: Folder for Data Docs (templated); none are written when left out.
+        kwargs: As of :class:`CommandOperator`.
+    """
+
+    template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end", "docs")
+    ui_color = "#e6f4e1"
+
+    def __init__(
+        self, *, start: str | None = None, end: str | None = None, docs: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.start = start
+        self.end = end
+        self.docs = docs
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """See the class."""
+        del context
+        flags = options(start=self.start, end=self.end, docs=self.docs)
+        outcome = self.run_command(["check", self.aggregate, *flags])
+        judge([outcome])
+        return dict(outcome.document)
+
+
 def options(**given: str | int | bool | None) -> list[str]:
     """Return options of a command; one that is None, empty or False is left out.
 

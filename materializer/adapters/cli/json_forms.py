@@ -199,6 +199,7 @@ def _run(run: RunDone, kind: TimeType) -> dict[str, Any]:
         **report,
         "steps": steps,
         "runs_left": run.runs_left,
+        "gate": _gate(run.verdict, kind) if run.verdict else None,
     }
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from materializer.adapters.cli.text_plan import done_text, run_line, short_plan_lines
+from materializer.adapters.cli.text_quality import gate_text
 from materializer.adapters.cli.words import count, duration, number, wrapped
 from materializer.core.plan import Plan
 from materializer.core.spec import TimeType
@@ -112,6 +113,8 @@ class LineWatch(SilentWatch):
             self._write([run_line(t.runs, run.report, run.plan, run.runs_left, t.seconds_left, self._kind)])
         else:
             self._write(wrapped(done_text(run.report), "  done      ", width=self._width))
+        if gate := gate_text(run.verdict, self._kind):
+            self._write(wrapped(gate, "  gate      ", width=self._width))
 
 
 class BarWatch(SilentWatch):
