@@ -38,17 +38,12 @@ def pytest_report_header() -> str:
     return f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder or by fixture what uses the run's JVM: one worker does all of it, and begins at once."""
+    """Mark by folder or by fixture what starts a JVM."""
     for item in items:
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one worker, one session
-        elif item.path.is_relative_to(HERE / "airflow"):
-            item.add_marker(pytest.mark.xdist_group("airflow"))  # one worker, one installation
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture
@@ -65,7 +60,7 @@ def rng(seed: int) -> random.Random:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of the run: local[2], short profile, few partitions."""
+    """The one Spark session of a run, or of each worker: local[2], short profile, few partitions."""
     from materializer.config import Config, SparkConfig
     from materializer.spark import session
 
