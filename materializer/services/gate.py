@@ -67,7 +67,8 @@ class Gate:
 
     def __call__(self, plan: Plan, computed: Computed) -> Audit:
         """Return what of *computed* may be written, and why not the rest."""
-        audited = dict(self._audited(plan, computed))
+        with self.engine().counted():
+            audited = dict(self._audited(plan, computed))
         failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
         held = self._held(plan, audited) if failed and not self.anyway else SpanSet()
         verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
@@ -99,8 +100,11 @@ class Gate:
             yield suites.OUTPUT, audit(frame, known.get(suites.OUTPUT), given, column, built_in=checks)
         if suites.SOURCE in known:
             hull = self.hull(plan.source_version)
-            rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull)
-            yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column)
+            rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
+            try:
+                yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column)
+            finally:
+                rows.unpersist()
         if count := int(spec.property_map.get("quality.canaries", "0")):
             yield "canaries", self._canaries(plan, frame, count)
 

@@ -155,7 +155,7 @@ class Engine:
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
         is_small = plan.estimate.rows <= ONE_PARTITION
-        with self._counted(), self._planned_simply() if is_small else nullcontext():
+        with self.counted(), self._planned_simply() if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
                     parts, observations = self._parts(definition, source, partials_path, plan, hull)
@@ -336,7 +336,7 @@ class Engine:
                 buckets=buckets,
             )
         frame, output = computed.partials.where(where["partials"]), computed.output.where(where["output"])
-        with self._counted():
+        with self.counted():
             counts = frame.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets"))
             rows, buckets = counts.collect()[0]
             output_rows = output.count()
@@ -396,7 +396,7 @@ class Engine:
         note: Mapping[str, Any],
     ) -> None:
         """Commit a large result; see :func:`materializer.spark.commit.replace_spans`."""
-        with self._counted():
+        with self.counted():
             spark_commit.replace_spans(
                 frame, path, predicate=predicate, order=order, rows=rows, app_id=app_id, n=n, note=note
             )
@@ -536,7 +536,7 @@ class Engine:
                 self.spark.conf.set(name, str(value))
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def counted(self) -> Iterator[None]:
         """Count the jobs of the block under the refresh's group; the thread's own group is put back."""
         try:
             context = self.spark.sparkContext
