@@ -88,6 +88,19 @@ def test_what_cannot_be_done_fails_at_once(dags_file, lake):
     assert ("failed", []) == (state, events)
 
 
+def test_a_debt_is_paid_by_a_run_that_finds_nothing(dags_file, lake, spark):
+    """
+    The run before published nothing that anybody was told of, because it failed; when somebody else has refreshed
+    meanwhile, the next run finds nothing to do and emits the asset all the same, once.
+    """
+    Materializer(lake, spark=spark, config=Config()).refresh("trades_1h")
+    first, _, owed = ran(lake, "trades_1h", environment=NO_JAVA)
+    second, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
+
+    assert ("success", [True]) == (first, [e["owed"] for e in owed])
+    assert ("skipped", []) == (second, events)
+
+
 def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, spark, tmp_path):
     """
     A bad volume is not published and not tried again; what the log keeps of it is in the history. Corrected, it is
@@ -111,16 +124,3 @@ def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, s
     assert ("success", 1) == (state, len(events))
     assert [1] == [s["passed"] for s in done["refreshes"][0]["runs"][0]["gate"]["suites"]]
     assert opened.verify("trades_1h").is_equal
-
-
-def test_a_debt_is_paid_by_a_run_that_finds_nothing(dags_file, lake, spark):
-    """
-    The run before published nothing that anybody was told of, because it failed; when somebody else has refreshed
-    meanwhile, the next run finds nothing to do and emits the asset all the same, once.
-    """
-    Materializer(lake, spark=spark, config=Config()).refresh("trades_1h")
-    first, _, owed = ran(lake, "trades_1h", environment=NO_JAVA)
-    second, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
-
-    assert ("success", [True]) == (first, [e["owed"] for e in owed])
-    assert ("skipped", []) == (second, events)
