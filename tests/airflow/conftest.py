@@ -5,6 +5,7 @@ Airflow reads its settings when it is imported, so they are set here, before any
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -80,6 +81,8 @@ def airflow_home() -> Iterator[Path]:
 
     (HOME / "dags").mkdir(parents=True, exist_ok=True)
     initdb()
+    # Airflow shows everybody's INFO; py4j speaks when the interpreter ends and what it would write to is closed
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     yield HOME
     import shutil
 
