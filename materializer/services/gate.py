@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,7 +110,9 @@ class Gate:
 
     def _output(self, plan: Plan, computed: Computed) -> DataFrame:
         where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
-        return self.engine().output_frame(self.bound.definition, computed, where)
+        from materializer.spark.gating import output_frame  # noqa: PLC0415 (loads Spark)
+
+        return output_frame(self.engine(), self.bound.definition, computed, where)
 
     def _held(self, plan: Plan, audited: Mapping[str, Audited]) -> SpanSet | None:
         """Return the buckets that must not be published; None for all of them."""
@@ -127,11 +129,12 @@ class Gate:
         return held if held and len(held) <= MAX_HELD else None
 
     def _without(self, plan: Plan, computed: Computed, held: SpanSet) -> Computed:
+        from materializer.spark.gating import part  # noqa: PLC0415 (loads Spark)
+
         spans = plan.replaced - held
         where = {t: self.bound.predicate(t, spans) for t in ("partials", "output")}
         columns = {t: self.bound.slice_column(t) for t in ("partials", "output")}
-        kept = self.engine().part_of(computed, spans, self.bound.definition.time_type, where, columns)
-        return replace(kept, spans=spans)
+        return part(self.engine(), computed, spans, self.bound.definition.time_type, where, columns)
 
     def _refusal(
         self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]
@@ -173,6 +176,7 @@ class Gate:
     def _canaries(self, plan: Plan, frame: DataFrame, count: int) -> Audited:
         """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones."""
         from materializer.services.quality import Audited  # noqa: PLC0415 (loads Spark)
+        from materializer.spark.gating import compare_buckets  # noqa: PLC0415 (likewise)
 
         bound, grid = self.bound, self.bound.definition.grid
         hull = self.hull(plan.source_version)
@@ -186,7 +190,8 @@ class Gate:
             chosen = sample(spans, grid, count, draw)
             differing, examples = 0, []
             if chosen:
-                found = self.engine().compare_buckets(
+                found = compare_buckets(
+                    self.engine(),
                     bound.definition,
                     bound.source,
                     plan.source_version,

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
@@ -30,10 +30,9 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spans import EVERYTHING, Span, SpanSet
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.spec import AggregateSpec
 from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
-from materializer.lake.commit import part_of
 from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
@@ -296,66 +295,6 @@ class Engine:
         for frame in computed.cached:
             frame.unpersist()
         computed.cached.clear()
-
-    def output_frame(self, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
-        """Return the output rows that were computed, as a frame; those of *where* only, when given."""
-        types = dict(definition.output_columns)
-        rows = computed.output
-        frame = c.frame_of(self.spark, rows, types) if isinstance(rows, pa.Table) else rows
-        return frame.where(where) if where else frame
-
-    def part_of(
-        self,
-        computed: Computed,
-        spans: SpanSet,
-        time_type: TimeType,
-        where: Mapping[str, str],
-        columns: Mapping[str, tuple[str, bool]],
-    ) -> Computed:
-        """Return what was computed for some of its buckets, to be written in place of the whole.
-
-        Args:
-            computed: The whole; it keeps what is in memory.
-            spans: The buckets.
-            time_type: Type of time.
-            where: Predicate of the buckets' rows, by table.
-            columns: Column of the buckets' start, or of their end (and True), by table.
-        """
-        if isinstance(computed.partials, pa.Table) and isinstance(computed.output, pa.Table):
-            column, is_end = columns["partials"]
-            partials = part_of(computed.partials, column, time_type, spans, is_end=is_end)
-            column, is_end = columns["output"]
-            output = part_of(computed.output, column, time_type, spans, is_end=is_end)
-            buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-            return replace(
-                computed,
-                partials=partials,
-                output=output,
-                rows=partials.num_rows,
-                output_rows=output.num_rows,
-                buckets=buckets,
-            )
-        frame, output = computed.partials.where(where["partials"]), computed.output.where(where["output"])
-        with self.counted():
-            counts = frame.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets"))
-            rows, buckets = counts.collect()[0]
-            output_rows = output.count()
-        return replace(computed, partials=frame, output=output, rows=rows, output_rows=output_rows, buckets=buckets)
-
-    def compare_buckets(
-        self,
-        definition: Definition,
-        source: SourceIdentity,
-        version: int,
-        rows: DataFrame,
-        spans: SpanSet,
-        *,
-        where: str,
-    ) -> Compared:
-        """Compare output *rows* of a few buckets with the reference form over the source."""
-        with spoken("computing canaries", table=source.path, version=version):
-            raw = c.read_version(self.spark, source, version)
-            return compare(definition, raw, rows.where(where), spans, spans, examples=1)
 
     def finalise_committed(
         self, definition: Definition, path: str, version: int, spans: SpanSet, *, fetch: bool

@@ -1,0 +1,92 @@
+"""What a gate does with the rows that an engine computed: look at them, take some out, compute a few buckets again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import SLICE, Definition
+from materializer.core.spans import SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.commit import part_of
+from materializer.spark import compute as c
+from materializer.spark.compare import Compared, compare
+from materializer.spark.failures import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from materializer.core.spec import TimeType
+    from materializer.spark.engine import Computed, Engine
+
+
+def output_frame(engine: Engine, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
+    """Return the output rows that were computed, as a frame; those of *where* only, when given."""
+    rows = computed.output
+    is_fetched = isinstance(rows, pa.Table)
+    frame = c.frame_of(engine.spark, rows, dict(definition.output_columns)) if is_fetched else rows
+    return frame.where(where) if where else frame
+
+
+def part(
+    engine: Engine,
+    computed: Computed,
+    spans: SpanSet,
+    time_type: TimeType,
+    where: Mapping[str, str],
+    columns: Mapping[str, tuple[str, bool]],
+) -> Computed:
+    """Return what was computed for some of its buckets, to be written in place of the whole.
+
+    Args:
+        engine: Who computed it, and counts what is done for it.
+        computed: The whole; it keeps what is in memory.
+        spans: The buckets.
+        time_type: Type of time.
+        where: Predicate of the buckets' rows, by table.
+        columns: Column of the buckets' start, or of their end (and True), by table.
+    """
+    if isinstance(computed.partials, pa.Table) and isinstance(computed.output, pa.Table):
+        column, is_end = columns["partials"]
+        partials = part_of(computed.partials, column, time_type, spans, is_end=is_end)
+        column, is_end = columns["output"]
+        output = part_of(computed.output, column, time_type, spans, is_end=is_end)
+        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
+        rows, output_rows = partials.num_rows, output.num_rows
+    else:
+        partials, output = computed.partials.where(where["partials"]), computed.output.where(where["output"])
+        with engine.counted():
+            counts = partials.agg(sf.count(sf.lit(1)), sf.count_distinct(SLICE))
+            rows, buckets = counts.collect()[0]
+            output_rows = output.count()
+    return replace(
+        computed,
+        partials=partials,
+        output=output,
+        rows=rows,
+        output_rows=output_rows,
+        buckets=buckets,
+        spans=spans,
+    )
+
+
+def compare_buckets(
+    engine: Engine,
+    definition: Definition,
+    source: SourceIdentity,
+    version: int,
+    rows: DataFrame,
+    spans: SpanSet,
+    *,
+    where: str,
+) -> Compared:
+    """Compare output *rows* of a few buckets with the reference form over the source at *version*."""
+    with spoken("computing canaries", table=source.path, version=version):
+        raw = c.read_version(engine.spark, source, version)
+        return compare(definition, raw, rows.where(where), spans, spans, examples=1)
