@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+LONGEST = ("test_sources.py", "test_stateful.py", "test_scheduler.py", "test_processes.py")
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
 os.environ["TZ"] = "UTC"
@@ -44,6 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: _turn(item.path))
+
+
+def _turn(path: Path) -> int:
+    """When the tests of a file begin: what takes minutes first, so that no worker waits for it at the end."""
+    if path.name in LONGEST:
+        return LONGEST.index(path.name)
+    return len(LONGEST) + (path.parent.name not in {"airflow", "processes", "spark", "system"})
 
 
 @pytest.fixture

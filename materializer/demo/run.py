@@ -7,6 +7,7 @@ Everything is done through the public façade, except what somebody else does to
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -386,7 +387,9 @@ class _Demo:
             for finding in map(Finding.from_json, failed):
                 self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=width, style="bold red")
             kept = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
-            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {kept[0].as_py()}", width=width)
+            row = json.loads(kept[0].as_py())
+            told = f"{row['hour']}, {row['origin']}, {row['carrier']} with a mean delay of {row['mean_delay']:,.0f} minutes"
+            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {told}", width=width)
         table = DeltaTable(str(self.path))
         found = table.update(predicate=where, updates={"dep_delay": corrected})["num_updated_rows"]
         self.story.fact("UPDATE", f"corrected: {count(found, 'row')}, version {table.version()}", width=width)

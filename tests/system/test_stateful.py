@@ -23,8 +23,8 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     """
     After any sequence of commits, commands and deaths: what is clean is true, and a refresh of everything mends the rest.
     """
-    drivers = explore(spark, tmp_path, how(5), lane=Lane.DRIVER)
-    sparks = explore(spark, tmp_path, how(1), lane=Lane.SPARK)
+    drivers = explore(spark, tmp_path, how(8), lane=Lane.DRIVER)
+    sparks = explore(spark, tmp_path, how(2), lane=Lane.SPARK)
 
     # both lanes worked, and the interesting cases occurred
     assert drivers["lane driver"] > 10
