@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from rich.console import Console
 
 from materializer.core.parse import parse_report
@@ -198,3 +199,14 @@ def test_examples_of_the_story_are_true() -> None:
 
 def _versions(told: Told) -> list[int]:
     return [report.source_version for report in told.outcome.refreshes]
+
+
+@pytest.mark.slow
+def test_a_corrupted_day_is_stopped(told: Told) -> None:
+    """
+    The gate names the expectation, the rows are kept, and the corrected day is published.
+    """
+    assert "expect_column_values_to_be_between of mean_delay fails for" in told.outcome.stopped
+    assert "with a mean delay of" in " ".join(told.text.split())
+    assert DeltaTable(str(told.lake / "departures_hourly" / "failing")).to_pyarrow_table().num_rows
+    assert told.outcome.is_true
