@@ -180,6 +180,7 @@ class Refresher:
         )
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
+        """Return what the gate found of a run that is done; the journal has it, and is small."""
         state = self.journal.view().named(name)
         return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 

@@ -125,6 +125,22 @@ def test_publishing_anyway_needs_a_reason_and_records_it(site):
     assert 1 == len(verdict["output"]["failed"])
 
 
+def test_what_is_published_can_be_checked(site):
+    """
+    A check sees what was published anyway, in a window of its own, and the journal remembers it.
+    """
+    gated(site, AT_MOST_10, checks="true")
+    site.tables["trades"].trade(("01:20", "A", 50))
+    site.lake.refresh("hourly", publish_anyway="the exchange confirmed it")
+    found = site.lake.check("hourly")
+    before = site.lake.check("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")
+
+    assert not found.verdict.is_publishable
+    assert [("A", 53)] == [(row.values["sym"], row.values["total"]) for row in found.rows]
+    assert before.verdict.is_publishable
+    assert [1, 0] == [len(check["failed"]) for check in site.lake.journal.view().named("hourly").checks]
+
+
 def test_source_rows_are_checked_too(site):
     """
     A suite of the source sees the rows that a refresh aggregates, columns of no measure included.
