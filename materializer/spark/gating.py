@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 
 def output_frame(engine: Engine, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
-    """Return the output rows that were computed, as a frame; those of *where* only, when given."""
+    """Return the output rows that were computed, as a frame; those of *where* only, when given.
+
+    Fetched rows are few: they lie in one partition, where neither a window nor an aggregate has anything to shuffle.
+    """
     rows = computed.output
-    is_fetched = isinstance(rows, pa.Table)
-    frame = c.frame_of(engine.spark, rows, dict(definition.output_columns)) if is_fetched else rows
-    return frame.where(where) if where else frame
+    if isinstance(rows, pa.Table):
+        rows = c.frame_of(engine.spark, rows, dict(definition.output_columns)).coalesce(1)
+    return rows.where(where) if where else rows
 
 
 def part(

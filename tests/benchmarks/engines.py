@@ -11,6 +11,7 @@ whole computation over the source.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             lines.append(
                 {"engine": name, "after": what, "seconds": round(seconds, 2), "opened": opened} | counters(done)
             )
+            print(f"{name} after {what}: {seconds:.1f} s", file=sys.stderr, flush=True)
 
     refresh("everything")
     total = each * hours
