@@ -224,22 +224,22 @@ def _fits(offset: Width | None, grid: GridSpec, resolution: Resolution) -> bool:
     return (_kind(offset) == "ticks") == (grid.width.ticks is not None)
 
 
-def _length(width: Width) -> int:
-    """Its microseconds by the 30-day rule, or its ticks."""
+def length_of(width: Width) -> int:
+    """Return the microseconds of a length by the 30-day rule, or its ticks."""
     return (width.months * _DAYS_IN_MONTH + width.days) * DAY + width.micros if width.ticks is None else width.ticks
 
 
 def _ages(policy: Policy) -> tuple[int, int]:
     """How far back the window of *policy* reaches, its near end and its far end."""
-    near = NEG_INF if policy.end_offset is None else _length(policy.end_offset)
-    return near, POS_INF if policy.start_offset is None else _length(policy.start_offset)
+    near = NEG_INF if policy.end_offset is None else length_of(policy.end_offset)
+    return near, POS_INF if policy.start_offset is None else length_of(policy.start_offset)
 
 
 def _is_small(policy: Policy, grid: GridSpec, resolution: Resolution) -> bool:
     near, far = _ages(policy)
     if near == NEG_INF or far == POS_INF or near >= far:
         return False
-    window, bucket = far - near, 2 * _length(grid.width)
+    window, bucket = far - near, 2 * length_of(grid.width)
     is_ticks = "ticks" in (_kind(policy.start_offset), _kind(policy.end_offset))
     if resolution is Resolution.NONE or is_ticks == (grid.width.ticks is not None):
         return window < bucket

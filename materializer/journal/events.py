@@ -123,6 +123,8 @@ class Captured:
         null_times: Rows with a null time in the source at *version*, when known.
         reasons: Why a coarser rung was taken, where it was.
         max_entries: More entries of the log than this are joined.
+        lateness: How late the inserted rows were: rows by step of :class:`materializer.core.lateness.Lateness`.
+        waited: Seconds that the oldest of the versions had waited to be captured, when known.
     """
 
     version: int
@@ -132,6 +134,8 @@ class Captured:
     null_times: int | None = None
     reasons: tuple[str, ...] = ()
     max_entries: int = 1_000
+    lateness: Mapping[str, int] = field(default_factory=dict)
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +322,8 @@ def _payload(event: Event) -> dict[str, Any]:
                 "null_times": event.null_times,
                 "reasons": list(event.reasons),
                 "max_entries": event.max_entries,
+                "lateness": dict(event.lateness),
+                "waited": event.waited,
             }
         case Invalidated():
             return {"entries": [e.as_json() for e in event.entries], "reason": event.reason}
@@ -357,10 +363,8 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
             entries = tuple(Entry.from_json(e) for e in data["entries"])
             end = instant_from_json(data["extent_end"])
             reasons = tuple(data.get("reasons", ()))
-            max_entries = data.get("max_entries", 1_000)
-            return Captured(
-                data["version"], entries, end, tuple(data["counts"]), data["null_times"], reasons, max_entries
-            )
+            later = {k: data[k] for k in ("max_entries", "lateness", "waited") if k in data}
+            return Captured(data["version"], entries, end, tuple(data["counts"]), data["null_times"], reasons, **later)
         case "invalidated":
             return Invalidated(tuple(Entry.from_json(e) for e in data["entries"]), data["reason"])
         case "planned":

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
 from materializer.core.invalidation import InvalidationLog
+from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.errors import JournalError
@@ -44,6 +45,8 @@ MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""
 KEPT_CHECKS: Final = 20
 """Checks of what is published that the state keeps."""
+KEPT_WAITS: Final = 50
+"""Captures whose waiting time the state keeps."""
 KEPT_ENDED: Final = 50
 """Ended refreshes that the state keeps; older ones live in the history table."""
 
@@ -101,6 +104,8 @@ class AggregateState:
         delivered: Version of the output up to which the output handler was given what changed.
         policy_runs: By policy, the (now, clock) of its newest run.
         checks: The last checks of what is published, as JSON, newest last.
+        lateness: How late inserted rows were since the aggregate was defined.
+        waits: For how many seconds the source's commits had waited when they were captured, newest last.
     """
 
     id: str
@@ -128,6 +133,8 @@ class AggregateState:
     delivered: int | None = None
     policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
+    lateness: Lateness = field(default_factory=Lateness)
+    waits: tuple[float, ...] = ()
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -147,6 +154,8 @@ class AggregateState:
             "lease": self.lease and asdict(self.lease),
             "changes": [list(c) for c in self.changes],
             "checks": list(self.checks),
+            "lateness": self.lateness.as_json(),
+            "waits": list(self.waits),
             "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
             "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
         }
@@ -170,6 +179,8 @@ class AggregateState:
             changes=tuple((version, rows) for version, rows in data["changes"]),
             ended=tuple(ended),
             checks=tuple(data.get("checks", ())),
+            lateness=Lateness.from_json(data.get("lateness", {})),
+            waits=tuple(data.get("waits", ())),
             policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
         )
 
@@ -332,6 +343,8 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
         extent_end=event.extent_end,
         null_times=event.null_times,
         changes=changes,
+        lateness=state.lateness + Lateness.from_json(event.lateness),
+        waits=(*state.waits, *([] if event.waited is None else [event.waited]))[-KEPT_WAITS:],
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from materializer.core.lateness import Lateness
 from materializer.core.spans import SpanSet
 
 
@@ -72,12 +73,14 @@ class Captured:
         per_version: Rows by kind, for versions that changed data.
         reasons: Why a lower rung was taken, where it was.
         schemas: (version, schema JSON) of each change of the metadata, for the caller to compare the columns it reads.
+        lateness: How late the inserted rows were that the driver read.
     """
 
     pieces: tuple[CapturedPiece, ...] = ()
     per_version: tuple[VersionCount, ...] = ()
     reasons: tuple[str, ...] = ()
     schemas: tuple[tuple[int, str], ...] = ()
+    lateness: Lateness = field(default_factory=Lateness)
 
     def __add__(self, other: Captured) -> Captured:
         return Captured(
@@ -85,6 +88,7 @@ class Captured:
             self.per_version + other.per_version,
             self.reasons + other.reasons,
             self.schemas + other.schemas,
+            self.lateness + other.lateness,
         )
 
 

@@ -10,12 +10,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
+from materializer.core.instants import MILLISECOND
+from materializer.core.lateness import Lateness
 from materializer.lake.arrow import plain
 from materializer.lake.buckets import Change, pieces_of
 from materializer.lake.captured import Captured, CapturedPiece, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line
 from materializer.lake.far import far_times
+from materializer.lake.lateness import lateness_of
 from materializer.lake.log import Commit, DataFile
 from materializer.lake.look import Look
 from materializer.lake.table import open_table
@@ -54,7 +57,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         rows = _rows(look, first, last)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc
-    change, counts = _counted(look, rows, run)
+    change, counts, lateness = _counted(look, rows, run)
     got = {c.version: c.inserted + c.updated_pre + c.updated_post + c.deleted for c in counts}
     if got != {v: n for v, n in expected.items() if n}:
         raise FeedUnreadableError("the change feed does not have the rows that the log names")
@@ -62,7 +65,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         CapturedPiece(p.spans, Rung.FEED, p.is_insert_only, p.rows, p.keys, first, last)
         for p in pieces_of(change, look.floor, look.next_edge)
     ]
-    return Captured(tuple(pieces), tuple(counts))
+    return Captured(tuple(pieces), tuple(counts), lateness=lateness)
 
 
 def _expected_rows(look: Look, run: list[Commit]) -> dict[int, int] | None:
@@ -103,7 +106,7 @@ def _rows(look: Look, first: int, last: int) -> pa.Table:
     return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
 
 
-def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, list[VersionCount]]:
+def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, list[VersionCount], Lateness]:
     instants = instants_of(rows[look.column.name], look.column.time_type)
     is_null = pc.is_null(instants)
     kinds, versions = rows["_change_type"], rows["_commit_version"]
@@ -132,4 +135,10 @@ def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, lis
     has_time = pc.invert(is_null)
     keys = rows.select(list(look.keys)).filter(has_time) if look.keys else None
     inserted = pc.equal(kinds, _INSERT).filter(has_time)
-    return Change(instants.filter(has_time), inserted, keys), per_version
+    lateness = Lateness()
+    if not look.column.time_type.is_integer:
+        known = {c.version: c.timestamp * MILLISECOND for c in run}
+        lateness = lateness_of(
+            instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), known
+        )
+    return Change(instants.filter(has_time), inserted, keys), per_version, lateness

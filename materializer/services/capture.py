@@ -7,17 +7,20 @@ everything below the threshold.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
 from materializer.core.invalidation import Cause, Entry
+from materializer.core.lateness import Lateness
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
 from materializer.journal.fold import AggregateState
 from materializer.lake import changes as lake
 from materializer.lake.changes import NeedsSpark, Rung, Segment
+from materializer.lake.log import LogGapError, read_commit
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import Bound
 
@@ -68,19 +71,22 @@ class Capture:
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))
         counts = [_count(c) for c in captured.per_version]
-        reasons = list(captured.reasons)
+        reasons, lateness = list(captured.reasons), captured.lateness
         if isinstance(found, NeedsSpark):
             for segment in found.segments:
-                more, counted, why = self._by_spark(state, segment)
+                more, counted, why, late = self._by_spark(state, segment)
                 entries += more
                 counts += counted
                 reasons += why
+                lateness += late
         return Captured(
             version,
             tuple(entries),
             counts=tuple(counts),
             reasons=tuple(reasons),
             max_entries=self._config.log_max_entries,
+            lateness=lateness.as_json(),
+            waited=_waited(state),
         )
 
     def _entries(self, state: AggregateState, captured: lake.Captured) -> Iterator[Entry]:
@@ -95,7 +101,9 @@ class Capture:
                     is_insert_only=is_fine and piece.is_insert_only,
                 )
 
-    def _by_spark(self, state: AggregateState, segment: Segment) -> tuple[list[Entry], list[dict[str, Any]], list[str]]:
+    def _by_spark(
+        self, state: AggregateState, segment: Segment
+    ) -> tuple[list[Entry], list[dict[str, Any]], list[str], Lateness]:
         first, last = segment.from_version, segment.to_version
         definition = self._bound.definition
         try:
@@ -116,15 +124,17 @@ class Capture:
                 list(self._entries(state, captured)),
                 [_count(c) for c in captured.per_version],
                 list(captured.reasons),
+                Lateness(),
             )
         rows = sum(found.counts.values())
         if found.starts is None:
             reason = f"versions {first} to {last} touch too many buckets to tell them apart"
-            return [Entry(EVERYTHING, None, Cause.LOST)], [{"version": last, "rung": "lost", "rows": None}], [reason]
+            lost = [{"version": last, "rung": "lost", "rows": None}]
+            return [Entry(EVERYTHING, None, Cause.LOST)], lost, [reason], Lateness()
         spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
         entries = [Entry(s, state.cursor, Cause.CHANGE, None, is_insert_only=found.is_insert_only) for s in spans]
         count = {"version": last, "rung": "feed", "rows": rows, "null_time": found.null_times, **found.counts}
-        return entries, [count], []
+        return entries, [count], [], found.lateness
 
     def _plain_keys(self) -> tuple[str, ...] | None:
         """Return the key columns when every key is a plain column of the source."""
@@ -147,6 +157,14 @@ class Capture:
                     found=found,
                     expected=kind,
                 )
+
+
+def _waited(state: AggregateState) -> float | None:
+    """Return for how many seconds the oldest uncaptured commit of the source has waited."""
+    try:
+        return max(0.0, round(time.time() - read_commit(state.source.path, state.cursor + 1).timestamp / 1000, 3))
+    except LogGapError:
+        return None
 
 
 def _count(count: lake.VersionCount) -> dict[str, Any]:

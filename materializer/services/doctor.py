@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from materializer.config import Config
+from materializer.core.instants import SECOND
+from materializer.core.policies import length_of, policies_of
+from materializer.core.spec import AggregateSpec
 from materializer.errors import LogGapError, MaterializerError
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -18,6 +21,7 @@ from materializer.lake.log import read_commit
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
 from materializer.services.definitions import Bound
+from materializer.services.status import advice_of
 
 WEEK_HOURS: Final = 168
 MONTH_HOURS: Final = 720
@@ -130,11 +134,25 @@ class Doctor:
             yield Finding(
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )
+        yield from self._late(state)
         if state.null_times:
             message = f"{state.null_times:,} source rows have no time and are left out"
             yield Finding(
                 "note", state.name, "doctor.null-times", message, "mend them in the source; they are picked up then"
             )
+
+    def _late(self, state: AggregateState) -> Iterator[Finding]:
+        spec = AggregateSpec.from_json(state.spec)
+        found = advice_of(state, Bound.of(state, self.root).definition.grid)
+        if found is None:
+            return
+        reach = [p.start_offset for p in policies_of(spec)]
+        late = state.lateness.within(0.999) or 0
+        seen = [0 if w is None else length_of(w) / SECOND for w in reach]
+        if reach and None not in reach and late > max(seen):
+            message = "0.1 % of the rows come later than any policy looks back: their buckets stay dirty"
+            hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true"
+            yield Finding("warning", state.name, "doctor.late-rows", message, hint)
 
     def _source(self, state: AggregateState) -> Iterator[Finding]:
         folder = DeltaFolder.at(state.source.path)

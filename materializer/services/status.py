@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from materializer.core.instants import render
+from materializer.core.grid import Grid
+from materializer.core.instants import SECOND, render
+from materializer.core.lateness import Advice, Lateness, advice
 from materializer.core.plan import RunReport
 from materializer.core.policies import has_clock, promise_of
 from materializer.core.spans import NEG_INF, Span, SpanSet
@@ -53,6 +55,8 @@ class Status:
         freshness: How it stands against its promise; None when nothing is promised.
         held: What of *dirty* a gate holds back.
         last_check: What the last check of published rows found, as JSON; None without one.
+        lateness: How late the rows were that the source got since the aggregate was defined.
+        advice: What follows from that for policies and for the source's retention; None before enough rows came.
     """
 
     name: str
@@ -78,6 +82,8 @@ class Status:
     freshness: Freshness | None = None
     held: SpanSet = field(default_factory=SpanSet)
     last_check: Mapping[str, Any] | None = None
+    lateness: Lateness = field(default_factory=Lateness)
+    advice: Advice | None = None
 
 
 @dataclass(slots=True)
@@ -166,6 +172,8 @@ class Looker:
             None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
+            state.lateness,
+            advice_of(state, grid),
         )
 
     def show(
@@ -176,6 +184,14 @@ class Looker:
         column, is_end = bound.slice_column("output")
         path, time_type = bound.paths["output"], bound.definition.time_type
         return newest_rows(path, column, time_type, limit=limit, start=start, end=end, is_end=is_end)
+
+
+def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
+    """Return what follows from how late the rows of an aggregate's source were; None before enough came."""
+    if not state.lateness.total or state.extent_end == NEG_INF:
+        return None
+    start = grid.edge_at(state.extent_end - 1)
+    return advice(state.lateness, (grid.next(start) - start) / SECOND, max(state.waits, default=None))
 
 
 def _held(state: AggregateState) -> SpanSet:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
@@ -28,11 +29,13 @@ from materializer.core.aggregates.registry import find
 from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
+from materializer.core.lateness import Lateness
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
+from materializer.lake.lateness import histogram
 from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
@@ -53,6 +56,7 @@ MAX_SLICES: Final = 100_000
 """Touched buckets that are told one by one; more are told as "everywhere"."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _SIMPLE: Final = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
+KNOWN: Final = "known"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
 
 
@@ -65,12 +69,14 @@ class Changes:
         is_insert_only: Whether every change was an insert.
         counts: Changed rows by kind.
         null_times: Changed rows whose time is null.
+        lateness: How late the inserted rows were at most: each counts from the start of its bucket.
     """
 
     starts: tuple[int, ...] | None
     is_insert_only: bool
     counts: Mapping[str, int]
     null_times: int
+    lateness: Lateness = field(default_factory=Lateness)
 
 
 @dataclass(slots=True)
@@ -381,16 +387,22 @@ class Engine:
             start = bucket_start_sql(definition.grid, column, SpanSet.of(EVERYTHING))
             kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
             slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
-            rows = frame.groupBy(slice_).agg(*kinds).limit(MAX_SLICES + 1).collect()
+            known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(
+                KNOWN
+            )
+            rows = frame.groupBy(slice_).agg(*kinds, known).limit(MAX_SLICES + 1).collect()
         if len(rows) > MAX_SLICES:
             return Changes(None, False, {}, 0)
         counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
         nulls = sum(r[kind] for r in rows if r[SLICE] is None for kind in KINDS)
+        late = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
+        is_timed = late and not definition.time_type.is_integer
         return Changes(
             tuple(int(r[SLICE]) for r in rows if r[SLICE] is not None),
             counts["insert"] == sum(counts.values()),
             counts,
             nulls,
+            histogram(*map(np.array, zip(*late, strict=True))) if is_timed else Lateness(),
         )
 
     def read_output(self, path: str, version: int | None = None) -> DataFrame:

@@ -32,6 +32,7 @@ from materializer.adapters.cli.text import cell
 from materializer.adapters.cli.text_plan import why
 from materializer.core.engines.guides import COMMON
 from materializer.core.instants import render
+from materializer.core.lateness import Advice
 from materializer.core.plan import Estimate, Plan, Settle, Step, strategy_of
 from materializer.core.policies import describe_offset, render_now
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -262,9 +263,21 @@ def _status(s: Status) -> dict[str, Any]:
         "last": None if s.last is None else _ended(s.last, kind),
         "held": _spans(s.held, kind),
         "last_check": None if s.last_check is None else _plain(s.last_check),
+        "lateness": None if s.advice is None else _lateness(s, s.advice),
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
+    }
+
+
+def _lateness(s: Status, advice: Advice) -> dict[str, Any]:
+    return {
+        "rows": s.lateness.total,
+        "half": s.lateness.within(0.5),
+        "most": s.lateness.within(0.99),
+        "start_offset": advice.start_offset,
+        "end_offset": advice.end_offset,
+        "feed_retention": advice.feed_retention,
     }
 
 

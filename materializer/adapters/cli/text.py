@@ -29,6 +29,7 @@ from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import check_lines, gate_text
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
+from materializer.core.lateness import in_words
 
 if TYPE_CHECKING:
     from materializer.errors import Problem
@@ -179,9 +180,21 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("worked on by", s.holder),
         ("last refresh", _last(s.last) if s.last else "never"),
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
+        ("lateness", _lateness(s)),
         ("last check", _last_check(s.last_check) if s.last_check else ""),
     ]
     yield from labelled(pairs, width=width)
+
+
+def _lateness(s: Status) -> str:
+    if s.advice is None:
+        return ""
+    half, most = (in_words(s.lateness.within(share) or 0) for share in (0.5, 0.99))
+    kept = f", retention of the source's log and feed >= {s.advice.feed_retention}" if s.advice.feed_retention else ""
+    return (
+        f"of {count(s.lateness.total, 'row')} half were known within {half}, 99 % within {most}\n"
+        f"this suggests start_offset {s.advice.start_offset}, end_offset {s.advice.end_offset}{kept}"
+    )
 
 
 def _last_check(check: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from materializer.core.engines.guides import GUIDES
 from materializer.core.grid import build
 from materializer.core.instants import parse
 from materializer.core.invalidation import Cause, Entry
+from materializer.core.lateness import Lateness, advice
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
 from materializer.core.policies import Policy
 from materializer.core.quality.failing import FailingRow
@@ -130,6 +131,7 @@ POLICY = PolicyState(
     day(8, 1),
     is_due=False,
 )
+LATENESS = Lateness({0: 900, 24: 60, 68: 40})
 STATUS = Status(
     name="flights_hourly",
     source="lake/flights",
@@ -154,6 +156,8 @@ STATUS = Status(
     held=SpanSet.of(Span(day(2), day(3))),
     last_check=summary(VERDICT) | {"version": 12, "window": None, "at": "2013-12-09T00:00:00Z"},
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
+    lateness=LATENESS,
+    advice=advice(LATENESS, 3600.0, 90.0),
 )
 PROBLEM = Problem(
     "definition.unknown-column",

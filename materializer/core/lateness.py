@@ -1,0 +1,104 @@
+"""How late rows are: how much time passes between an event and the commit that tells of it, as a small histogram."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+STEPS: Final = 4
+"""Steps of the histogram for each doubling: a bound is at most 19 % too large."""
+LAST: Final = 36 * STEPS
+"""The step of everything later than two thousand years."""
+ENOUGH: Final = 100
+"""Rows that must have been seen before anything is concluded from them."""
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Counts of inserted rows by how late they were.
+
+    Args:
+        rows: Step → rows. Step 0 is up to a second (or before its event), step *k* up to ``2 ** (k / STEPS)`` seconds.
+    """
+
+    rows: Mapping[int, int] = field(default_factory=dict)
+
+    def __add__(self, other: Lateness) -> Lateness:
+        steps = sorted({*self.rows, *other.rows})
+        return Lateness({s: self.rows.get(s, 0) + other.rows.get(s, 0) for s in steps})
+
+    @property
+    def total(self) -> int:
+        """Rows that were counted."""
+        return sum(self.rows.values())
+
+    def within(self, share: float) -> float | None:
+        """Return the seconds within which *share* of the rows were known, rounded up to a step; None without rows.
+
+        Examples:
+            >>> Lateness({0: 90, 8: 9, 40: 1}).within(0.99)
+            4.0
+        """
+        wanted, seen = math.ceil(share * self.total), 0
+        for step, rows in sorted(self.rows.items()):
+            seen += rows
+            if seen >= max(wanted, 1):
+                return float(2 ** (step / STEPS))
+        return None
+
+    def as_json(self) -> dict[str, int]:
+        """Return the counts with text keys."""
+        return {str(step): rows for step, rows in sorted(self.rows.items())}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, int]) -> Lateness:
+        """Return what :meth:`as_json` wrote."""
+        return cls({int(step): rows for step, rows in data.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What follows from how late rows were.
+
+    Args:
+        start_offset: A window that goes back so far meets 99.9 % of the rows.
+        end_offset: A window that stays away from now by so much is complete for 90 % of them.
+        feed_retention: The shortest retention of log, change feed and removed files that leaves room for a refresh that
+            comes twice as late as the latest one seen; None when no refresh had to wait.
+    """
+
+    start_offset: str
+    end_offset: str
+    feed_retention: str | None
+
+
+def advice(lateness: Lateness, bucket_seconds: float, longest_wait: float | None) -> Advice | None:
+    """Return what to set a policy and the source's retention to; None before enough rows were seen.
+
+    Args:
+        lateness: Of the source.
+        bucket_seconds: Length of a bucket; a window needs the whole bucket of its oldest row.
+        longest_wait: Seconds from a commit to its capture, the longest seen.
+    """
+    late, usual = lateness.within(0.999), lateness.within(0.9)
+    if lateness.total < ENOUGH or late is None or usual is None:
+        return None
+    kept = None if longest_wait is None else max(_DAY, 2 * longest_wait)
+    return Advice(in_words(late + bucket_seconds), in_words(usual), None if kept is None else in_words(kept))
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time as a property takes it, rounded up to whole seconds, minutes, hours or days.
+
+    Examples:
+        >>> in_words(1.4), in_words(3700), in_words(200_000)
+        ('2 seconds', '62 minutes', '3 days')
+    """
+    for unit, name, upto in ((1, "second", 2 * _MINUTE), (_MINUTE, "minute", 2 * _HOUR), (_HOUR, "hour", 2 * _DAY)):
+        if seconds <= upto:
+            n = max(1, math.ceil(seconds / unit))
+            return f"{n} {name}" + ("s" if n != 1 else "")
+    return f"{math.ceil(seconds / _DAY)} days"
