@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from materializer import config as configuration
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
+from materializer.core.definition import quoted
 from materializer.core.grid import Grid
 from materializer.core.instants import parse_window
 from materializer.core.plan import Plan
@@ -29,7 +30,7 @@ from materializer.services import cascade
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
-from materializer.services.fresh import FreshReader
+from materializer.services.fresh import FreshRead, FreshReader
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
 from materializer.services.invalidate import Invalidator
@@ -419,11 +420,35 @@ class Materializer:
         state = self.journal.view().named(name)
         bound = Bound.of(state, self.root)
         if fresh:
-            frame = FreshReader(self._refresher).read(name).frame
+            frame = self.fresh(name).frame
             return frame if as_ == "spark" else frame.toPandas()
         if as_ == "pandas":
             return to_pandas(bound.paths["output"])
         return self.engine().read_output(bound.paths["output"])
+
+    def fresh(self, name: str, start: Instant = None, end: Instant = None) -> FreshRead:
+        """Return rows as of the newest source version, and what computing the dirty ones costs.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start; rounded to whole buckets.
+            end: First instant after the window, or None for an open end.
+        """
+        window = _window(start, end, self.grid(name))
+        return FreshReader(self._refresher).read(name, None if window == EVERYTHING else window)
+
+    def create_fresh_view(self, name: str, view: str | None = None) -> str:
+        """Create a view for SQL over the rows as of now, in every session of this Spark application; return its name.
+
+        It stays as of the source version at which it was created; create it again to move it on.
+
+        Args:
+            name: The aggregate.
+            view: What to call the view; the aggregate's name when None. It lies in ``global_temp``.
+        """
+        view = view or self.journal.view().named(name).name
+        self.fresh(name).frame.createOrReplaceGlobalTempView(view)
+        return f"global_temp.{quoted(view)}"
 
     def show(
         self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None

@@ -1,22 +1,31 @@
 """The always-fresh read: clean buckets as published, dirty ones computed on the fly, as of the newest source version.
 
 Dirty *old* buckets count as much as the tail above the threshold: dirty(v) is the log, the spans of an unfinished
-refresh, and what changed in the source since the log was last told.
+refresh, and what changed in the source since the log was last told. They are computed as a refresh would compute them,
+from kept partials and inserted rows where it may merge, and from raw rows elsewhere; nothing is written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from materializer.core.spans import EVERYTHING, SpanSet
-from materializer.services.planning import Request
+from materializer.core.plan import Estimate
+from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.errors import ChangeFeedGapError, TablesAheadError
+from materializer.journal.events import Invalidated
+from materializer.journal.fold import AggregateState, apply
+from materializer.services.definitions import Bound
+from materializer.services.planning import Request, whole_buckets
+from materializer.services.protocol import TableHead, Which
 from materializer.services.refresh import Refresher
-from materializer.services.verify import dirty_at_cursor
 from materializer.services.workbench import Workbench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+ATTEMPTS = 20
+"""How often the journal is folded again while refreshes end between it and the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +33,18 @@ class FreshRead:
     """Rows as of a source version.
 
     Args:
-        frame: All rows, columns as published.
+        frame: The rows, columns as published. It can be read again later: everything in it is pinned.
         source_version: The version.
-        computed: Spans that were computed on the fly.
+        computed: Spans that are computed on the fly.
+        strategy: How: ``merge``, ``recompute`` or both; ``nothing`` when all is read as published.
+        estimate: What that reads at most.
     """
 
     frame: DataFrame
     source_version: int
     computed: SpanSet
+    strategy: str
+    estimate: Estimate
 
 
 @dataclass(slots=True)
@@ -40,23 +53,73 @@ class FreshReader:
 
     refresher: Refresher
 
-    def read(self, name: str) -> FreshRead:
-        """Return the rows of an aggregate as of the newest version of its source."""
+    def read(self, name: str, window: Span | None = None) -> FreshRead:
+        """Return the rows of an aggregate as of the newest version of its source.
+
+        Args:
+            name: The aggregate.
+            window: Where to read, whole buckets inside it; None for everything.
+
+        Raises:
+            RefreshWindowTooSmallError: If the window holds no whole bucket.
+            TablesAheadError: If a table was restored from an old copy.
+        """
+        try:
+            return self._read(name, window, may_merge=True)
+        except ChangeFeedGapError:
+            return self._read(name, window, may_merge=False)
+
+    def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
-        state = r.journal.view().named(name)
-        bound = r.bound(state)
-        bench = Workbench(r.journal, bound, r.config, r.engine, Request())
-        state = bench.looked(state)
-        dirty = dirty_at_cursor(state)
-        clean = SpanSet.of(EVERYTHING) - dirty
+        bound = r.bound(r.journal.view().named(name))
+        bench = Workbench(r.journal, bound, r.config, r.engine, Request(may_merge=may_merge))
+        state, heads = _consistent(bench)
+        state = bench.looked(_given_back(bench, state))
+        window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
+        inside = SpanSet.of(window)
+        if bound.definition.engine is not None:
+            return self._whole(state, bound, bench, inside)
+        plan = bench.whole_plan(state, heads, window)
+        clean = inside - plan.replaced
         frame = r.engine().fresh(
             bound.definition,
             state.source,
-            state.cursor,
-            bound.paths["output"],
-            clean=bound.predicate("output", clean),
-            dirty=dirty,
+            bound.paths,
+            plan,
+            clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
             hull=bench.hull(state.cursor),
-            memory=state.engine,
         )
-        return FreshRead(frame, state.cursor, dirty)
+        return FreshRead(frame, state.cursor, plan.spans, plan.strategy, plan.estimate)
+
+    def _whole(self, state: AggregateState, bound: Bound, bench: Workbench, inside: SpanSet) -> FreshRead:
+        """Compute everything: the results of an engine reach beyond their buckets."""
+        engine = self.refresher.engine()
+        frame = engine.fresh_whole(bound.definition, state.source, state.cursor, state.engine)
+        if inside != SpanSet.of(EVERYTHING):
+            frame = frame.where(bound.predicate("output", inside))
+        return FreshRead(frame, state.cursor, inside, "recompute", bench.rows_of(state.cursor))
+
+
+def _consistent(bench: Workbench) -> tuple[AggregateState, dict[Which, TableHead]]:
+    """Return state and tables that belong together: no refresh ended between the looks at them."""
+    for _ in range(ATTEMPTS):
+        heads = {which: bench.head(which) for which in Which}
+        _, state = bench.read()
+        latest = state.plan.n if state.plan else state.written_n
+        if all(state.written_n <= head.n <= latest for head in heads.values()):
+            return state, heads
+    raise TablesAheadError(
+        f"the tables of '{state.name}' do not fit the journal: refresh {state.written_n} was the last",
+        found={str(which): head.n for which, head in heads.items()},
+        expected=state.written_n,
+    )
+
+
+def _given_back(bench: Workbench, state: AggregateState) -> AggregateState:
+    """Return *state* as if its unfinished refresh had left no trace that can be relied on."""
+    if state.plan is None:
+        return state
+    forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in state.plan.taken)
+    back = apply(bench.given_back(state), state.id, Invalidated(forgotten, "unfinished"))
+    assert back is not None
+    return back

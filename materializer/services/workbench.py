@@ -31,7 +31,7 @@ from materializer.core.plan import (
     TableBase,
     decide,
 )
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import (
     DataError,
     JournalConflictError,
@@ -361,6 +361,19 @@ class Workbench:
     def given_back(self, state: AggregateState) -> AggregateState:
         """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
         return state if state.plan is None else _applied(state, Aborted(state.plan.n, "preview"))
+
+    def whole_plan(self, state: AggregateState, heads: dict[Which, TableHead], window: Span) -> Plan:
+        """Return a plan for everything dirty in a window, in one run that nobody writes."""
+        end = min(window.end, max(state.extent_end, state.threshold))
+        window = Span(window.start, max(window.start, end))
+        facts = self._facts(state, self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version))
+        taken = state.log.cut(SpanSet.of(window)).taken
+        partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
+        return Plan("", 0, state.cursor, window, taken, decide(taken, facts), Lane.SPARK, partials, output)
+
+    def rows_of(self, version: int) -> Estimate:
+        """Return what reading the whole source at a version costs."""
+        return _estimate(self._raw(version), SpanSet.of(EVERYTHING))
 
     def hull(self, version: int) -> Span | None:
         """Return where the source has rows at a version, or None when some file does not tell."""

@@ -415,34 +415,45 @@ class Engine:
         self,
         definition: Definition,
         source: SourceIdentity,
-        version: int,
-        path: str,
+        paths: Mapping[str, str],
+        plan: Plan,
         *,
-        clean: str,
-        dirty: SpanSet,
+        clean: str | None,
         hull: Span | None,
-        memory: Mapping[str, Any] = MappingProxyType({}),
     ) -> DataFrame:
-        """Return all rows as of a source version: clean buckets as published, dirty ones computed from raw rows.
+        """Return rows as of the plan's source version: clean buckets as published, the plan's computed on the fly.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from.
+            paths: The tables ``partials`` and ``output``; both are read at the versions the plan was made on.
+            plan: What is dirty, and how it would be refreshed.
+            clean: Predicate over the output for the rows to take from there; None for all.
+            hull: Where the source has rows at all, when known.
+
+        Raises:
+            ChangeFeedGapError: If Spark refuses the changes that the plan merges.
+        """
+        published = self.read_output(paths["output"], plan.output.version)
+        published = published.where(clean) if clean else published
+        if not plan.spans:
+            return published
+        with feed_gaps(source.path, -1, plan.source_version):
+            parts, _ = self._parts(definition, source, paths["partials"], plan, hull)
+            return published.unionByName(c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced))
+
+    def fresh_whole(
+        self, definition: Definition, source: SourceIdentity, version: int, memory: Mapping[str, Any]
+    ) -> DataFrame:
+        """Return all rows of an engine as of a source version, computed from raw rows.
 
         Args:
             definition: What is computed.
             source: Where raw rows come from.
             version: Source version to be fresh at.
-            path: The output table.
-            clean: Predicate over the output for the clean buckets.
-            dirty: The other buckets.
-            hull: Where the source has rows at all, when known.
-            memory: What an engine remembers; its results reach beyond buckets, so all of them are computed.
+            memory: What the engine remembers.
         """
-        if definition.engine is not None:
-            return self.windows.everything(definition, source, version, Bounds.of(memory), SpanSet.of(EVERYTHING))
-        published = self.read_output(path).where(clean)
-        with spoken("reading the source", table=source.path, version=version):
-            rows = c.relevant_rows(definition, c.read_version(self.spark, source, version), dirty)
-            inside = dirty & SpanSet.of(hull) if hull else dirty
-            computed = c.finalise(definition, c.build(definition, rows, inside), inside)
-        return published.unionByName(computed)
+        return self.windows.everything(definition, source, version, Bounds.of(memory), SpanSet.of(EVERYTHING))
 
     def verify(
         self,

@@ -17,6 +17,7 @@ from materializer.adapters.cli.results import (
     Dropped,
     Engines,
     Examined,
+    FreshCost,
     History,
     Invalidated,
     Planned,
@@ -70,8 +71,10 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", {"aggregates": [_status(s) for s in items]}
         case History(name=name, time_type=time_type, refreshes=refreshes):
             return "", {"name": name, "refreshes": [_ended(e, time_type) for e in refreshes]}
-        case Shown(name=name, columns=columns, rows=rows):
-            return "", {"name": name, "columns": list(columns), "rows": [[_value(v) for v in row] for row in rows]}
+        case Shown(name=name, columns=columns, rows=rows, fresh=fresh):
+            found = [[_value(v) for v in row] for row in rows]
+            cost = None if fresh is None else _fresh(fresh)
+            return "", {"name": name, "columns": list(columns), "rows": found, "fresh": cost}
         case Verified(report=report, time_type=time_type):
             return "verified", _verified(report, time_type)
         case CheckedRows(report=report, time_type=time_type):
@@ -267,6 +270,18 @@ def _status(s: Status) -> dict[str, Any]:
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
+    }
+
+
+def _fresh(cost: FreshCost) -> dict[str, Any]:
+    read = cost.estimate
+    return {
+        "source_version": cost.source_version,
+        "strategy": cost.strategy,
+        "spans": cost.pieces,
+        "rows": read.rows,
+        "bytes": read.bytes,
+        "files": read.files,
     }
 
 

@@ -18,8 +18,8 @@ from materializer.adapters.cli.options import (
     Start,
     SuiteFile,
 )
-from materializer.adapters.cli.results import CheckedRows, Examined, History, Shown, Statuses, Verified
-from materializer.errors import QualityCheckError, UsageError, VerifyFailedError
+from materializer.adapters.cli.results import CheckedRows, Examined, FreshCost, History, Shown, Statuses, Verified
+from materializer.errors import QualityCheckError, VerifyFailedError
 
 PANEL = "Look"
 FOUND = 1
@@ -46,11 +46,10 @@ def show(
     call: Call, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
 ) -> None:
     """Print rows of an aggregate, newest bucket first."""
-    if fresh and (start or end):
-        raise UsageError(
-            "--fresh shows the newest buckets and takes no window", hint="leave out --start and --end, or --fresh"
-        )
-    columns, rows = _fresh(call, name, limit) if fresh else call.lake.show(name, limit=limit, start=start, end=end)
+    if fresh:
+        call.show(_fresh(call, name, limit, start, end))
+        return
+    columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
     call.show(Shown(name, tuple(columns), tuple(rows)))
 
 
@@ -111,8 +110,9 @@ def doctor(call: Call, name: MaybeName = None) -> None:
     call.status = FOUND if any(f.level == "error" for f in findings) else 0
 
 
-def _fresh(call: Call, name: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
-    frame = call.lake.read(name, fresh=True)
+def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> Shown:
+    read = call.lake.fresh(name, start, end)
+    frame = read.frame
     # through Arrow, because collected instants lose their zone
     rows = frame.orderBy(frame.columns[0], ascending=False).limit(limit).toArrow().to_pylist()
-    return frame.columns, [tuple(row.values()) for row in rows]
+    return Shown(name, tuple(frame.columns), tuple(tuple(row.values()) for row in rows), FreshCost.of(read))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
+from materializer.core.plan import Estimate
 from materializer.core.spans import Span
 from materializer.core.spec import TimeType
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
+    from materializer.services.fresh import FreshRead
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
@@ -73,12 +75,28 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class FreshCost:
+    """What an always-fresh read computed on the fly."""
+
+    source_version: int
+    strategy: str
+    pieces: int
+    estimate: Estimate
+
+    @classmethod
+    def of(cls, read: FreshRead) -> FreshCost:
+        """Return what *read* costs."""
+        return cls(read.source_version, read.strategy, len(read.computed), read.estimate)
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """Rows of one aggregate."""
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    fresh: FreshCost | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,6 +261,17 @@ def cell(value: Any) -> str:
 
 
 def _shown(result: Shown, width: int) -> Iterator[str]:
+    yield from _rows(result, width)
+    if result.fresh is not None:
+        cost, read = result.fresh, result.fresh.estimate
+        done = f"{count(cost.pieces, 'dirty span')} by {cost.strategy}, reading at most {count(read.rows, 'row')}"
+        done += f", {read.bytes:,} bytes in {count(read.files, 'file')}"
+        yield from wrapped(
+            done if cost.pieces else "nothing is dirty", f"as of source version {cost.source_version}: ", width=width
+        )
+
+
+def _rows(result: Shown, width: int) -> Iterator[str]:
     if not result.rows:
         yield f"{result.name}: no rows there"
         return

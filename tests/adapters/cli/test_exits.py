@@ -63,7 +63,6 @@ def raising(error: BaseException):
         (["policy", "add", "x", "--order", "sideways"], "newest"),
         (["policy", "add", "x", "--end-offset", "1 h"], "x"),
         (["policy", "remove", "x"], "x"),
-        (["show", "x", "--fresh", "--start", "2013-01-01"], "--fresh"),
     ],
 )
 def test_a_call_that_makes_no_sense_exits_64(arguments, told, capsys):

@@ -1,0 +1,66 @@
+"""The always-fresh read: the truth as of now, at the price of what is dirty, pinned once it was made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from materializer.errors import RefreshWindowTooSmallError
+from tests.system.builders import HOURLY, Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Return hour, symbol and total, sorted."""
+    return sorted((row[0].hour, row["sym"], row["total"]) for row in frame.collect())
+
+
+def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
+    """
+    One late row among a hundred is merged with what is kept; the frame stays as of its version when more rows come and a
+    refresh publishes them; the view is a frame that other sessions see.
+    """
+    trades = site.table("trades")
+    trades.trade(*((f"{h:02}:{m:02}", "A", h) for h in range(5) for m in range(20)))
+    site.hourly()
+    site.lake.refresh("hourly")
+    trades.trade(("02:30", "A", 100))
+    before = site.files()
+    read = site.lake.fresh("hourly")
+    view = site.lake.create_fresh_view("hourly")
+
+    truth = [(0, "A", 0), (1, "A", 20), (2, "A", 140), (3, "A", 60), (4, "A", 80)]
+    assert ("merge", 2) == (read.strategy, read.source_version)
+    assert read.estimate.rows < 20
+    assert before == site.files()
+    assert truth == rows_of(read.frame)
+
+    trades.trade(("02:40", "A", 1_000), ("09:00", "B", 1))
+    site.lake.refresh("hourly")
+    assert truth == rows_of(read.frame)
+    assert truth == rows_of(site.spark.sql(f"SELECT * FROM {view}"))
+    assert site.rows(HOURLY.format(source=trades.sql)) == site.published("hourly")
+
+
+def test_a_fresh_read_of_a_window_computes_that_window(site: Site) -> None:
+    """
+    Of two dirty hours only the one inside the window is computed; a window without a whole hour is refused; clean rows are
+    read as they were published.
+    """
+    trades = site.table("trades")
+    trades.trade(*((f"{h:02}:10", "A", h) for h in range(6)))
+    site.hourly()
+    site.lake.refresh("hourly")
+    trades.trade(("01:20", "A", 10), ("04:20", "A", 10))
+    read = site.lake.fresh("hourly", "2024-03-01T04:00:00Z", "2024-03-01T06:00:00Z")
+
+    assert [(4, "A", 14), (5, "A", 5)] == rows_of(read.frame)
+    assert 1 == len(read.computed)
+    with pytest.raises(RefreshWindowTooSmallError):
+        site.lake.fresh("hourly", "2024-03-01T04:10:00Z", "2024-03-01T04:20:00Z")
+    clean = site.lake.fresh("hourly", "2024-03-01T02:00:00Z", "2024-03-01T04:00:00Z")
+    assert ("nothing", 0) == (clean.strategy, clean.estimate.rows)
+    assert [(2, "A", 2), (3, "A", 3)] == rows_of(clean.frame)
