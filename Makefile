@@ -9,7 +9,7 @@ EXTRAS := $(VENV)/.installed-extras
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts quick slow long format clean
+.PHONY: help setup demo test check lint types contracts quick slow long docs format clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(EXTRAS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality,docs]'
 	@touch $@
 
 demo: $(STAMP) ## Run the main job on a year of real flights
@@ -52,6 +52,9 @@ slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
 
 long: $(EXTRAS) ## Run the long profile of the property tests
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
+
+docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 
 format: $(STAMP) ## Format and mend what ruff can
 	$(BIN)/ruff check --fix .
