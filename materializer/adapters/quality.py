@@ -33,6 +33,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE: Final = "materializer.index"
 _ASSET: Final = "rows"
 _COUNTS: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
+_OR_A_PARAMETER: Final = "value is not a valid dict"
+"""What the library adds for every argument that it refuses, because a parameter would be one."""
 _VIEW: Final = "tmp_view"
 """The view that the library leaves behind for queries."""
 
@@ -64,13 +66,13 @@ def examine(
         return findings, _failing(frame, batch, suite.name, failed, bucket, most)
 
 
-def problems(suite: Suite) -> list[Problem]:
-    """Return what Great Expectations finds wrong with the arguments of a suite; nothing runs.
+def refusals(expectations: Sequence[Expectation]) -> list[tuple[int, Problem]]:
+    """Return what Great Expectations finds wrong with arguments, each with the place of its expectation; nothing runs.
 
     Raises:
         QualityLibraryMissingError: If the library is not installed.
     """
-    return [p for e in suite.expectations for p in _built(e)[1]]
+    return [(e.index, p) for e in expectations for p in _built(e)[1]]
 
 
 def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
@@ -162,7 +164,11 @@ def _built(e: Expectation) -> tuple[Any, list[Problem]]:
             )
             return configuration.to_domain_obj(), []
     except ValidationError as exc:
-        texts = dict.fromkeys(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}" for wrong in exc.errors())
+        texts = dict.fromkeys(
+            f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+            for wrong in exc.errors()
+            if wrong["msg"] != _OR_A_PARAMETER
+        )
         return None, [Problem("suite.value", f"`{e.type}` is refused by Great Expectations: {'; '.join(texts)}")]
     except (GreatExpectationsError, ValueError, TypeError) as exc:
         return None, [Problem("suite.value", f"`{e.type}` is refused by Great Expectations: {exc}")]

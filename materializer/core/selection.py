@@ -63,13 +63,13 @@ def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
     try:
         tree = piece.tree()
         if not isinstance(tree, exp.Alias):
-            return Item(piece, _own_name(piece), piece)
+            return Item(replace(piece, parsed=tree), _own_name(piece), piece)
         alias = tree.args["alias"]
         at = next((i for i, t in enumerate(piece.tokens) if t.start == alias.meta.get("start")), 0)
         if not at:
             raise piece.refused("definition.syntax", f"`{piece.text}` is not understood", "write expression AS name")
         end = at - 1 if piece.tokens[at - 1].token_type == TokenType.ALIAS else at
-        return Item(piece.part(0, end), alias.name, piece.part(at))
+        return Item(replace(piece.part(0, end), parsed=tree.this), alias.name, piece.part(at))
     except Refused as refused:
         problems.append(refused.problem)
         return None
@@ -77,6 +77,11 @@ def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
 
 def _own_name(piece: Fragment) -> str:
     return piece.tokens[-1].text if _is_chain(piece) else ""
+
+
+def _is_name_or_place(piece: Fragment) -> bool:
+    """Whether this is one plain name or number, which needs no parser."""
+    return len(piece) == 1 and piece.tokens[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 
 def _is_chain(piece: Fragment) -> bool:
@@ -168,7 +173,8 @@ class _Matching:
         grouped: dict[tuple[str, ...], Fragment] = {}
         for piece in group.split():
             try:
-                piece.tree()
+                if not _is_name_or_place(piece):
+                    piece.tree()
                 found = self._resolved(piece)
                 grouped.setdefault(self._normal(found), found)
             except Refused as refused:

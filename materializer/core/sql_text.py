@@ -8,7 +8,7 @@ The syntax tree is asked only what a text *is*: whether it parses, and which col
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
@@ -105,11 +105,19 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A run of tokens of a script, usually one expression; ``at`` is where it would stand if it had any."""
+    """A run of tokens of a script, usually one expression.
+
+    Args:
+        script: Where it stands.
+        tokens: The tokens.
+        at: Where it would stand if it had any.
+        parsed: Its syntax tree, where it was parsed as part of a longer fragment.
+    """
 
     script: Script
     tokens: tuple[Token, ...]
     at: int = 0
+    parsed: exp.Expression | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -188,6 +196,8 @@ class Fragment:
         Raises:
             Refused: If it does not parse as one expression.
         """
+        if self.parsed is not None:
+            return self.parsed
         if not self.tokens:
             raise self.refused(SYNTAX, "an expression is missing here", "write one, or take the comma or keyword away")
         if self.tokens[0].token_type in (TokenType.ALIAS, TokenType.ALL, TokenType.DISTINCT):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from materializer.core.instants import HOUR, MILLISECOND, MINUTE, SECOND
@@ -30,6 +31,7 @@ _TERM: Final = re.compile(r"([+-]?)\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 _EXAMPLES: Final = "such as '1 minute', '2 hours 30 minutes' or '1 month'"
 
 
+@lru_cache(maxsize=256)  # a folder of definitions says the same few lengths again and again
 def parse_width(text: str) -> Width:
     """Return the length that *text* names; its sign and size are not judged here.
 

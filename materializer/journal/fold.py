@@ -63,6 +63,7 @@ class Ended:
         report: What it did; for an aborted one only the strategy it had planned.
         reason: Why it was aborted.
         verdict: What the gate found, as JSON; empty without one.
+        policy: The refresh policy that it ran for, or "".
     """
 
     n: int
@@ -72,6 +73,7 @@ class Ended:
     report: RunReport
     reason: str = ""
     verdict: Mapping[str, Any] = field(default_factory=dict)
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class AggregateState:
         plan: The refresh that has not ended, or None.
         held: Spans of the open plan that a gate holds back.
         verdict: What the gate found of the open plan, as JSON; empty without one.
+        policy: The refresh policy that the open plan runs for, or "".
         lease: Who may write, or None.
         null_times: Rows with a null time at the cursor, when known.
         changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
@@ -124,6 +127,7 @@ class AggregateState:
     plan: Plan | None = None
     held: SpanSet = field(default_factory=SpanSet)
     verdict: Mapping[str, Any] = field(default_factory=dict)
+    policy: str = ""
     lease: Lease | None = None
     null_times: int | None = None
     changes: tuple[tuple[int, int | None], ...] = ()
@@ -200,8 +204,9 @@ _PLAIN: Final = (
     "engine_next",
     "delivered",
     "verdict",
+    "policy",
 )
-_LATER: Final = ("verdict",)
+_LATER: Final = ("verdict", "policy")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -269,14 +274,14 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case Done():
             plan = _open_plan(state, event.n)
             back = InvalidationLog(plan.taken).cut(state.held).taken
-            ended = Ended(event.n, at, "done", plan.window, event.report, verdict=state.verdict)
+            ended = Ended(event.n, at, "done", plan.window, event.report, "", state.verdict, state.policy)
             written = event.n if plan.spans else state.written_n
             remembered = {**state.engine, **state.engine_next}
             return replace(_close(state, ended), log=state.log.add(back), written_n=written, engine=remembered)
         case Aborted():
             plan = _open_plan(state, event.n)
             report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
-            ended = Ended(event.n, at, "aborted", plan.window, report, event.reason, state.verdict)
+            ended = Ended(event.n, at, "aborted", plan.window, report, event.reason, state.verdict, state.policy)
             return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
         case Delivered():
             return replace(state, delivered=max(event.version, state.delivered or 0))
@@ -355,10 +360,21 @@ def _planned(state: AggregateState, event: Planned) -> AggregateState:
         raise JournalError(msg, hint="restore the journal from a backup")
     left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
     threshold = max(state.threshold, event.threshold)
-    remembers = dict(event.options.get("engine", {}))
     return replace(
-        state, log=left, threshold=threshold, plan=plan, last_n=plan.n, held=SpanSet(), engine_next=remembers
+        state,
+        log=left,
+        threshold=threshold,
+        plan=plan,
+        last_n=plan.n,
+        held=SpanSet(),
+        policy=policy_of(event.options),
+        engine_next=dict(event.options.get("engine", {})),
     )
+
+
+def policy_of(options: Mapping[str, Any]) -> str:
+    """Return the refresh policy that a plan with these options was made for, or ""."""
+    return str(options.get("policy", {}).get("name", ""))
 
 
 def _open_plan(state: AggregateState, n: int) -> Plan:
@@ -370,4 +386,4 @@ def _open_plan(state: AggregateState, n: int) -> Plan:
 
 
 def _close(state: AggregateState, ended: Ended) -> AggregateState:
-    return replace(state, plan=None, held=SpanSet(), verdict={}, ended=(*state.ended, ended)[-KEPT_ENDED:])
+    return replace(state, plan=None, held=SpanSet(), verdict={}, policy="", ended=(*state.ended, ended)[-KEPT_ENDED:])

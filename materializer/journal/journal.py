@@ -20,7 +20,7 @@ from materializer.journal.fold import AggregateState, States, by_name, fold
 from materializer.journal.store import JournalStore
 
 FOLDER: Final = "_materializer"
-_HISTORY_KINDS: Final = ("done", "aborted", "planned")
+_HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted")
 
 
 def _now() -> str:
@@ -113,10 +113,10 @@ class Journal:
             return
 
     def history(self, aggregate: str) -> list[dict[str, Any]]:
-        """Return plans and ends of refreshes that the journal has folded away, oldest first, each row once.
+        """Return plans, verdicts and ends of refreshes that the journal has folded away, oldest first, each row once.
 
         Shape:
-            ``n``, ``kind`` (planned, done, aborted), ``at`` and the event's payload.
+            ``n``, ``kind`` (planned, audited, done, aborted), ``at`` and the event's payload.
         """
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for row in self._history.read().rows:
@@ -124,7 +124,7 @@ class Journal:
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
                 found[(row.kind, n)] = {"n": n, "kind": row.kind, "at": row.at} | payload
-        return sorted(found.values(), key=lambda r: (r["n"], r["kind"] != "planned"))
+        return sorted(found.values(), key=lambda r: (r["n"], _HISTORY_KINDS.index(r["kind"])))
 
 
 def _rows(rows: Iterable[Row]) -> list[Row]:

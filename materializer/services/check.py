@@ -35,7 +35,7 @@ class CheckReport:
 
     Args:
         name: The aggregate.
-        window: What was looked at; None for all of it.
+        window: The whole buckets that were looked at; None for all of them.
         version: Version of the output.
         verdict: The answers.
         rows: Some of the failing rows.
@@ -82,7 +82,8 @@ class Checker:
         state = self.journal.view().named(name)
         bound = Bound.of(state, self.root)
         definition = bound.definition
-        spans = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, definition.grid))
+        window = window and planning.whole_buckets(window, definition.grid)
+        spans = SpanSet.of(window or EVERYTHING)
         version = DeltaFolder.at(bound.paths["output"]).head().version
         frame = self.engine().read_output(bound.paths["output"], version)
         if window is not None:

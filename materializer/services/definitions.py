@@ -319,8 +319,9 @@ class Definitions:
     def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> _Prepared:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
-        checked = self._suites(spec, existing.schemas, folder, old.suites) if folder else old.suites
-        new = replace(old, comment=spec.comment, properties=spec.properties, suites=checked, sql=spec.sql)
+        new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        if folder:
+            new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
         _refuse_policies(new)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
@@ -333,7 +334,7 @@ class Definitions:
         folder: DeltaFolder,
         applied: Iterable[tuple[str, str]] = (),
     ) -> tuple[tuple[str, str], ...]:
-        columns = {"output": [n for n, _ in schemas["output"]], "source": [n for n, _ in folder.schema()]}
+        columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
         return suites.found(spec, self._config.expectations, columns, applied)
 
     def _source_of(self, spec: AggregateSpec) -> SourceIdentity:

@@ -16,7 +16,7 @@ from materializer.core.policies import has_clock, promise_of
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
-from materializer.journal.fold import AggregateState, Ended
+from materializer.journal.fold import AggregateState, Ended, policy_of
 from materializer.journal.journal import Journal
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
@@ -119,14 +119,20 @@ class Looker:
         return recent if limit is None else recent[:limit]
 
     def _folded(self, state: AggregateState, known: set[int]) -> list[Ended]:
-        windows: dict[int, Span] = {}
+        plans: dict[int, Mapping[str, Any]] = {}
+        verdicts: dict[int, Mapping[str, Any]] = {}
         ended: list[Ended] = []
         for row in self.journal.history(state.id):
+            n = row["n"]
             if row["kind"] == "planned":
-                windows[row["n"]] = Span.from_json(row["plan"]["window"])
-            elif row["n"] not in known and row["n"] in windows:
+                plans[n] = row
+            elif row["kind"] == "audited":
+                verdicts[n] = row["verdict"]
+            elif n not in known and n in plans:
+                window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
                 report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
-                ended.append(Ended(row["n"], row["at"], row["kind"], windows[row["n"]], report, row.get("reason", "")))
+                reason, verdict = row.get("reason", ""), verdicts.get(n, {})
+                ended.append(Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy))
         return ended
 
     def _status(self, state: AggregateState, given: str | int | None) -> Status:

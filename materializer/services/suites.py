@@ -6,16 +6,20 @@ A refresh uses what was applied and never a file, so that a suite that is lost o
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from materializer.core.definition import Definition
+from materializer.core.imported import imported
 from materializer.core.instants import render
-from materializer.core.quality.suite import Suite, read
+from materializer.core.quality.compiled import Columns, compiled, plain
+from materializer.core.quality.suite import Expectation, Suite, read, wrong_values
 from materializer.core.spans import NEG_INF, POS_INF, Span
-from materializer.core.spec import AggregateSpec
-from materializer.errors import DefinitionError, Problem
+from materializer.core.spec import AggregateSpec, TimeType
+from materializer.errors import DefinitionError, Problem, QualityLibraryMissingError
 
 OUTPUT: Final = "output"
 SOURCE: Final = "source"
@@ -23,12 +27,21 @@ _PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
 _ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
 GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
 """Parameters that every suite can use; `quality.parameters` adds others."""
+_REFUSALS: Final = "materializer.adapters.quality:refusals"
+
+
+class Refusals(Protocol):
+    """The port that Great Expectations is behind."""
+
+    def __call__(self, expectations: Sequence[Expectation]) -> list[tuple[int, Problem]]:
+        """Return what the library finds wrong with arguments, each with the place of its expectation in the suite."""
+        ...
 
 
 def found(
     spec: AggregateSpec,
     folder: Path,
-    columns: Mapping[str, Collection[str]],
+    columns: Mapping[str, Columns],
     applied: Iterable[tuple[str, str]] = (),
 ) -> tuple[tuple[str, str], ...]:
     """Return the suites of a definition as (kind, JSON), checked.
@@ -36,7 +49,7 @@ def found(
     Args:
         spec: The definition.
         folder: Where suites lie by name.
-        columns: Columns of the ``output`` and of the ``source``.
+        columns: Columns of the ``output`` and of the ``source``, with their Spark types.
         applied: The suites that the definition has; without the folder those found by name stay as they are.
 
     Raises:
@@ -54,7 +67,8 @@ def found(
             continue
         try:
             text = file.read_text(encoding="utf-8")
-            suite = read(text, file=str(file), columns=columns[kind])
+            asked = partial(_wrong_arguments, spec=spec, columns=columns[kind])
+            suite = read(text, file=str(file), columns=columns[kind], further=asked)
         except DefinitionError as exc:
             problems += exc.problems
         except (OSError, UnicodeDecodeError) as exc:
@@ -87,12 +101,15 @@ def values(definition: Definition, n: int, version: int, window: Span) -> dict[s
         version: Source version.
         window: What is looked at; an infinite end is null.
     """
-    kind = definition.time_type
+    return _values(definition.spec, definition.time_type, n, version, window)
+
+
+def _values(spec: AggregateSpec, kind: TimeType, n: int, version: int, window: Span) -> dict[str, Any]:
     start, end = (
         None if edge in (NEG_INF, POS_INF) else edge if kind.is_integer else render(edge, kind)
         for edge in (window.start, window.end)
     )
-    return dict(zip(GIVEN, (n, version, start, end), strict=True)) | parameters_of(definition.spec)
+    return dict(zip(GIVEN, (n, version, start, end), strict=True)) | parameters_of(spec)
 
 
 def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
@@ -124,3 +141,27 @@ def _unknown_parameters(suite: Suite, spec: AggregateSpec, file: str) -> Iterabl
     for name in sorted(suite.parameters - known):
         hint = f"give it in 'quality.parameters', or use one of {', '.join(GIVEN)}"
         yield Problem("suite.parameter", f"the parameter '{name}' has no value", hint, file)
+
+
+def _wrong_arguments(
+    expectations: Sequence[Expectation], *, spec: AggregateSpec, columns: Columns
+) -> list[tuple[int, Problem]]:
+    """Return what is wrong with arguments once parameters have the values that the definition gives them.
+
+    What will be compiled was checked when it was read. The rest is for Great Expectations to say, where it is installed:
+    where it is not, a refresh may still run where it is, and says what to install where it does not.
+    """
+    filled = Suite("", tuple(expectations)).filled(parameters_of(spec)).expectations
+    wrong = [(e.index, p) for e in filled for p in wrong_values(e)]
+    if left := [e for e in filled if not _is_compiled(e, spec, columns)]:
+        refusals: Refusals = imported(_REFUSALS, "auditor", "this installation is incomplete")
+        with suppress(QualityLibraryMissingError):
+            wrong += refusals(left)
+    return wrong
+
+
+def _is_compiled(e: Expectation, spec: AggregateSpec, columns: Columns) -> bool:
+    """Whether a refresh will need no library for it; its own parameters always have values of the same kind."""
+    own = _values(spec, spec.time_type, 1, 1, Span(0, 1)) if spec.time_type else {}
+    [e] = Suite("", (e,)).filled(own).expectations
+    return compiled(plain(e, columns), columns) is not None

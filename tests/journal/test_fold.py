@@ -101,7 +101,8 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             window = draw(spans(is_bounded=True))
             taken = state.log.cut(SpanSet.of(window)).taken
             plan = make_plan(state.last_n + draw(st.integers(1, 2)), *taken, window=window)
-            return Planned(plan if taken else replace(plan, taken=(), steps=()), window.end)
+            options = draw(st.sampled_from([{}, {"policy": {"name": "old", "now": 7, "window": None}}]))
+            return Planned(plan if taken else replace(plan, taken=(), steps=()), window.end, options)
         case "audit":
             assert state.plan
             return Audited(state.plan.n, tuple((s.start, s.end) for s in state.plan.spans), {"rows": 1})
@@ -127,10 +128,11 @@ def test_a_snapshot_stands_for_what_came_before(history: list[Event], at: int) -
 
 def test_a_snapshot_of_an_older_release_is_read() -> None:
     """
-    A snapshot that was written before policies were remembered has none.
+    A snapshot that was written before policies and verdicts were remembered has none.
     """
     data = folded(DEFINED).as_json()
-    del data["policy_runs"]
+    for later in ("policy_runs", "verdict", "policy"):
+        del data[later]
 
     assert folded(DEFINED) == AggregateState.from_json(data)
 
@@ -286,6 +288,17 @@ def test_held_spans_stay_dirty() -> None:
 
     assert (SpanSet.of(Span(0, 20)) & state.log.spans) == SpanSet.of(Span(10, 20))
     assert not state.held
+
+
+def test_the_end_of_a_refresh_names_its_policy() -> None:
+    """
+    A refresh knows the policy that it was planned for, however it ends; the next one may have none.
+    """
+    policy = {"policy": {"name": "old", "now": 7, "window": [0, 10]}}
+    events = [Planned(make_plan(1), 10, policy), Done(1, REPORT), Planned(make_plan(2), 10, policy), Aborted(2, "died")]
+    ended = folded(DEFINED, *events, Planned(make_plan(3), 10), Done(3, REPORT)).ended
+
+    assert ["old", "old", ""] == [e.policy for e in ended]
 
 
 def test_a_new_definition_starts_again() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.adapters.quality import examine, problems, render
+from materializer.adapters.quality import examine, refusals, render
 from materializer.core.quality.catalog import KNOWN
 from materializer.core.quality.compiled import COMPILABLE
 from materializer.core.quality.failing import Failing
@@ -137,7 +137,7 @@ def test_what_great_expectations_refuses_is_a_problem_of_the_suite(session: Spar
     )
     suite_ = read(text)
 
-    assert ["suite.value"] == [p.code for p in problems(suite_)]
+    assert ["suite.value"] == [p.code for _, p in refusals(suite_.expectations)]
     with pytest.raises(DefinitionError, match="integer"):
         audit(frame(session, GOOD), suite_, bucket_column="bucket")
 

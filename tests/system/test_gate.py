@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from materializer.core.spans import Span
 from materializer.errors import DefinitionError, QualityGateError
-from tests.system.builders import Site
-from tests.system.lake import Death, Died, dying
+from tests.system.builders import DAY, Site
+from tests.system.lake import Death, Died, dying, micros
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:10", "A", 4)]
 AT_MOST_10 = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}}
@@ -133,12 +135,15 @@ def test_what_is_published_can_be_checked(site):
     site.tables["trades"].trade(("01:20", "A", 50))
     site.lake.refresh("hourly", publish_anyway="the exchange confirmed it")
     found = site.lake.check("hourly")
-    before = site.lake.check("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")
+    assert site.lake.status("hourly")[0].last_check["window"] is None
+    before = site.lake.check("hourly", "2024-02-29T23:40:00Z", "2024-03-01T01:20:00Z")
 
     assert not found.verdict.is_publishable
     assert [("A", 53)] == [(row.values["sym"], row.values["total"]) for row in found.rows]
     assert before.verdict.is_publishable
     assert [1, 0] == [len(check["failed"]) for check in site.lake.journal.view().named("hourly").checks]
+    window = Span.from_json(site.lake.status("hourly")[0].last_check["window"])
+    assert before.window == window == Span(micros(DAY), micros(DAY + timedelta(hours=1))), "whole buckets"
 
 
 def test_source_rows_are_checked_too(site):

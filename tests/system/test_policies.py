@@ -85,6 +85,7 @@ def test_a_policy_refreshes_its_window_and_takes_dirt_along_only_when_told(site:
     assert [0, 1, 4, 5, 9, 10, 11] == dirty(lake)
     windows = {"default": [hour(6), hour(9)], "history": [hour(2), hour(4)]}
     assert [{"name": name, "now": NOW, "window": w} for name, w in windows.items()] == planned(lake)
+    assert ["history", "default", ""] == [e.policy for e in lake.history("hourly")][:3]
     (status,) = lake.status("hourly", now=NOW)
     assert [h for h in range(24) if hour(h) in status.outside] == [0, 1, 4, 5]
     quiet = site.opened()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from materializer.errors import LeaseHeldError
-from tests.system.processes.running import World, gone
+from tests.system.processes.running import DEATHS, World, gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,22 +75,11 @@ def test_killed_again_and_again_while_undoing(world: World) -> None:
 
 # -- killed while writing ------------------------------------------------------------------------------------------------
 
-DEATHS: Final = {
-    "nothing is written": ("write", "", (1, 1), "aborted"),
-    "only the partials are": ("wrote_partials", "writing_output", (2, 1), "finished"),
-    "only the output is": ("wrote_output", "writing_partials", (1, 2), "aborted"),
-    "both are": ("check", "", (2, 2), "finished"),
-    "both are and looked at": ("done", "", (2, 2), "finished"),
-}
-"""Where it dies, what it never comes to, refresh numbers of partials and output then, and how it is recovered."""
-
 
 def die(world: World, death: str) -> str:
     """Have a merge die; return how it is to be recovered."""
-    checkpoint, hung, numbers, how = DEATHS[death]
-    world.killed_at(checkpoint, "refresh", *(["--hang", hung] if hung else []))
+    how = world.die(death)
     expect_merge(world)
-    assert numbers == (world.n_in("partials"), world.n_in("output"))
     return how
 
 

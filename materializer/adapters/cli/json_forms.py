@@ -227,11 +227,17 @@ def _ended(e: Ended, kind: TimeType) -> dict[str, Any]:
         "refresh": e.n,
         "at": e.at,
         "outcome": e.outcome,
+        "policy": e.policy or None,
         "window": _span(e.window, kind),
         **report,
         "reason": e.reason,
         "gate": _gate(e.verdict, kind) if e.verdict else None,
     }
+
+
+def _last_check(check: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
+    window = check["window"]
+    return {**_plain(check), "window": None if window is None else _span(Span.from_json(window), kind)}
 
 
 def _gate(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
@@ -265,7 +271,7 @@ def _status(s: Status) -> dict[str, Any]:
         "holder": s.holder,
         "last": None if s.last is None else _ended(s.last, kind),
         "held": _spans(s.held, kind),
-        "last_check": None if s.last_check is None else _plain(s.last_check),
+        "last_check": None if s.last_check is None else _last_check(s.last_check, kind),
         "lateness": None if s.advice is None else _lateness(s, s.advice),
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),

@@ -30,8 +30,10 @@ from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import check_lines, gate_text
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 from materializer.core.lateness import in_words
+from materializer.core.spans import Span
 
 if TYPE_CHECKING:
+    from materializer.core.spec import TimeType
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.definitions import Change
@@ -181,7 +183,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("last refresh", _last(s.last) if s.last else "never"),
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
         ("lateness", _lateness(s)),
-        ("last check", _last_check(s.last_check) if s.last_check else ""),
+        ("last check", _last_check(s.last_check, s.time_type) if s.last_check else ""),
     ]
     yield from labelled(pairs, width=width)
 
@@ -197,9 +199,11 @@ def _lateness(s: Status) -> str:
     )
 
 
-def _last_check(check: Mapping[str, Any]) -> str:
+def _last_check(check: Mapping[str, Any], kind: TimeType) -> str:
     failed = count(len(check["failed"]), "expectation")
-    return f"{check['at']}, version {check['version']}: " + (f"{failed} not met" if check["failed"] else "all met")
+    where = f" in {span(Span.from_json(check['window']), kind)}" if check["window"] else ""
+    met = f"{failed} not met" if check["failed"] else "all met"
+    return f"{check['at']}, version {check['version']}{where}: {met}"
 
 
 def _last(e: Ended) -> str:
@@ -224,7 +228,8 @@ def _history(result: History, width: int) -> Iterator[str]:
     yield head
     for line, e in zip(body, result.refreshes, strict=True):
         yield line
-        yield from wrapped(f"{span(e.window, result.time_type)}, {_what(e)}", " " * 9, width=width)
+        policy = f"policy {e.policy}, " if e.policy else ""
+        yield from wrapped(f"{policy}{span(e.window, result.time_type)}, {_what(e)}", " " * 9, width=width)
         if gate := gate_text(e.verdict, result.time_type):
             yield from wrapped(f"gate: {gate}", " " * 9, width=width)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from materializer.core.functions import nearest
 from materializer.core.quality.catalog import KNOWN, Known
@@ -80,24 +80,38 @@ class Suite:
         """Names of the parameters that it needs."""
         return frozenset(p for e in self.expectations for p in e.parameters.values())
 
+    def filled(self, parameters: Mapping[str, Any]) -> Suite:
+        """Return the suite with those of its parameters filled in that have a value here; the others stay open."""
+        filled = []
+        for e in self.expectations:
+            values = {arg: parameters[name] for arg, name in e.parameters.items() if name in parameters}
+            filled.append(e.with_kwargs({**e.kwargs, **values}) if values else e)
+        return Suite(self.name, tuple(filled))
+
     def bound(self, parameters: Mapping[str, Any]) -> Suite:
         """Return the suite with its parameters filled in.
 
         Raises:
             DefinitionError: If one has no value, or a value that does not fit.
         """
-        filled = []
-        for e in self.expectations:
-            values = {arg: parameters[name] for arg, name in e.parameters.items() if name in parameters}
-            filled.append(e.with_kwargs({**e.kwargs, **values}) if values else e)
-        problems = [p for e in filled for p in _unfilled(e) or _values(e)]
+        suite = self.filled(parameters)
+        problems = [p for e in suite.expectations for p in _unfilled(e) or wrong_values(e)]
         if problems:
             raise DefinitionError(problems)
-        return Suite(self.name, tuple(filled))
+        return suite
+
+
+Further: TypeAlias = Callable[[Sequence[Expectation]], Iterable[tuple[int, Problem]]]
+"""What else finds problems of expectations: each with the expectation's place in the suite."""
 
 
 def read(
-    text: str, *, file: str = "", columns: Collection[str] | None = None, parameters: Mapping[str, Any] | None = None
+    text: str,
+    *,
+    file: str = "",
+    columns: Collection[str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    further: Further | None = None,
 ) -> Suite:
     """Read a suite.
 
@@ -106,6 +120,7 @@ def read(
         file: Where it stands, for problems.
         columns: Names of the table's columns; not checked when None.
         parameters: Values for its parameters; they stay open when None.
+        further: Asked about the expectations that nothing is wrong with so far.
 
     Returns:
         The suite, with its parameters filled in where *parameters* are given.
@@ -121,18 +136,24 @@ def read(
     problems = list(_shape(data))
     entries = data["expectations"] if not problems else []
     places = _places(text, entries)
-    expectations, misplaced = [], []
+    expectations: list[Expectation] = []
+    found: list[tuple[int, Problem]] = []
     for i, entry in enumerate(entries):
         wrong = list(_entry(entry, columns))
         if not wrong:
             expectation = _expectation(i, entry)
-            wrong = list(_values(expectation))
+            wrong = list(wrong_values(expectation))
             if parameters is not None:
                 wrong += _unfilled(expectation, parameters)
-            expectations.append(expectation)
-        misplaced += [replace(p, line=places[i][0], column=places[i][1]) for p in wrong]
-    if problems or misplaced:
-        raise DefinitionError([replace(p, file=file) for p in [*problems, *misplaced]])
+            if not wrong:
+                expectations.append(expectation)
+        found += [(i, p) for p in wrong]
+    found += further(expectations) if further else ()
+    problems += [
+        replace(p, line=places[i][0], column=places[i][1]) for i, p in sorted(found, key=lambda placed: placed[0])
+    ]
+    if problems:
+        raise DefinitionError([replace(p, file=file) for p in problems])
     suite = Suite(data["name"], tuple(expectations))
     return suite if parameters is None else suite.bound(parameters)
 
@@ -201,14 +222,17 @@ def _arguments(known: Known, kwargs: dict[str, Any], columns: Collection[str] | 
                     yield Problem("suite.unknown-column", f"`{known.name}`: there is no column `{name}`", hint)
 
 
-def _values(e: Expectation) -> Iterator[Problem]:
-    """Problems of values that are wrong whatever the rows; a parameter that is open is no value yet."""
+def wrong_values(e: Expectation) -> Iterator[Problem]:
+    """Yield the problems of values that are wrong whatever the rows; a parameter that is open is no value yet."""
     kwargs = {k: v for k, v in e.kwargs.items() if k not in e.parameters}
     mostly = kwargs.get("mostly")
     if mostly is not None and not (_is_number(mostly) and 0 <= mostly <= 1):
         yield Problem("suite.value", f"`mostly` of `{e.type}` lies between 0 and 1, and is {mostly!r}")
     if e.type in _NEEDS_A_BOUND and e.kwargs.get("min_value") is None and e.kwargs.get("max_value") is None:
         yield Problem("suite.missing-argument", f"`{e.type}` needs `min_value` or `max_value`")
+    for arg in ("strict_min", "strict_max"):
+        if arg in kwargs and not isinstance(kwargs[arg], bool):
+            yield Problem("suite.value", f"`{arg}` of `{e.type}` is true or false, and not {kwargs[arg]!r}")
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     if _is_number(low) and _is_number(high) and low > high:
         yield Problem("suite.value", f"`{e.type}`: min_value {low!r} lies above max_value {high!r}")

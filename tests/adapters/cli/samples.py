@@ -98,7 +98,7 @@ GATE = {
     "held": [[day(2), day(3)]],
     "published_anyway": {"reason": "a storm, confirmed"},
 }
-ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT, verdict=GATE)
+ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT, verdict=GATE, policy="history")
 ABORTED = Ended(
     11,
     "2026-08-01T09:58:00.251Z",
@@ -155,7 +155,7 @@ STATUS = Status(
     policies=(POLICY,),
     outside=SpanSet.of(Span(day(1), day(2))),
     held=SpanSet.of(Span(day(2), day(3))),
-    last_check=summary(VERDICT) | {"version": 12, "window": None, "at": "2013-12-09T00:00:00Z"},
+    last_check=summary(VERDICT) | {"version": 12, "window": [day(1), day(8)], "at": "2013-12-09T00:00:00Z"},
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
     advice=advice(LATENESS, 3600.0, 90.0),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.results import Planned, PolicyList, Refreshed, Shown, is_idle
+from materializer.adapters.cli.results import Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
 from materializer.adapters.cli.text import lines
 from materializer.adapters.cli.words import spans, wrapped
 from materializer.core.policies import Policy
@@ -220,3 +220,23 @@ def test_a_refresh_that_was_stopped_says_how_to_go_on():
     told = text_of(Refreshed(report, samples.TS))
     assert "about 2 runs left" in told
     assert "true" not in told
+
+
+def test_a_status_says_where_the_last_check_looked():
+    """
+    The window of a check stands with its answer; a check of everything has none.
+    """
+    window = "version 12 in [2013-12-01T00:00:00Z, 2013-12-08T00:00:00Z): 1 expectation not met"
+    everything = replace(samples.STATUS, last_check={**samples.STATUS.last_check, "window": None})
+
+    assert window in " ".join(text_of(samples.RESULTS["status NAME"]).split())
+    assert "version 12: 1 expectation not met" in " ".join(text_of(Statuses((everything,), is_detailed=True)).split())
+
+
+def test_the_history_names_the_policy_of_each_refresh():
+    """
+    A refresh that ran for a policy says so, one that was asked for by hand does not.
+    """
+    told = " ".join(text_of(samples.RESULTS["history"]).split())
+
+    assert 1 == told.count("policy history, [the beginning")

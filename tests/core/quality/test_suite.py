@@ -95,6 +95,11 @@ def test_json_that_is_none_is_refused_with_its_place():
         ),
         (text(entry(BETWEEN)), "suite.missing-argument", "min_value"),
         (text(entry(BETWEEN, kwargs={"column": "x", "min_value": 2, "max_value": 1})), "suite.value", "above"),
+        (
+            text(entry(BETWEEN, kwargs={"column": "x", "min_value": 2, "strict_min": "false"})),
+            "suite.value",
+            "true or false",
+        ),
         (text(entry(kwargs={"column": {"$PARAMETER": "c"}})), "suite.parameter", "`c`"),
     ],
 )

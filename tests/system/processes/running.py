@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from materializer.config import Config
 from materializer.errors import LeaseHeldError
 from materializer.journal.fold import AggregateState
+from materializer.lake.log import find_notes
 from materializer.services.processes import started
 from materializer.wiring import Materializer
 from tests.system.lake import Source
@@ -35,6 +36,14 @@ START: Final = datetime.fromisoformat("2024-03-01T00:00:00+00:00")
 HOURS: Final = 6
 MEASURES: Final = {"n": "count(*)", "s": "sum(v)", "open": "first(v)", "latest": "max(id)"}
 PLAINLY: Final = "count(*) n, sum(v) s, min_by(v, ts) open, max(id) latest"
+DEATHS: Final = {
+    "nothing is written": ("write", "", (1, 1), "aborted"),
+    "only the partials are": ("wrote_partials", "writing_output", (2, 1), "finished"),
+    "only the output is": ("wrote_output", "writing_partials", (1, 2), "aborted"),
+    "both are": ("check", "", (2, 2), "finished"),
+    "both are and looked at": ("done", "", (2, 2), "finished"),
+}
+"""Where refresh 2 dies, what it never comes to, refresh numbers of partials and output then, and how it is recovered."""
 
 
 class Child:
@@ -104,6 +113,7 @@ class World:
         spark: The session of the run.
         driver_lane_rows: 0 makes every commit Spark's.
         measures: Of the aggregate; by default such that :meth:`insert` changes all of them.
+        properties: Of the aggregate.
     """
 
     def __init__(
@@ -113,6 +123,7 @@ class World:
         *,
         driver_lane_rows: int = 200_000,
         measures: dict[str, str] | None = None,
+        properties: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.spark = spark
@@ -121,9 +132,17 @@ class World:
         self.root = folder / "lake"
         self.plainly = PLAINLY if measures is None else ", ".join(f"{sql} {name}" for name, sql in measures.items())
         self._early = 0
-        self.lake = Materializer(self.root, spark=spark, config=Config(driver_lane_rows=driver_lane_rows))
+        self.measures = measures or MEASURES
+        self.properties = properties or {}
+        config = Config(driver_lane_rows=driver_lane_rows, expectations=folder / "expectations")
+        self.lake = Materializer(self.root, spark=spark, config=config)
         self.insert(200)
-        self.lake.define("bars", self.source.path, time="ts", width="1 hour", keys=["k"], measures=measures or MEASURES)
+        self.define()
+
+    def define(self) -> None:
+        """Apply the definition, with the suites that lie in ``expectations`` now."""
+        parts: dict[str, Any] = {"measures": self.measures, "properties": self.properties}
+        self.lake.define("bars", self.source.path, time="ts", width="1 hour", keys=["k"], **parts)
 
     def insert(self, rows: int, hours: Sequence[int] = tuple(range(HOURS))) -> None:
         """Insert so many rows into each of these hours for each of two keys, in one commit; all before what is there."""
@@ -145,17 +164,28 @@ class World:
         """What the journal says of the aggregate."""
         return self.lake.journal.view().named("bars")
 
+    def table(self, which: str) -> Path:
+        """Return where a table of the aggregate lies."""
+        path = self.root / "bars" / which
+        return path if which == "output" else next(p for p in path.iterdir() if DeltaTable.is_deltatable(str(p)))
+
     def n_in(self, which: str) -> int:
         """Return the refresh number that a table of the aggregate carries."""
-        path = self.root / "bars" / which
-        if which == "partials":
-            path = next(p for p in path.iterdir() if DeltaTable.is_deltatable(str(p)))
-        name = self.state.id if which == "output" else path.name
-        return DeltaTable(str(path)).transaction_version(f"materializer/{name}") or 0
+        name = self.state.id if which == "output" else self.table(which).name
+        return DeltaTable(str(self.table(which))).transaction_version(f"materializer/{name}") or 0
+
+    def written(self, which: str) -> list[int]:
+        """Return the number of each commit of data to a table of the aggregate, in order."""
+        return [note.n for note in find_notes(str(self.table(which)), 0) if note.kind == "data"]
 
     def published(self) -> list[tuple[Any, ...]]:
         """Return the rows of the output, sorted."""
         return sorted(map(tuple, self.spark.sql(f"SELECT * FROM delta.`{self.root}/bars/output`").collect()))
+
+    def truth(self) -> list[tuple[Any, ...]]:
+        """Return what the output shall be, as plain Spark says, sorted."""
+        plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM delta.`{self.source.path}` GROUP BY ALL"
+        return sorted(map(tuple, self.spark.sql(plain).collect()))
 
     @contextmanager
     def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:
@@ -189,6 +219,13 @@ class World:
             child.wait_at(checkpoint.partition(":")[0])
             child.kill()
 
+    def die(self, death: str) -> str:
+        """Have refresh 2 die as in :data:`DEATHS`; return how it is to be recovered."""
+        checkpoint, hung, numbers, how = DEATHS[death]
+        self.killed_at(checkpoint, "refresh", *(["--hang", hung] if hung else []))
+        assert numbers == (self.n_in("partials"), self.n_in("output"))
+        return how
+
     def refresh_when_free(self) -> Any:
         """Refresh as soon as a dead process's JVM has gone too."""
         end = time.monotonic() + PATIENCE
@@ -204,8 +241,7 @@ class World:
         """Assert that nothing is dirty or open, and that the output is what plain Spark says; nothing twice."""
         [status] = self.lake.status("bars")
         assert ("fresh", None) == (status.state, status.open_refresh)
-        plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM delta.`{self.source.path}` GROUP BY ALL"
-        expected = sorted(map(tuple, self.spark.sql(plain).collect()))
+        expected = self.truth()
         assert expected == self.published()
         report = self.lake.verify("bars")
         assert (0, len(expected)) == (report.differing, report.rows), report.examples

@@ -1,0 +1,121 @@
+"""Suites of a definition that is applied: what Great Expectations would refuse when a refresh runs is refused here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from materializer.core.parse import parse_definitions
+from materializer.core.spec import AggregateSpec, TimeType
+from materializer.errors import DefinitionError, Problem
+from materializer.services import suites
+
+COLUMNS: Final = {
+    "output": {"hour": "timestamp", "sym": "string", "n": "bigint"},
+    "source": {"ts": "timestamp", "sym": "string", "price": "double"},
+}
+SQL: Final = """CREATE MATERIALIZED VIEW bars AS
+SELECT window.start AS hour, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"""
+COMPILED: Final = (
+    ("expect_column_values_to_not_be_null", {"column": "sym"}),
+    ("expect_column_max_to_be_between", {"column": "hour", "min_value": {"$PARAMETER": "window_start"}}),
+    ("expect_column_values_to_be_between", {"column": "n", "max_value": {"$PARAMETER": "most"}}),
+)
+OUTLIERS: Final = "expect_column_values_to_not_be_outliers"
+
+
+def found(folder: Path, output: Any, source: Any = (), **parameters: Any) -> tuple[tuple[str, str], ...]:
+    """Return the suites of a definition that has these expectations, each on a line of its own."""
+    for name, expectations in (("bars", output), ("bars.source", source)):
+        lines = ",\n".join(json.dumps({"type": t, "kwargs": k}) for t, k in expectations)
+        (folder / f"{name}.json").write_text(f'{{"name": "{name}", "expectations": [\n{lines}\n]}}')
+    return suites.found(spec(parameters), folder, COLUMNS)
+
+
+def spec(parameters: dict[str, Any]) -> AggregateSpec:
+    """Return the definition, as it is when its suites are looked for."""
+    [bars] = parse_definitions(SQL)
+    return replace(bars, time_type=TimeType.TIMESTAMP, properties=(("quality.parameters", json.dumps(parameters)),))
+
+
+def problems(*args: Any, **more: Any) -> list[Problem]:
+    """Return what :func:`found` refuses."""
+    with pytest.raises(DefinitionError) as refused:
+        found(*args, **more)
+    return list(refused.value.problems)
+
+
+@pytest.mark.quality
+def test_what_great_expectations_refuses_is_refused_with_everything_else(tmp_path: Path) -> None:
+    """
+    Problems of both suites, ours and the library's, are in one list, each with its file and line.
+    """
+    pytest.importorskip("great_expectations", reason="needs the extra `quality`")
+    output = [
+        ("expect_table_row_count_to_equal", {"value": "many"}),
+        ("expect_column_values_to_not_be_null", {"column": "sim"}),
+        (OUTLIERS, {"column": "n", "method": "iqr", "multiplier": 2}),
+        (OUTLIERS, {"column": "n", "method": "guess", "multiplier": 2}),
+    ]
+    source = [("expect_column_values_to_match_regex_list", {"column": "sym", "regex_list": "A", "match_on": "any"})]
+
+    wrong = problems(tmp_path, output, source)
+
+    assert [
+        ("bars.json", 2, "suite.value"),
+        ("bars.json", 3, "suite.unknown-column"),
+        ("bars.json", 5, "suite.value"),
+        ("bars.source.json", 2, "suite.value"),
+    ] == [(Path(p.file).name, p.line, p.code) for p in wrong]
+    assert "refused by Great Expectations: value: value is not a valid integer" in wrong[0].message
+    assert "permitted: 'iqr', 'std'" in wrong[2].message
+
+
+@pytest.mark.quality
+def test_values_of_parameters_are_refused_too(tmp_path: Path) -> None:
+    """
+    What the definition gives a parameter is checked like what is written; what a refresh will give stays open.
+    """
+    pytest.importorskip("great_expectations", reason="needs the extra `quality`")
+    one_of = [
+        ("expect_column_values_to_not_be_null", {"column": "sym", "mostly": {"$PARAMETER": "share"}}),
+        (OUTLIERS, {"column": "n", "method": "iqr", "multiplier": {"$PARAMETER": "times"}}),
+        (OUTLIERS, {"column": "n", "method": "iqr", "multiplier": {"$PARAMETER": "refresh"}}),
+    ]
+    wrong = problems(tmp_path, one_of, share=95, times="some")
+
+    assert 2 == len(wrong)
+    assert "between 0 and 1, and is 95" in wrong[0].message
+    assert "multiplier: value is not a valid float" in wrong[1].message
+    assert found(tmp_path, one_of, share=0.95, times=3)
+
+
+def test_without_the_library_its_expectations_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Who applies need not be who refreshes: our own checks are made, and a refresh says what to install where it is missing.
+    """
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+
+    assert "guess" in found(tmp_path, [(OUTLIERS, {"column": "n", "method": "guess", "multiplier": 2})])[0][1]
+    assert "suite.unknown-column" == problems(tmp_path, [(OUTLIERS, {"column": "m", "method": "iqr"})])[-1].code
+
+
+def test_what_is_compiled_does_not_load_the_library(tmp_path: Path) -> None:
+    """
+    The library takes seconds to load, and is loaded only for expectations that it will answer.
+    """
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.services.test_suites import COMPILED, found\n"
+        "found(Path(sys.argv[1]), COMPILED, most=9)\n"
+        "assert 'great_expectations' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
