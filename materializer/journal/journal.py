@@ -79,12 +79,18 @@ class Journal:
     """
 
     def __init__(self, root: str | Path, *, snapshot_every: int = 40, now: Callable[[], str] = _now) -> None:
+        self.root = Path(root)
         self._store = JournalStore(root)
         self._history = JournalStore(root, name="history")
         self._snapshot_every = snapshot_every
         self._now = now
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
+
+    def reopen(self) -> None:
+        """Forget what was read; another journal, or none, stands there now."""
+        self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
+        self._view, self._seen = View(-1, {}), None
 
     def view(self) -> View:
         """Return the newest state of everything; a few milliseconds when nothing changed."""
