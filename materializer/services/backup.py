@@ -51,7 +51,7 @@ class BackupReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Compared:
     """One aggregate in the backup and in the journal that it replaces.
 
     Args:
@@ -86,7 +86,7 @@ class RestoreReport:
     folder: str
     manifest: Manifest
     outcome: str
-    differences: tuple[Difference, ...]
+    differences: tuple[Compared, ...]
     problem: str = ""
     aside: str = ""
     repairs: Mapping[str, tuple[str, ...]] | None = None
@@ -245,18 +245,18 @@ def _release_all(journal: Journal) -> None:
         journal.append(journal.view().version, state.id, events)
 
 
-def _differences(backup: View, current: View | None) -> tuple[Difference, ...]:
+def _differences(backup: View, current: View | None) -> tuple[Compared, ...]:
     there = {s.name: s for s in backup.states.values()}
     here = {} if current is None else {s.name: s for s in current.states.values()}
     return tuple(_difference(name, there.get(name), here.get(name)) for name in sorted({*there, *here}))
 
 
-def _difference(name: str, backup: AggregateState | None, current: AggregateState | None) -> Difference:
+def _difference(name: str, backup: AggregateState | None, current: AggregateState | None) -> Compared:
     if backup is None:
-        return Difference(name, None, current.last_n if current else None, "gone")
+        return Compared(name, None, current.last_n if current else None, "gone")
     if current is None:
-        return Difference(name, backup.last_n, None, "back")
+        return Compared(name, backup.last_n, None, "back")
     if backup.id != current.id:
-        return Difference(name, backup.last_n, current.last_n, "another")
+        return Compared(name, backup.last_n, current.last_n, "another")
     change = "same" if backup.last_n == current.last_n else "older" if backup.last_n < current.last_n else "newer"
-    return Difference(name, backup.last_n, current.last_n, change)
+    return Compared(name, backup.last_n, current.last_n, change)

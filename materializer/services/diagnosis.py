@@ -108,7 +108,7 @@ _CODES: Final = {
     Verdict.AHEAD: "tables.ahead",
     Verdict.BEHIND: "tables.ahead",
     Verdict.MISSING: "table.not-found",
-    Verdict.DAMAGED: "tables.damaged",
+    Verdict.DAMAGED: "tables.foreign",
     Verdict.OTHER: "tables.foreign",
     Verdict.FOREIGN: "tables.foreign",
 }

@@ -201,7 +201,7 @@ def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
             shutil.rmtree(old / "_delta_log")
         case _:
             next(old.glob("*.parquet")).unlink()
-    code = {"missing": "table.not-found", "foreign": "tables.foreign"}.get(damage, "tables.damaged")
+    code = "table.not-found" if damage == "missing" else "tables.foreign"
     report = repaired(refreshed, is_everything_dirty=True, codes=[code])
 
     assert partials(refreshed) != old
@@ -232,7 +232,7 @@ def test_an_output_is_rebuilt_without_a_raw_row(refreshed: Site, damage: str) ->
             next(old.glob("*.parquet")).unlink()
     source = refreshed.tables["trades"].path
     source.rename(source.with_name("away"))
-    code = {"missing": "table.not-found", "foreign": "tables.foreign"}.get(damage, "tables.damaged")
+    code = "table.not-found" if damage == "missing" else "tables.foreign"
     report = repaired(refreshed, is_everything_dirty=False, codes=[code])
     source.with_name("away").rename(source)
 
