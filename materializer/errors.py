@@ -272,6 +272,13 @@ class JournalVersionError(JournalError):
     code = "journal.too-new"
 
 
+class JournalLostError(JournalError):
+    """The journal does not know an aggregate whose tables are there."""
+
+    code = "journal.lost"
+    default_hint = "restore a backup of the journal, or 'materializer repair --definitions FILE' takes the tables over"
+
+
 class TablesAheadError(MaterializerError):
     """A table of ours carries a refresh that the journal does not know, or is not the table we wrote."""
 

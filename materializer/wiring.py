@@ -27,6 +27,7 @@ from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
 from materializer.services import cascade
+from materializer.services.backup import BackupReport, Backups, RestoreReport
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
@@ -38,6 +39,7 @@ from materializer.services.planning import Request
 from materializer.services.policies import Policies, PolicyReport, PolicyState, options
 from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
+from materializer.services.repair import Repairer, RepairReport
 from materializer.services.status import Looker, Status
 from materializer.services.verify import Verifier, VerifyReport
 from materializer.services.workbench import RunNote
@@ -363,8 +365,9 @@ class Materializer:
     # -- looking ---------------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the names of all aggregates, those that others read before these."""
-        return cascade.parents_first(self.root, self.journal.view().states)
+        """Return the names of all aggregates, those that others read before these, then those that cannot be used."""
+        view = self.journal.view()
+        return [*cascade.parents_first(self.root, view.states), *sorted(b.name or b.id for b in view.broken.values())]
 
     def grid(self, name: str) -> Grid:
         """Return how an aggregate divides time."""
@@ -496,6 +499,60 @@ class Materializer:
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Return what stands in the way of the next refresh, and how to mend it."""
         return Doctor(self.root, self.journal, self.config).examine(name)
+
+    # -- mending ---------------------------------------------------------------------------------------------------------
+
+    def repair(self, name: str, *, dry_run: bool = False) -> RepairReport:
+        """Make the tables of an aggregate and the journal agree again; what cannot be told any more is dirty then.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what is wrong and what would be done; starts no JVM.
+
+        Raises:
+            LeaseHeldError: If a live process works on it; nothing was written.
+            JournalError: If the journal, or the aggregate's definition in it, cannot be read.
+        """
+        repairer = Repairer(self._refresher)
+        return repairer.plan(name) if dry_run else repairer.repair(name)
+
+    def lost(self) -> list[str]:
+        """Return names of aggregates whose tables are in the lake, but which the journal does not know."""
+        return Repairer(self._refresher).lost()
+
+    def take_over(
+        self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec], *, dry_run: bool = False
+    ) -> list[RepairReport]:
+        """Make definitions known whose journal was lost, with the tables that are there; everything of them is dirty.
+
+        A journal that cannot be read is renamed, and a new one is begun.
+
+        Args:
+            what: As in :meth:`apply`.
+            dry_run: Only say what would be done; starts no JVM.
+        """
+        from materializer.services.takeover import TakeOver
+
+        specs, _ = self.read_definitions(what)
+        work = TakeOver(self._refresher, self._definitions)
+        return work.plan(specs) if dry_run else work.take_over(specs)
+
+    def backup(self, folder: str | Path) -> BackupReport:
+        """Copy the journal into a new or empty folder; refreshes may go on meanwhile. Tables are not copied."""
+        return Backups(self._refresher).backup(Path(folder))
+
+    def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
+        """Put the journal of a backup in place; the one that is there is kept beside it.
+
+        Args:
+            folder: What :meth:`backup` wrote.
+            dry_run: Only say what differs.
+
+        Raises:
+            LeaseHeldError: If a live process works on an aggregate; nothing was written.
+        """
+        backups = Backups(self._refresher)
+        return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
         """Hold the lease of an aggregate, recovered; for commands that write."""

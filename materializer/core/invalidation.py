@@ -44,6 +44,8 @@ class Cause(IntEnum):
     """Neither feed nor statistics could tell what changed."""
     NEW = 6
     """Never materialised."""
+    REPAIRED = 7
+    """The tables hold something there, and nobody knows any more what."""
 
 
 Keys = frozenset[tuple[Any, ...]]

@@ -235,6 +235,7 @@ _REASONS: Final = {
     Cause.INVALIDATED: "invalidated by hand",
     Cause.LOST: "the source can no longer tell what changed",
     Cause.NEW: "never materialised",
+    Cause.REPAIRED: "repaired: what the tables hold there is not known",
 }
 
 
@@ -275,7 +276,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
         recomputing.setdefault((Cause.CHANGE, reason), []).extend(spans)
     for (cause, why_not), found in recomputing.items():
         spans = SpanSet.union(found)
-        is_rebuild = cause is Cause.LOST or facts.is_first
+        is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
         changed = facts.changed(min(afters[cause]), spans).rows if cause is Cause.CHANGE and afters.get(cause) else None
         steps.append(
             Recompute(spans, _REASONS[cause], facts.raw(spans), (Rejected("merge", why_not),), is_rebuild, changed)

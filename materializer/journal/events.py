@@ -15,8 +15,11 @@ from materializer.core.invalidation import Entry
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, POS_INF
 from materializer.errors import JournalError, JournalVersionError
+from materializer.journal.repaired import Repaired
 
 FORMAT: Final = 1
+UNREADABLE: Final = "unreadable"
+"""Kind of the row that stands for a file of one aggregate's events that cannot be read; its payload says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +245,7 @@ Event: TypeAlias = (
     | Delivered
     | PolicyRan
     | Checked
+    | Repaired
     | Dropped
     | Snapshot
 )
@@ -273,6 +277,7 @@ KINDS: Final[dict[str, type]] = {
     "delivered": Delivered,
     "policy_ran": PolicyRan,
     "checked": Checked,
+    "repaired": Repaired,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -297,6 +302,8 @@ def decode(row: Row) -> Event:
         JournalVersionError: If the row has a newer format or an unknown kind.
         JournalError: If the payload does not fit its kind.
     """
+    if row.kind == UNREADABLE:
+        raise JournalError(row.payload, hint="")
     if row.format > FORMAT or row.kind not in KINDS:
         raise JournalVersionError(
             f"the journal holds a {row.kind!r} event of format {row.format}; this version knows format {FORMAT}",
@@ -307,7 +314,7 @@ def decode(row: Row) -> Event:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",
-            hint="restore the journal from a backup, or drop and apply the aggregate again",
+            hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
         ) from exc
 
 
@@ -345,6 +352,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | Delivered()
             | PolicyRan()
             | Checked()
+            | Repaired()
             | Dropped()
             | Snapshot()
         ):

@@ -40,6 +40,7 @@ from materializer.journal.events import (
     instant_as_json,
     instant_from_json,
 )
+from materializer.journal.repaired import Repaired, repaired
 
 MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""
@@ -220,18 +221,23 @@ def fold(rows: Iterable[Row], states: States | None = None) -> States:
     """
     result = dict(states or {})
     for row in rows:
-        try:
-            state = apply(result.get(row.aggregate), row.aggregate, decode(row), at=row.at)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
-            raise JournalError(
-                f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
-                hint="restore the journal from a backup, or drop and apply the aggregate again",
-            ) from exc
+        state = folded(result.get(row.aggregate), row)
         if state is None:
             result.pop(row.aggregate, None)
         else:
             result[row.aggregate] = state
     return result
+
+
+def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
+    """Return the aggregate of *row* after it, None when it is gone; raises as :func:`fold`."""
+    try:
+        return apply(state, row.aggregate, decode(row), at=row.at)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
+        raise JournalError(
+            f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
+            hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
+        ) from exc
 
 
 def by_name(states: States, name: str) -> AggregateState | None:
@@ -292,6 +298,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Checked():
             return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
+        case Repaired():
+            return repaired(state, event, None if event.source is None else SourceIdentity(**event.source))
         case Dropped():
             return None
         case _:

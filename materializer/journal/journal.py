@@ -8,18 +8,18 @@ in between leaves the same rows in both, and readers of the history take each re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.errors import JournalConflictError, UnknownAggregateError
-from materializer.journal.events import Event, Row, Snapshot, encode
-from materializer.journal.fold import AggregateState, States, by_name, fold
-from materializer.journal.store import JournalStore
+from materializer.errors import JournalConflictError, JournalError, UnknownAggregateError
+from materializer.journal.broken import Broken, fold_each
+from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
+from materializer.journal.fold import AggregateState, States, by_name
+from materializer.journal.store import JournalSnapshot, JournalStore
 
-FOLDER: Final = "_materializer"
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted")
 
 
@@ -29,19 +29,37 @@ def _now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The journal at one version."""
+    """The journal at one version.
+
+    Args:
+        version: Its version, -1 when there is none.
+        states: The living aggregates, by id.
+        broken: Those of which an event cannot be read, by id; none of them is among *states*.
+    """
 
     version: int
     states: States
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+
+    def refuse_broken(self, name: str) -> None:
+        """Raise JournalError when an event of the aggregate called *name* cannot be read."""
+        if (broken := self.broken_named(name)) is not None:
+            raise broken.error()
+
+    def broken_named(self, name: str) -> Broken | None:
+        """Return the aggregate called *name* (or with this id) when it cannot be used, else None."""
+        return next((b for b in self.broken.values() if name.lower() in {b.name.lower(), b.id}), None)
 
     def named(self, name: str) -> AggregateState:
         """Return the aggregate called *name*.
 
         Raises:
             UnknownAggregateError: If there is none.
+            JournalError: If one of its events cannot be read.
         """
         state = by_name(self.states, name)
         if state is None:
+            self.refuse_broken(name)
             known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",
@@ -61,26 +79,28 @@ class Journal:
     """
 
     def __init__(self, root: str | Path, *, snapshot_every: int = 40, now: Callable[[], str] = _now) -> None:
+        self.root = Path(root)
         self._store = JournalStore(root)
         self._history = JournalStore(root, name="history")
         self._snapshot_every = snapshot_every
         self._now = now
         self._view = View(-1, {})
-        self._folded = 0
-        self._generation = -1
+        self._seen: JournalSnapshot | None = None
+
+    def reopen(self) -> None:
+        """Forget what was read; another journal, or none, stands there now."""
+        self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
+        self._view, self._seen = View(-1, {}), None
 
     def view(self) -> View:
         """Return the newest state of everything; a few milliseconds when nothing changed."""
-        snapshot = self._store.read()
-        if snapshot.version == self._view.version:
+        snapshot, seen = self._store.read(), self._seen
+        if snapshot is seen:
             return self._view
-        states: States
-        if snapshot.generation == self._generation:
-            states = fold(_rows(snapshot.rows[self._folded :]), self._view.states)
-        else:
-            states = fold(_rows(snapshot.rows))
-        self._generation, self._folded = snapshot.generation, len(snapshot.rows)
-        self._view = View(snapshot.version, states)
+        folded = 0 if seen is None else snapshot.grown_from(seen)
+        before = self._view if folded else View(-1, {})
+        states, broken = fold_each(snapshot.rows[folded:], before.states, before.broken)
+        self._seen, self._view = snapshot, View(snapshot.version, states, broken)
         return self._view
 
     def append(self, version: int, aggregate: str, events: Sequence[Event]) -> None:
@@ -95,12 +115,15 @@ class Journal:
         self._store.append([encode(aggregate, e, at=at) for e in events], expected_version=version)
 
     def tidy(self) -> None:
-        """Fold the journal into one file when enough has gathered; harmless when another process is at it."""
+        """Fold the journal into one file when enough has gathered; harmless when another process is at it.
+
+        Not while an event cannot be read: what stands there is evidence, and a newer release may read it.
+        """
         if self._store.commits_since_snapshot() < self._snapshot_every:
             return
         snapshot = self._store.read()
         view = self.view()
-        if view.version != snapshot.version:
+        if view.version != snapshot.version or view.broken:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
@@ -121,11 +144,9 @@ class Journal:
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for row in self._history.read().rows:
             if row.aggregate == aggregate:
+                if row.kind == UNREADABLE:
+                    raise JournalError(row.payload, hint="restore the journal from a backup")
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
                 found[(row.kind, n)] = {"n": n, "kind": row.kind, "at": row.at} | payload
         return sorted(found.values(), key=lambda r: (r["n"], _HISTORY_KINDS.index(r["kind"])))
-
-
-def _rows(rows: Iterable[Row]) -> list[Row]:
-    return list(rows)

@@ -14,6 +14,7 @@ decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replac
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from materializer.errors import (
     LogGapError,
     SourceDamagedError,
 )
-from materializer.journal.events import Row
+from materializer.journal.events import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, read_commit
 from materializer.lake.table import identity, open_table
@@ -55,8 +56,13 @@ PROPERTIES: Final = {
     "delta.checkpointInterval": "1000",
     "delta.dataSkippingNumIndexedCols": "1",
 }
+FOLDER: Final = "_materializer"
+RESTORING: Final = "_materializer.restoring"
+"""Where a journal is made ready before it is put in place."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_BACKUP: Final = "restore the folder from a backup"
+_BACKUP: Final = (
+    "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,12 @@ class JournalSnapshot:
     rows: tuple[Row, ...]
     generation: int = 0
 
+    def grown_from(self, before: JournalSnapshot) -> int:
+        """Return how many rows are those of *before*, 0 when it is no prefix: replaced, loaded anew or put back."""
+        known = len(before.rows)
+        is_prefix = known and len(self.rows) >= known and self.rows[known - 1] is before.rows[-1]
+        return known if is_prefix and self.generation == before.generation else 0
+
     def __repr__(self) -> str:
         return f"JournalSnapshot(version={self.version}, {len(self.rows)} rows, generation={self.generation})"
 
@@ -87,7 +99,8 @@ class JournalStore:
     """
 
     def __init__(self, root: str | Path, name: str = "journal") -> None:
-        self.path = f"{Path(root)}/_materializer/{name}"
+        self.path = f"{Path(root)}/{FOLDER}/{name}"
+        self._restoring = f"{Path(root)}/{RESTORING}/{FOLDER}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
         self._seen: tuple[int, ...] | None = None
@@ -112,6 +125,9 @@ class JournalStore:
             if not os.path.isdir(f"{self.path}/_delta_log"):  # noqa: PTH112  text, later a URL
                 if cached.version >= 0:
                     raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
+                if os.path.isdir(self._restoring):  # noqa: PTH112  text, later a URL
+                    message = f"the journal at '{self.path}' is being restored, or that was interrupted"
+                    raise JournalError(message, hint="run the same 'materializer restore' again")
                 return cached
             return self._remember(self._loaded())
 
@@ -184,7 +200,9 @@ class JournalStore:
     def _write(self, rows: Sequence[Row], expected: int, *, mode: Any) -> int:
         table = self._opened(expected)
         version = expected + 1
-        properties = CommitProperties(max_commit_retries=0)
+        owners = {r.aggregate for r in rows}
+        note = {"userMetadata": json.dumps({"aggregate": owners.pop()})} if len(owners) == 1 else None
+        properties = CommitProperties(note, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:
                 write_deltalake(
@@ -248,8 +266,38 @@ class JournalStore:
         return JournalSnapshot(upto, tuple(rows), cached.generation)
 
     def _added(self, commit: Commit) -> list[Row]:
-        numbered = [r for f in commit.adds if f.data_change for r in self._numbered(f.path)]
+        numbered = [r for f in commit.adds if f.data_change for r in self._numbered_or_lost(f.path, commit)]
         return [row for _, _, row in sorted(numbered, key=lambda r: r[:2])]
+
+    def _numbered_or_lost(self, name: str, commit: Commit | None = None) -> list[tuple[int, int, Row]]:
+        """Return the rows of one file; when it cannot be read and held one aggregate's events, a row that says so.
+
+        Raises:
+            JournalError: If nobody can tell whose events are lost.
+        """
+        try:
+            return self._numbered(name)
+        except JournalError as exc:
+            commit = commit or self._commit_of(name)
+            if commit is None or not isinstance(exc.__cause__, (OSError, pa.ArrowException)):
+                raise
+            try:
+                owner = json.loads(commit.user_metadata or "")["aggregate"]
+            except (ValueError, KeyError, TypeError):
+                raise exc from exc.__cause__
+            return [(commit.version, 0, Row(str(owner), UNREADABLE, "", exc.message))]
+
+    def _commit_of(self, name: str) -> Commit | None:
+        """Return the newest commit that added a file, None when it cannot be told."""
+        version = -1 if self._table is None else self._table.version()
+        try:
+            for at in range(version, -1, -1):
+                commit = read_commit(self.path, at)
+                if any(f.path == name for f in commit.adds):
+                    return commit
+        except (LogGapError, SourceDamagedError):
+            return None
+        return None
 
     def _loaded(self) -> JournalSnapshot:
         try:
@@ -259,7 +307,7 @@ class JournalStore:
                 actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions()).read_all()["path"].to_pylist()
         except SourceDamagedError as exc:
             raise JournalError(f"the journal at '{self.path}' is damaged: {exc.message}", hint=_BACKUP) from exc
-        numbered = [r for name in actions for r in self._numbered(name)]
+        numbered = [r for name in actions for r in self._numbered_or_lost(name)]
         numbered.sort(key=lambda r: r[:2])
         newest = numbered[-1][0] if numbered else 0
         if newest > version:

@@ -314,7 +314,7 @@ def _fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
     if wrong:
         raise ForeignTableError(
             f"the table at '{path}' has other columns than the rows that are to be written: {'; '.join(wrong)}",
-            hint="drop the aggregate and apply it again, or restore its table",
+            hint="run 'materializer repair' on the aggregate that it belongs to",
             path=path,
         )
     return table.select([name for name, _ in expected])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +27,14 @@ def row_count(path: str) -> int | None:
     with translated(path, "reading"):
         counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
     return None if counts.null_count else (pc.sum(counts).as_py() or 0)
+
+
+def lost_file(path: str) -> str | None:
+    """Return a data file of the newest version that is gone, None when all are there."""
+    table = open_table(path)
+    with translated(path, "reading"):
+        names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
+    return next((n for n in names if not os.path.exists(f"{path}/{unquote(n)}")), None)  # noqa: PTH110  text, later a URL
 
 
 def to_pandas(path: str) -> pd.DataFrame:

@@ -145,7 +145,9 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class Prepared:
+    """One definition, checked whole, with what applying it needs."""
+
     change: Change
     spec: AggregateSpec
     source: SourceIdentity
@@ -169,7 +171,7 @@ class Definitions:
         self._config = config
         self._engine = engine
 
-    def prepare(self, specs: Sequence[AggregateSpec]) -> list[_Prepared]:
+    def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
         """Check all definitions against their sources and the journal; writes nothing.
 
         Raises:
@@ -177,7 +179,7 @@ class Definitions:
         """
         view = self._journal.view()
         problems: list[Problem] = []
-        prepared: list[_Prepared] = []
+        prepared: list[Prepared] = []
         for spec in specs:
             try:
                 prepared.append(self._prepare(spec, view))
@@ -187,7 +189,7 @@ class Definitions:
             raise DefinitionError(problems)
         return prepared
 
-    def refuse_changed_data(self, prepared: Sequence[_Prepared]) -> None:
+    def refuse_changed_data(self, prepared: Sequence[Prepared]) -> None:
         """Refuse definitions whose data changed, before any of them is written.
 
         Raises:
@@ -201,7 +203,7 @@ class Definitions:
                 hint="apply with --rebuild (the output is emptied and computed again), or under another name",
             )
 
-    def apply(self, prepared: _Prepared, *, writing: Callable[[str], Any]) -> Change:
+    def apply(self, prepared: Prepared, *, writing: Callable[[str], Any]) -> Change:
         """Write one prepared definition; one whose data changed empties its output and starts over.
 
         Args:
@@ -272,15 +274,17 @@ class Definitions:
                 self._describe(prepared)
         return prepared.change
 
-    def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> _Prepared:
+    def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:
         spec = AggregateSpec.from_json(state.spec)
         properties = edit(spec.property_map)
         if wrong := refusals(properties):
             raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
         return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state, None)
 
-    def _prepare(self, spec: AggregateSpec, view: View) -> _Prepared:
+    def _prepare(self, spec: AggregateSpec, view: View) -> Prepared:
         existing = by_name(view.states, spec.name)
+        if existing is None:
+            view.refuse_broken(spec.name)
         source = self._source_of(spec)
         folder = DeltaFolder.at(source.path)
         spec = cascade.over_final_rows(spec, source.path, self._root, view.states)
@@ -314,9 +318,9 @@ class Definitions:
                     f"+ source {source.path} ({source.table_id})",
                 )
             change = Change(spec.name, "data", lines, source.path, version)
-        return _Prepared(change, checked, source, schemas, existing)
+        return Prepared(change, checked, source, schemas, existing)
 
-    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> _Prepared:
+    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> Prepared:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
         new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
@@ -325,7 +329,7 @@ class Definitions:
         _refuse_policies(new)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
-        return _Prepared(change, new, existing.source, dict(existing.schemas), existing)
+        return Prepared(change, new, existing.source, dict(existing.schemas), existing)
 
     def _suites(
         self,
@@ -343,13 +347,14 @@ class Definitions:
         except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
             raise _problem(spec, exc.code, exc.message, exc.hint) from exc
 
-    def _create(self, prepared: _Prepared) -> None:
+    def _create(self, prepared: Prepared) -> None:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
         folder = self._root / spec.name
         if folder.exists():
             raise ForeignTableError(
                 f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
-                hint="move or remove the folder (an interrupted apply or drop may have left it), or choose another name",
+                hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was interrupted), "
+                "move or remove it, or choose another name",
             )
         defined = self._defined(prepared, data_version, aggregate_id, written_n=0)
         while True:
@@ -368,7 +373,7 @@ class Definitions:
                 continue
             return
 
-    def _redefine(self, prepared: _Prepared) -> None:
+    def _redefine(self, prepared: Prepared) -> None:
         existing = prepared.existing
         if existing is None:
             return
@@ -379,7 +384,7 @@ class Definitions:
         self._append(state.id, [defined])
         shutil.rmtree(_partials_path(self._root, state.name, state.data_version), ignore_errors=True)
 
-    def _defined(self, prepared: _Prepared, data_version: str, aggregate_id: str, *, written_n: int) -> Defined:
+    def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str, *, written_n: int) -> Defined:
         """Create the tables of a data version and return the event that makes them known."""
         spec, schemas = prepared.spec, prepared.schemas
         partials, output = _partials_path(self._root, spec.name, data_version), _output_path(self._root, spec.name)
@@ -410,7 +415,7 @@ class Definitions:
             spec.name, spec.as_json(), data_version, prepared.source, prepared.change.source_version, schemas, tables
         )
 
-    def _describe(self, prepared: _Prepared) -> None:
+    def _describe(self, prepared: Prepared) -> None:
         if prepared.existing is not None:
             self._append(prepared.existing.id, [Described(prepared.spec.as_json())])
 

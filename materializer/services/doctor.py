@@ -14,13 +14,14 @@ from materializer.core.instants import SECOND
 from materializer.core.policies import length_of, policies_of
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LogGapError, MaterializerError
-from materializer.journal.fold import AggregateState
+from materializer.journal.fold import AggregateState, States
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
 from materializer.lake.log import read_commit
 from materializer.lake.table import DeltaFolder
-from materializer.services import processes
+from materializer.services import cascade, processes
 from materializer.services.definitions import Bound
+from materializer.services.diagnosis import Verdict, diagnose
 from materializer.services.status import advice_of
 
 WEEK_HOURS: Final = 168
@@ -65,12 +66,17 @@ class Doctor:
             view = self.journal.view()
         except MaterializerError as exc:
             return [*findings, Finding("error", "journal", exc.code, exc.message, exc.hint)]
-        states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
+        one = None if name is None or view.broken_named(name) else view.named(name)
+        states = sorted(view.states.values(), key=lambda s: s.name.lower()) if name is None else [one] if one else []
         findings.append(
             Finding("ok", "journal", "doctor.journal", f"version {view.version}, {len(view.states)} aggregates")
         )
+        for broken in view.broken.values():
+            if name is None or broken.name.lower() == name.lower():
+                told = broken.error()
+                findings.append(Finding("error", broken.name or broken.id, told.code, told.message, told.hint))
         for state in states:
-            findings += self._aggregate(state)
+            findings += self._aggregate(state, view.states)
         return findings
 
     def _environment(self) -> Iterator[Finding]:
@@ -98,13 +104,13 @@ class Doctor:
                 "the Delta jars are not cached yet; the first start fetches two files",
             )
 
-    def _aggregate(self, state: AggregateState) -> Iterator[Finding]:
+    def _aggregate(self, state: AggregateState, states: States) -> Iterator[Finding]:
         yield from self._work(state)
-        try:
-            yield from self._source(state)
-            yield from self._tables(state)
-        except MaterializerError as exc:
-            yield Finding("error", state.name, exc.code, exc.message, exc.hint)
+        for look in (self._source, self._tables):
+            try:
+                yield from look(state, states)
+            except MaterializerError as exc:
+                yield Finding("error", state.name, exc.code, exc.message, exc.hint)
 
     def _work(self, state: AggregateState) -> Iterator[Finding]:
         if state.lease is not None:
@@ -154,9 +160,12 @@ class Doctor:
             hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true"
             yield Finding("warning", state.name, "doctor.late-rows", message, hint)
 
-    def _source(self, state: AggregateState) -> Iterator[Finding]:
+    def _source(self, state: AggregateState, states: States) -> Iterator[Finding]:
         folder = DeltaFolder.at(state.source.path)
         head = folder.head()
+        is_childs = cascade.parent_of(state.source.path, self.root, states) is not None
+        if is_childs and (head.table_id != state.source.table_id or head.version < state.cursor):
+            return  # told with the tables: a repair mends it
         if head.table_id != state.source.table_id:
             hint = "run 'materializer apply --rebuild' to build from the new table, or drop the aggregate"
             yield Finding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
@@ -222,32 +231,14 @@ class Doctor:
             "" if level == "ok" else f"run 'materializer refresh {state.name}' before that",
         )
 
-    def _tables(self, state: AggregateState) -> Iterator[Finding]:
-        bound = Bound.of(state, self.root)
-        for which in ("partials", "output"):
-            path = bound.paths[which]
-            folder = DeltaFolder.at(path)
-            head, n = folder.head(), folder.transaction_version(bound.app_ids[which]) or 0
-            if head.table_id != state.tables[which]:
-                hint = f"run 'materializer drop {state.name}' and apply it again"
-                yield Finding(
-                    "error",
-                    state.name,
-                    "tables.foreign",
-                    f"its {which} table is not the one that was created for it",
-                    hint,
-                )
-            elif state.plan is None and n != state.written_n:
-                hint = f"one of the two was restored from an old copy: run 'materializer drop {state.name}' and apply it again"
-                yield Finding(
-                    "error",
-                    state.name,
-                    "tables.ahead",
-                    f"its {which} table carries refresh {n}, the journal {state.written_n}",
-                    hint,
-                )
-            else:
-                yield Finding("ok", state.name, "doctor.table", f"{which} at version {head.version}, refresh {n}")
+    def _tables(self, state: AggregateState, states: States) -> Iterator[Finding]:
+        found = diagnose(state, self.root, states)
+        for code, words in found.wrong:
+            yield Finding("error", state.name, code, words, f"run 'materializer repair {state.name}'")
+        for seen in (found.partials, found.output):
+            if seen.verdict is Verdict.SOUND:
+                words = f"{seen.which} at version {seen.version}, refresh {seen.n}"
+                yield Finding("ok", state.name, "doctor.table", words)
 
 
 def _hours(text: str | None, default: int) -> float:

@@ -353,7 +353,7 @@ def _recover(p: Process, ports: Ports) -> Process:
         if head.table_id != base.table_id or head.version < base.version:
             raise TablesAheadError(
                 f"the {which} table of '{state.name}' is not the one refresh {plan.n} was planned on",
-                hint=f"run 'materializer drop {state.name}', then apply it again",
+                hint=f"run 'materializer repair {state.name}'",
                 found=f"{head.table_id} at {head.version}",
                 expected=f"{base.table_id} at {base.version} or later",
             )
@@ -450,14 +450,14 @@ def _check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
         if head.table_id != state.tables[which]:
             raise ForeignTableError(
                 f"the {which} table of '{state.name}' is not the one that was created for it",
-                hint=f"run 'materializer drop {state.name}', then apply it again",
+                hint=f"run 'materializer repair {state.name}'",
                 found=head.table_id,
                 expected=state.tables[which],
             )
         if head.n != state.written_n:
             raise TablesAheadError(
                 f"the {which} table of '{state.name}' carries refresh {head.n}, the journal left it at {state.written_n}",
-                hint=f"one of the two was restored from an old copy: run 'materializer drop {state.name}' and apply again",
+                hint=f"one of the two was restored from an old copy: run 'materializer repair {state.name}'",
                 found=head.n,
                 expected=state.written_n,
             )

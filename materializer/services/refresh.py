@@ -255,16 +255,26 @@ class Refresher:
     @contextmanager
     def writing(self, name: str) -> Iterator[AggregateState]:
         """Hold the lease of an aggregate, recovered, while another command writes; see architecture section 6, step 0."""
-        state = self.journal.view().named(name)
+        with self.holding(self.journal.view().named(name)) as (process, bench):
+            self.recovered(process, bench)
+            yield self.journal.view().named(name)
+
+    @contextmanager
+    def holding(self, state: AggregateState) -> Iterator[tuple[Process, Workbench]]:
+        """Hold the lease of an aggregate as it is, while a repair looks whether it can be recovered."""
         bench = Workbench(self.journal, self.bound(state), self.config, self.engine, Request(), self.on_checkpoint)
         process = Process(processes.new_lease(time.time(), self.config.lease_seconds), is_recovery_only=True)
         with self._working(process.lease, bench):
-            while process.at is not At.END:
-                self.on_checkpoint(process.at.value)
-                process = protocol.advance(process, bench)
-            yield self.journal.view().named(name)
+            self.on_checkpoint(process.at.value)
+            yield protocol.advance(process, bench), bench
             if any(s.id == state.id for s in self.journal.view().states.values()):
                 protocol.release(process, bench)
+
+    def recovered(self, process: Process, bench: Workbench) -> None:
+        """End what a dead process left of an aggregate, under the lease."""
+        while process.at is not At.END:
+            self.on_checkpoint(process.at.value)
+            process = protocol.advance(process, bench)
 
     def forget(self, state: AggregateState) -> None:
         """Tell the journal that an aggregate is gone; its lease goes with it."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.engines.changed import Work
-from materializer.core.invalidation import Entry
+from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import (
     Estimate,
     Facts,
@@ -36,9 +36,13 @@ from materializer.errors import (
     DataError,
     JournalConflictError,
     MaterializerError,
+    NotADeltaTableError,
     NotIncrementalError,
+    SourceDamagedError,
     SourceReplacedError,
     SourceRolledBackError,
+    TableNotFoundError,
+    TablesAheadError,
     WriteFencedError,
 )
 from materializer.journal.events import Aborted, Captured, Done, Event, Invalidated, Lease, LeaseRenewed, Planned
@@ -48,7 +52,7 @@ from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import planning, processes
+from materializer.services import cascade, held, planning, processes
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -176,7 +180,11 @@ class Workbench:
     def head(self, which: Which) -> TableHead:
         """See :class:`Ports`."""
         table = self._tables[which]
-        head = table.head()
+        try:
+            head = table.head()
+        except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
+            exc.hint = f"it is the {which} table of '{self._bound.name}': run 'materializer repair {self._bound.name}'"
+            raise
         return TableHead(head.table_id, head.version, table.transaction_version(self._bound.app_ids[which.value]) or 0)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
@@ -186,7 +194,15 @@ class Workbench:
             notes = find_notes(self._bound.paths[which.value], base.version)
         except LogGapError as exc:
             raise CommitsGoneError(str(exc)) from exc
-        return any(note.plan_id == plan.id and note.kind in ("data", "switch") for note in notes)
+        written = [note for note in notes if note.kind in ("data", "switch")]
+        if stranger := next((n for n in written if n.plan_id != plan.id and n.n <= plan.n), None):
+            # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
+            raise TablesAheadError(
+                f"the {which} table of '{self._bound.name}' carries refresh {stranger.n} of a journal that is not this one",
+                hint=f"run 'materializer repair {self._bound.name}'",
+                wrote=f"refresh {plan.n} may be in the tables; the repair counts it as never written",
+            )
+        return any(note.plan_id == plan.id for note in written)
 
     def fence(self, which: Which, plan: Plan) -> None:
         """See :class:`Ports`."""
@@ -293,7 +309,7 @@ class Workbench:
         captured: Captured | None,
     ) -> Decision:
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
-        facts = self._facts(state, raw, kept)
+        facts = self._facts(state, raw, kept, self._stale(dirty, heads))
         dirt = state.log.cut(SpanSet.of(window)).taken
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = planning.first_run(
@@ -366,8 +382,9 @@ class Workbench:
         """Return a plan for everything dirty in a window, in one run that nobody writes."""
         end = min(window.end, max(state.extent_end, state.threshold))
         window = Span(window.start, max(window.start, end))
-        facts = self._facts(state, self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version))
         taken = state.log.cut(SpanSet.of(window)).taken
+        kept = self._kept(heads[Which.PARTIALS].version)
+        facts = self._facts(state, self._raw(state.cursor), kept, self._stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
         return Plan("", 0, state.cursor, window, taken, decide(taken, facts), Lane.SPARK, partials, output)
 
@@ -394,9 +411,12 @@ class Workbench:
             SourceRolledBackError: If its newest version lies before the cursor.
         """
         if table_id != state.source.table_id:
+            mend = f"run 'materializer apply --rebuild' to build '{state.name}' from the new table, or drop it"
+            if cascade.parent_of(state.source.path, self._journal.root, self._journal.view().states):
+                mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
             raise SourceReplacedError(
                 f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
-                hint=f"run 'materializer apply --rebuild' to build '{state.name}' from the new table, or drop it",
+                hint=mend,
                 found=table_id,
                 expected=state.source.table_id,
             )
@@ -417,12 +437,17 @@ class Workbench:
             return NEG_INF
         return self._bound.definition.grid.cover(hull).end
 
-    def _facts(self, state: AggregateState, raw: Extent, kept: Extent) -> Facts:
+    def _stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
+        """Return where the output has rows that the partials may not have, after a repair."""
+        is_repaired = any(e.cause is Cause.REPAIRED for e in dirty)
+        return held.published(self._bound, heads[Which.OUTPUT].version) if is_repaired else SpanSet()
+
+    def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
         grid = self._bound.definition.grid
 
         def present(spans: SpanSet) -> SpanSet:
-            held = raw.present(spans) | kept.present(spans)
-            return grid.cover_set(held) & spans
+            found = raw.present(spans) | kept.present(spans) | (stale & spans)
+            return grid.cover_set(found) & spans
 
         return Facts(
             raw=lambda spans: _estimate(raw, spans),

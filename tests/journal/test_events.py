@@ -42,6 +42,17 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
     "audited": st.builds(events.Audited, VERSIONS, st.lists(HELD).map(tuple), OBJECTS),
     "done": st.builds(events.Done, VERSIONS, some.reports()),
     "aborted": st.builds(events.Aborted, VERSIONS, NAMES),
+    "repaired": st.builds(
+        events.Repaired,
+        VERSIONS,
+        NAMES,
+        st.dictionaries(NAMES, NAMES),
+        NAMES,
+        st.booleans(),
+        st.none() | st.integers(),
+        st.none() | VERSIONS,
+        st.none() | st.dictionaries(NAMES, NAMES),
+    ),
     "dropped": st.builds(events.Dropped),
     "snapshot": st.builds(events.Snapshot, OBJECTS),
 }

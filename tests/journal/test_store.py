@@ -220,7 +220,7 @@ def test_a_journal_put_back_from_a_backup(tmp_path: Path) -> None:
         store.read()
 
 
-DAMAGES = ("no file", "no parquet", "other columns", "null", "broken commit")
+DAMAGES = ("other columns", "null", "broken commit")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ DAMAGES = ("no file", "no parquet", "other columns", "null", "broken commit")
 )
 def test_damage_is_named(tmp_path: Path, damage: str, is_warm: bool) -> None:
     """
-    A missing or broken file, foreign columns, a hole in the log: an error that names file or version, never fewer rows.
+    Foreign columns, a hole in the log: an error that names file or version, never fewer rows.
     """
     store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
     fill(store, 1, 2)
@@ -239,10 +239,6 @@ def test_damage_is_named(tmp_path: Path, damage: str, is_warm: bool) -> None:
     file = Path(store.path) / read_commit(store.path, 3).adds[0].path
     log = Path(store.path) / "_delta_log" / f"{3:020d}.json"
     match damage:
-        case "no file":
-            file.unlink()
-        case "no parquet":
-            file.write_bytes(b"words")
         case "other columns":
             pq.write_table(pa.table({"x": [1]}), file)
         case "null":
@@ -255,6 +251,48 @@ def test_damage_is_named(tmp_path: Path, damage: str, is_warm: bool) -> None:
     with pytest.raises(JournalError) as caught:
         reader.read()
     assert file.name in str(caught.value) or "version 3" in str(caught.value) or "damaged" in str(caught.value)
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "cut short", "words"])
+def test_a_lost_file_is_the_loss_of_one_aggregate(tmp_path: Path, damage: str, is_warm: bool) -> None:
+    """
+    A file of events that cannot be read leaves a row that names it, in its place and of its aggregate; the rest is read.
+    """
+    store, reader = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(store, 1)
+    if is_warm:
+        reader.read()
+    version = store.append([row(2, "b"), row(3, "b")], expected_version=version)
+    store.append([row(4)], expected_version=version)
+    harm(Path(store.path) / read_commit(store.path, version).adds[0].path, damage)
+
+    for found in (reader.read(), JournalStore(tmp_path).read()):
+        assert [("a", "done"), ("b", "unreadable"), ("a", "done")] == [(r.aggregate, r.kind) for r in found.rows]
+        assert "cannot be read" in found.rows[1].payload
+
+
+def harm(file: Path, damage: str) -> None:
+    match damage:
+        case "gone":
+            file.unlink()
+        case "cut short":
+            file.write_bytes(file.read_bytes()[:200])
+        case _:
+            file.write_bytes(b"words")
+
+
+def test_a_lost_file_of_several_aggregates_is_the_loss_of_all(tmp_path: Path) -> None:
+    """
+    When nobody can tell whose events were lost, nothing is read.
+    """
+    store = JournalStore(tmp_path)
+    version = store.snapshot([row(1), row(2, "b")], expected_version=fill(store, 1))
+    harm(Path(store.path) / read_commit(store.path, version).adds[0].path, "gone")
+
+    with pytest.raises(JournalError, match="cannot be read") as caught:
+        JournalStore(tmp_path).read()
+    assert "materializer restore" in caught.value.hint
 
 
 def test_rows_of_a_stranger(tmp_path: Path) -> None:

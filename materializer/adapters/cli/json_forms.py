@@ -11,8 +11,10 @@ from dataclasses import asdict
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
+from materializer.adapters.cli.json_mending import backup_form, repair_form, restore_form
 from materializer.adapters.cli.results import (
     Applied,
+    BackedUp,
     CheckedRows,
     Dropped,
     Engines,
@@ -23,6 +25,8 @@ from materializer.adapters.cli.results import (
     Planned,
     PolicyList,
     Refreshed,
+    Repaired,
+    Restored,
     Result,
     Shown,
     Statuses,
@@ -85,6 +89,12 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", {"name": name, "dropped": True}
         case Examined(findings=findings):
             return "", {"findings": [asdict(f) for f in findings]}
+        case Repaired(report=repair):
+            return "repairs", repair_form(repair)
+        case BackedUp(report=backup):
+            return "", backup_form(backup)
+        case Restored(report=restored):
+            return "", restore_form(restored)
         case Versions(versions=versions):
             return "", {"versions": versions}
         case Engines(guides=guides):

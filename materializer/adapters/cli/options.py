@@ -152,6 +152,19 @@ Rebuild: TypeAlias = Annotated[
     bool, Option("--rebuild", help="Let a definition whose data changed empty its output and start over.")
 ]
 Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; kept in the journal.", metavar="TEXT")]
+DefinitionFiles: TypeAlias = Annotated[
+    list[Path] | None,
+    Option(
+        "--definitions",
+        help="Take over the tables of a lost journal: SQL files, or folders of them.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+NewFolder: TypeAlias = Annotated[Path, Argument(help="A new or empty folder.", metavar="FOLDER", show_default=False)]
+BackupFolder: TypeAlias = Annotated[
+    Path, Argument(help="A folder that 'backup' has written.", metavar="FOLDER", show_default=False)
+]
 Yes: TypeAlias = Annotated[bool, Option("--yes", help="Really do it.")]
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")

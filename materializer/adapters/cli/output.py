@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Iterable
 from typing import Any, Protocol, TextIO
 
+import typer
+
 from materializer.adapters.cli.json_forms import document
 from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
 from materializer.adapters.cli.results import Result
@@ -49,6 +51,13 @@ class Output(Protocol):
 
     def interrupted(self, state: str) -> None:
         """Say what state an interrupted command left."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there who can answer."""
+
+    def ask(self, question: str) -> bool:
+        """Return whether somebody says yes."""
 
     def close(self) -> None:
         """Write what was held back."""
@@ -111,6 +120,15 @@ class TextOutput:
     def interrupted(self, state: str) -> None:
         """See :class:`Output`."""
         self._err.lines(["", *wrapped(state, "interrupted: ", width=self._width)])
+
+    @property
+    def can_ask(self) -> bool:
+        """See :class:`Output`."""
+        return self._out.is_terminal and sys.stdin.isatty()
+
+    def ask(self, question: str) -> bool:
+        """See :class:`Output`."""
+        return typer.confirm(question)
 
     def close(self) -> None:
         """See :class:`Output`."""
@@ -179,6 +197,15 @@ class JsonOutput:
     def interrupted(self, state: str) -> None:
         """See :class:`Output`."""
         self._error(_error_form("interrupted", "interrupted", state, "unknown", {}, 130))
+
+    @property
+    def can_ask(self) -> bool:
+        """See :class:`Output`."""
+        return False
+
+    def ask(self, question: str) -> bool:  # noqa: ARG002 - nobody is there
+        """See :class:`Output`."""
+        return False
 
     def close(self) -> None:
         """See :class:`Output`."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.backup import BackupReport, RestoreReport
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
+    from materializer.services.repair import RepairReport
     from materializer.services.status import Status
     from materializer.services.verify import VerifyReport
 
@@ -140,6 +142,27 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired:
+    """What ``repair`` found and did, or would do."""
+
+    report: RepairReport
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """What ``backup`` copied."""
+
+    report: BackupReport
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What ``restore`` did, or would do."""
+
+    report: RestoreReport
+
+
+@dataclass(frozen=True, slots=True)
 class Versions:
     """What is installed, by name."""
 
@@ -167,6 +190,9 @@ Result: TypeAlias = (
     | Invalidated
     | Dropped
     | Examined
+    | Repaired
+    | BackedUp
+    | Restored
     | Versions
     | Engines
 )
@@ -181,6 +207,10 @@ def is_idle(result: Result) -> bool:
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
             return not report.runs and not report.recovered
+        case Repaired(report=repair):
+            return repair.outcome == "sound"
+        case BackedUp() | Restored():
+            return False
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():

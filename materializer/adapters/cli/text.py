@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from materializer.adapters.cli.results import (
     Applied,
+    BackedUp,
     CheckedRows,
     Dropped,
     Engines,
@@ -18,6 +19,8 @@ from materializer.adapters.cli.results import (
     Planned,
     PolicyList,
     Refreshed,
+    Repaired,
+    Restored,
     Result,
     Shown,
     Statuses,
@@ -25,6 +28,7 @@ from materializer.adapters.cli.results import (
     Versions,
 )
 from materializer.adapters.cli.text_engines import guide_lines, list_lines
+from materializer.adapters.cli.text_mending import backup_lines, repair_lines, restore_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import check_lines, gate_text
@@ -82,6 +86,12 @@ def lines(result: Result, *, width: int) -> list[str]:
             return [f"{name}: dropped with its tables; its source was not touched"]
         case Examined(findings=findings):
             return list(_examined(findings, width))
+        case Repaired(report=repair):
+            return list(repair_lines(repair, width))
+        case BackedUp(report=backup):
+            return list(backup_lines(backup, width))
+        case Restored(report=restored):
+            return list(restore_lines(restored, width))
         case Versions(versions=versions):
             return list(labelled(versions.items(), width=width, indent=0))
         case Engines(guides=guides, is_detailed=is_detailed):

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from materializer.adapters.cli.results import (
     Applied,
+    BackedUp,
     CheckedRows,
     Dropped,
     Engines,
@@ -17,6 +18,8 @@ from materializer.adapters.cli.results import (
     Planned,
     PolicyList,
     Refreshed,
+    Repaired,
+    Restored,
     Result,
     Shown,
     Statuses,
@@ -36,16 +39,20 @@ from materializer.core.quality.verdict import Severity, Verdict
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import Problem
+from materializer.journal.copies import Manifest
 from materializer.journal.events import Captured
 from materializer.journal.fold import Ended
+from materializer.services.backup import BackupReport, Compared, RestoreReport
 from materializer.services.check import CheckReport
 from materializer.services.definitions import Change
 from materializer.services.doctor import Finding
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
+from materializer.services.mending import Mending, Table
 from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
 from materializer.services.refresh import RefreshReport, RunDone
+from materializer.services.repair import RepairReport
 from materializer.services.status import Status
 from materializer.services.verify import Difference, VerifyReport
 
@@ -197,6 +204,35 @@ VERIFIED = VerifyReport(
 )
 EQUAL = VerifyReport("flights_hourly", 341, SpanSet.of(WINDOW), SpanSet(), 336_776, 0, (), {"flights": "exact"}, 4.25)
 
+REPAIRED = RepairReport(
+    "flights_hourly",
+    "repaired",
+    Mending(
+        "flights_hourly",
+        (("tables.foreign", "its partials table is not the one that was made for it"),),
+        Table.EMPTY,
+        Table.KEPT,
+        is_everything_dirty=True,
+        n=43,
+        abandons=42,
+        source_rows=336_776,
+    ),
+    ((41, "finished"),),
+    ("lake/flights_hourly/partials/d1",),
+    0.2,
+)
+MANIFEST = Manifest("2013-12-02T00:00:00Z", "lake", 341, {"flights_daily": 17, "flights_hourly": 42})
+RESTORED = RestoreReport(
+    "backups/2013-12-02",
+    MANIFEST,
+    "restored",
+    (Compared("flights_daily", 17, 17, "same"), Compared("flights_hourly", 42, None, "back")),
+    "the journal is damaged",
+    "lake/_materializer.aside",
+    {"flights_hourly": ("its output table carries refresh 43, the journal left it at 42",)},
+    0.1,
+)
+
 RESULTS: dict[str, Result] = {
     "engines": Engines((GUIDES["session_window"],), is_detailed=True),
     "apply": Applied(
@@ -234,10 +270,14 @@ RESULTS: dict[str, Result] = {
             Finding("warning", "flights_hourly", "doctor.no-feed", "the source has no change feed", "switch it on"),
         )
     ),
+    "repair": Repaired(REPAIRED),
+    "backup": BackedUp(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
+    "restore": Restored(RESTORED),
     "version": Versions({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 IDLE: dict[str, Result] = {
     "apply": Applied((Change("flights_daily", "unchanged"),)),
     "plan": Planned(IDLE_PREVIEW),
     "refresh": Refreshed(IDLE_REFRESH, TS),
+    "repair": Repaired(RepairReport("flights_hourly", "sound", Mending("flights_hourly", ()))),
 }

@@ -63,6 +63,10 @@ def raising(error: BaseException):
         (["policy", "add", "x", "--order", "sideways"], "newest"),
         (["policy", "add", "x", "--end-offset", "1 h"], "x"),
         (["policy", "remove", "x"], "x"),
+        (["repair"], "--all"),
+        (["repair", "x"], "x"),
+        (["repair", "x", "--definitions", "missing.sql"], "--definitions"),
+        (["restore", "missing"], "missing"),
     ],
 )
 def test_a_call_that_makes_no_sense_exits_64(arguments, told, capsys):

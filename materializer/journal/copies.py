@@ -1,0 +1,131 @@
+"""Copies of a journal: one pinned version, taken while others go on writing, and put in place of another.
+
+A copy is a folder that can be opened like a lake's root. What makes it whole, ``backup.json``, is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from materializer.errors import JournalError, SourceDamagedError, StorageError, TableNotFoundError, UsageError
+from materializer.journal.journal import Journal, View
+from materializer.journal.store import FOLDER
+from materializer.lake.failures import translated
+from materializer.lake.table import open_table
+
+MANIFEST: Final = "backup.json"
+FORMAT: Final = 1
+TABLES: Final = ("journal", "history")
+"""In the order in which they are copied: what is folded away goes to the history first, so that nothing is lost between."""
+ATTEMPTS: Final = 5
+_VERSIONED: Final = re.compile(r"(\d{20})\..*(json|parquet)")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup says of itself.
+
+    Args:
+        made_at: When it was made, ISO text.
+        lake: Root folder of the lake.
+        version: Version of the journal.
+        aggregates: Name of each aggregate, and the number that its tables carried.
+        format: Of this file.
+    """
+
+    made_at: str
+    lake: str
+    version: int
+    aggregates: Mapping[str, int]
+    format: int = FORMAT
+
+
+def copy_journal(root: Path, to: Path) -> View:
+    """Copy the journal of a lake and its history, and return the copy, folded.
+
+    Args:
+        root: Root folder of the lake.
+        to: Where the copy goes; ``_materializer`` is made there.
+
+    Raises:
+        JournalError: If there is no journal, or it or the copy cannot be read.
+        StorageError: If the copy cannot be written.
+    """
+    if not (root / FOLDER / TABLES[0] / "_delta_log").is_dir():
+        raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake")
+    for name in TABLES:
+        if (root / FOLDER / name / "_delta_log").is_dir():
+            _copy_table(root / FOLDER / name, to / FOLDER / name)
+    return Journal(to).view()
+
+
+def seal(to: Path, manifest: Manifest) -> None:
+    """Write what makes a copy whole."""
+    part = to / (MANIFEST + ".part")
+    with translated(str(to), "writing to"):
+        part.write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+        part.rename(to / MANIFEST)
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """Return what a backup says of itself.
+
+    Raises:
+        UsageError: If the folder holds no whole backup.
+    """
+    hint = "name a folder that 'materializer backup' has written whole"
+    try:
+        data: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        found = Manifest(**data)
+    except FileNotFoundError as exc:
+        raise UsageError(f"'{folder}' holds no backup, or one that was interrupted", hint=hint) from exc
+    except (OSError, ValueError, TypeError) as exc:
+        raise UsageError(f"the backup in '{folder}' cannot be read: {exc}", hint=hint) from exc
+    if found.format > FORMAT:
+        raise UsageError(f"the backup in '{folder}' was made by a newer release", hint="use that release")
+    return found
+
+
+def _copy_table(path: Path, to: Path) -> None:
+    for attempt in range(ATTEMPTS):
+        shutil.rmtree(to, ignore_errors=True)
+        try:
+            with translated(str(to), "copying to"):
+                _copy_version(path, to)
+        except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
+            # the log may have been cleaned in between; a full disk does not get better
+            if attempt + 1 == ATTEMPTS or not isinstance(exc.__cause__, FileNotFoundError):
+                raise JournalError(f"the journal at '{path}' cannot be copied: {exc.message}", hint=exc.hint) from exc
+            continue
+        return
+
+
+def _copy_version(path: Path, to: Path) -> None:
+    """Copy the files of the newest version, its log included, byte by byte."""
+    table = open_table(str(path))
+    version = table.version()
+    files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
+    log = to / "_delta_log"
+    log.mkdir(parents=True)
+    for name in map(unquote, files):
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path / name, to / name)
+    for name in sorted(os.listdir(path / "_delta_log")):  # noqa: PTH208
+        found = _VERSIONED.fullmatch(name)
+        if found and int(found[1]) <= version:
+            shutil.copyfile(path / "_delta_log" / name, log / name)
+    last = path / "_delta_log" / "_last_checkpoint"
+    if last.exists():
+        text = last.read_text(encoding="utf-8")
+        if json.loads(text)["version"] <= version:
+            (log / last.name).write_text(text, encoding="utf-8")
