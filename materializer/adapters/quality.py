@@ -111,8 +111,11 @@ def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
 
 def _library() -> Any:
     try:
-        import great_expectations  # noqa: PLC0415 - an extra, and slow to import
-        import great_expectations.checkpoint  # noqa: PLC0415 - likewise
+        with warnings.catch_warnings(
+            action="ignore", category=DeprecationWarning
+        ):  # of what the library itself imports
+            import great_expectations  # noqa: PLC0415 - an extra, and slow to import
+            import great_expectations.checkpoint  # noqa: PLC0415 - likewise
     except ImportError as exc:
         raise QualityLibraryMissingError(f"Great Expectations is needed and cannot be imported: {exc}") from exc
     return great_expectations

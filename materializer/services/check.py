@@ -72,7 +72,7 @@ class Checker:
             docs: Folder for Data Docs; they need Great Expectations.
 
         Raises:
-            UsageError: If there is no suite, and none is given.
+            UsageError: If *suite* cannot be read, or *docs* are asked for and there is no suite.
             DefinitionError: If *suite* is no suite for these columns.
         """
         from materializer.services.quality import audit  # noqa: PLC0415 (loads Spark)
@@ -89,6 +89,8 @@ class Checker:
         if window is not None:
             frame = frame.where(bound.predicate("output", spans))
         asked = _suite(bound, suite, list(columns_of(frame)))
+        if docs and asked is None:
+            raise UsageError(f"'{name}' has no suite that pages could show", hint="give one with --suite")
         given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
         frame = frame.persist()
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from materializer.core.definition import quoted
 from materializer.core.grid import Grid
 from materializer.core.plan import Plan, Recompute, Settle
 from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
@@ -85,6 +86,7 @@ class Gate:
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
         from materializer.services.quality import audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+        from materializer.spark.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
 
         bound, spec = self.bound, self.bound.definition.spec
         known = suites.of(spec)
@@ -101,8 +103,10 @@ class Gate:
         if suites.SOURCE in known:
             hull = self.hull(plan.source_version)
             rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
+            inside = plan.spans & SpanSet.of(hull) if hull else plan.spans
+            start = bucket_start_sql(bound.definition.grid, quoted(spec.time_column), inside)
             try:
-                yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column)
+                yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column, bucket_sql=start)
             finally:
                 rows.unpersist()
         if count := int(spec.property_map.get("quality.canaries", "0")):

@@ -45,8 +45,8 @@ class Audited:
     Args:
         verdict: The answers.
         rows: Failing rows of every severity, bounded for each expectation.
-        buckets: Buckets that must not be published, as instants of the bucket column: those with a row that fails something
-            critical. Empty when nothing critical failed; None, for all, when a critical failure cannot be put down to rows.
+        buckets: Buckets that must not be published, each as one or more instants inside it: those with a row that fails
+            something critical. Empty when nothing critical failed; None, for all, when a critical failure cannot be put down to rows.
     """
 
     verdict: Verdict
@@ -63,6 +63,7 @@ def audit(
     built_in: Sequence[Check] = (),
     is_compiled: bool = True,
     most: int = MOST_ROWS,
+    bucket_sql: str = "",
     examine: Examine | None = None,
 ) -> Audited:
     """Answer a suite about a frame.
@@ -76,6 +77,7 @@ def audit(
         is_compiled: Whether what can be compiled is; else Great Expectations answers the whole suite.
         most: Failing rows to fetch of each expectation; 0 where neither rows nor buckets matter, which saves the jobs that
             look for them: a critical failure is then put down to no bucket.
+        bucket_sql: SQL of the start of a row's bucket, where *bucket_column* holds times inside buckets.
         examine: How Great Expectations is asked; the adapter of this package when None.
 
     Raises:
@@ -89,7 +91,9 @@ def audit(
     checks = [*built_in, *(check for check in found.values() if check is not None)]
     left = [e for e in expectations if found[e.index] is None]
     findings = in_spark.audit(frame, checks)
-    failing = in_spark.failing(frame, checks, findings, bucket_column, most=most) if most else Failing()
+    failing = Failing()
+    if most:
+        failing = in_spark.failing(frame, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
     if left:
         ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
         answers, where = ask(frame, bound, left, bucket_column, most=most)

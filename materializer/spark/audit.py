@@ -54,7 +54,13 @@ def audit(frame: DataFrame, checks: Sequence[Check]) -> list[Finding]:
 
 
 def failing(
-    frame: DataFrame, checks: Sequence[Check], findings: Sequence[Finding], bucket: str, *, most: int
+    frame: DataFrame,
+    checks: Sequence[Check],
+    findings: Sequence[Finding],
+    bucket: str,
+    *,
+    most: int,
+    start_sql: str = "",
 ) -> Failing:
     """Return the rows and buckets that the failed *checks* failed on; two Spark jobs, none when nothing failed.
 
@@ -64,6 +70,8 @@ def failing(
         findings: The answers, in the same order.
         bucket: Column that holds the bucket of a row: a date, a timestamp or an integer.
         most: Rows to fetch of each check.
+        start_sql: Start of a row's bucket, in the type of *bucket*, where that holds times inside buckets: there are more
+            of those than can be fetched.
     """
     failed = [check for check, finding in zip(checks, findings, strict=True) if not finding.success]
     buckets: dict[tuple[int, str], frozenset[Any] | None] = {(c.index, c.type): None for c in failed}
@@ -78,7 +86,7 @@ def failing(
             for i, test in tests
         ]
         rows = reduce(DataFrame.unionAll, parts).collect()
-        place = sf.struct(sf.expr(instant_of_sql(quoted(bucket), TimeType(columns_of(frame)[bucket]))))
+        place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(columns_of(frame)[bucket]))))
         sets = [sf.collect_set(sf.when(test, place)).alias(f"s_{i}") for i, test in tests]
         held = seen.agg(*sets).collect()[0]
     for i, check in about_rows:

@@ -19,12 +19,13 @@ from materializer.core.quality import builtin
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import BUILT_IN, Severity
 from materializer.core.resolve import resolve
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import DataError
 from materializer.services.quality import Audited, audit
 from materializer.spark.analyse import analyse
 from materializer.spark.audit import built_in
+from materializer.spark.bucket_sql import bucket_start_sql
 from materializer.spark.compute import reference
 from materializer.spark.session import work_session
 from tests.quality.cases import BAD, CASES, frame
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 AT = parse("2024-01-01", TimeType.TIMESTAMP)
+HOURS = build(GridSpec(Width(micros=HOUR)), TimeType.TIMESTAMP)
 YEAR = SpanSet.of(Span(parse("2013-01-01", TimeType.TIMESTAMP), parse("2014-01-01", TimeType.TIMESTAMP)))
 FLIGHTS = """
 (1L, timestamp'2013-03-01T10:05:00Z', 'JFK', 'AA', 'N1', 3.0D, false),
@@ -133,6 +135,18 @@ def test_failing_rows_and_their_buckets_are_found(session: SparkSession):
     assert all(
         r.values["x"] < 0 or r.values["x"] > 50 or r.values["x"] != r.values["x"] for r in found.rows if r.index == 0
     )
+
+
+def test_times_are_put_down_to_buckets_where_they_are(session: SparkSession):
+    """
+    Of a source's rows each has a time of its own; what is fetched are the few buckets, not the times.
+    """
+    seconds = session.range(7_200).selectExpr("id AS x", f"timestamp_micros({AT} + id * 1000000) AS bucket")
+    negative = ("expect_column_values_to_be_between", {"column": "x", "min_value": 7_200})
+    found = asked(seconds, negative, bucket_sql=bucket_start_sql(HOURS, "bucket", SpanSet.of(EVERYTHING)), most=1)
+
+    assert {AT, AT + HOUR} == found.buckets
+    assert 7_200 == found.verdict.findings[0].unexpected_count
 
 
 def test_only_critical_failures_hold_buckets(session: SparkSession):

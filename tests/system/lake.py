@@ -44,6 +44,7 @@ class Defined:
         measures: The oracle's measures, in the same order.
         where: The oracle's row filter.
         longest: No bucket is longer.
+        most: A measure and the value above which its suite lets no row through.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Defined:
     measures: tuple[naive.Measure, ...]
     where: naive.Test
     longest: timedelta
+    most: tuple[str, int]
 
     @property
     def columns(self) -> list[str]:
@@ -68,7 +70,28 @@ class Defined:
         keys = self.parts["keys"]
         return naive.aggregate(rows, time="ts", bucket=self.bucket, keys=keys, measures=self.measures, where=self.where)
 
+    @property
+    def suite(self) -> dict[str, Any]:
+        """Its suite, as Great Expectations keeps it."""
+        column, most = self.most
+        kwargs = {"column": column, "max_value": most}
+        return {
+            "name": self.name,
+            "expectations": [{"type": "expect_column_values_to_be_between", "kwargs": kwargs}],
+        }
 
+    def is_refused(self, row: tuple[Any, ...]) -> bool:
+        """Whether its suite lets a row of the output not through."""
+        column, most = self.most
+        return (row[self.columns.index(column)] or 0) > most
+
+    def refused(self, rows: Iterable[Row]) -> set[datetime]:
+        """Return the buckets of the aggregate of *rows* that its suite does not let through."""
+        return {row[0] for row in self.expected(rows) if self.is_refused(row)}
+
+
+BAD: Final = 1_000_000
+"""A value that no suite lets through, however many others there are."""
 _ORDER: Final = ("ts", "k", "ok", "v")
 """Time, then the columns that the definition reads, by name."""
 
@@ -92,6 +115,7 @@ HOURLY: Final = Defined(
             "any_ok": "bool_or(ok)",
             "big": "count(*) FILTER (WHERE v > 5)",
         },
+        "properties": {"quality.on_failure": "buckets"},
     },
     naive.every(timedelta(hours=1)),
     (
@@ -109,6 +133,7 @@ HOURLY: Final = Defined(
     ),
     lambda row: row["v"] is None or row["v"] != 13,
     timedelta(hours=1),
+    ("hi", BAD - 1),
 )
 
 DAILY: Final = Defined(
@@ -119,11 +144,13 @@ DAILY: Final = Defined(
         "timezone": "America/New_York",
         "keys": [],
         "measures": {"n": "count(*)", "middle": "median(v)", "kinds": "count(DISTINCT k)", "s": "sum(v)"},
+        "properties": {"quality.on_failure": "refresh"},
     },
     naive.days_in("America/New_York"),
     (naive.count(), naive.of("v", naive.median), naive.of("k", naive.distinct, least=0), naive.of("v", sum)),
     lambda _: True,
     timedelta(hours=25),
+    ("s", BAD // 2),
 )
 
 AGGREGATES: Final = {a.name: a for a in (HOURLY, DAILY)}

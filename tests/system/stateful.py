@@ -1,4 +1,4 @@
-"""Random work on a source and two aggregates over it, with deaths, held against a naive oracle.
+"""Random work on a source and two aggregates with gates over it, with deaths, held against a naive oracle.
 
 ``python -m tests.system.stateful --examples N --seed S`` runs as long as wanted.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -29,15 +30,17 @@ from hypothesis.stateful import (
 
 from materializer.config import Config, SparkConfig
 from materializer.core.plan import Lane
-from materializer.core.spans import SpanSet
-from materializer.errors import RefreshWindowTooSmallError
+from materializer.core.spans import Span, SpanSet
+from materializer.errors import QualityGateError, RefreshWindowTooSmallError
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
 from tests.system.lake import (
     AGGREGATES,
+    BAD,
     CHECKPOINTS,
     Death,
+    Defined,
     Died,
     Source,
     dying,
@@ -97,6 +100,9 @@ class Commit(NamedTuple):
 
 PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=3)
 INSERTS = st.builds(Commit, st.just("inserts"), st.lists(ROWS, min_size=1, max_size=4), st.just([]))
+SPOILS = st.builds(
+    Commit, st.just("inserts"), st.lists(ROWS.map(lambda row: row | {"v": BAD}), min_size=1, max_size=1), st.just([])
+) | st.builds(Commit, st.just("spoils"), st.just(BAD), PICKS)
 CHANGES = (
     st.builds(Commit, st.just("corrections"), VALUES, PICKS)
     | st.builds(Commit, st.just("moves"), st.none() | OFFSETS | OFFSETS | OFFSETS, PICKS)
@@ -110,8 +116,21 @@ RUNS = st.fixed_dictionaries(
     }
 )
 COMMITS = st.lists(INSERTS | CHANGES, min_size=1, max_size=3)
-MAYBE = st.just([]) | st.lists(INSERTS, min_size=1, max_size=2) | COMMITS
+MAYBE = (
+    st.just([])
+    | st.lists(INSERTS, min_size=1, max_size=2)
+    | COMMITS
+    | st.lists(INSERTS | SPOILS | st.builds(Commit, st.just("mends"), VALUES, st.just([])), min_size=1, max_size=3)
+)
 """Commits before a command: often none, or such that merging is allowed."""
+
+
+class Held(NamedTuple):
+    """What gates kept from being published when everything was looked at last, and the rows that stood there."""
+
+    refused: set[datetime]
+    rows: dict[datetime, list[tuple[Any, ...]]]
+    was_open: bool
 
 
 class Work(RuleBasedStateMachine):
@@ -146,7 +165,12 @@ class Work(RuleBasedStateMachine):
     ) -> None:
         """Make the source, define both aggregates over it, and give it its first rows."""
         self.base = base
-        self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40)
+        expectations = self.home / "expectations"
+        expectations.mkdir()
+        for aggregate in AGGREGATES.values():
+            (expectations / f"{aggregate.name}.json").write_text(json.dumps(aggregate.suite))
+        self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40, expectations=expectations)
+        self.before: dict[str, Held] = {}
         self.source = Source(str(self.home / "source"), has_feed)
         self.materializer = self.new()
         for aggregate in AGGREGATES.values():
@@ -237,6 +261,23 @@ class Work(RuleBasedStateMachine):
             wrong = differences(filter(is_clean, expected), filter(is_clean, found), aggregate.known_by)
             assert not wrong, f"{aggregate.name} is {status.state} at version {status.cursor}, but {wrong}"
 
+    @invariant()
+    def nothing_refused_is_published(self) -> None:
+        """No published row fails its suite; where the newest rows do, older ones stand, and go on standing."""
+        for aggregate in AGGREGATES.values():
+            [status] = self.materializer.status(aggregate.name)
+            found = published(self.home / "lake", aggregate)
+            assert not [row for row in found if aggregate.is_refused(row)], aggregate.name
+            refused = aggregate.refused(self.source.at(status.cursor))
+            rows = {at: sorted((row for row in found if row[0] == at), key=str) for at in refused}
+            last = self.before.get(aggregate.name, Held(set(), {}, was_open=True))
+            for at in refused:
+                if at in last.refused and not last.was_open:
+                    assert last.rows[at] == rows[at], f"{aggregate.name} changed at {at}"
+                else:
+                    self.check_older(aggregate, at, rows[at], status.cursor)
+            self.before[aggregate.name] = Held(refused, rows, was_open=status.open_refresh is not None)
+
     def teardown(self) -> None:
         """At the end both aggregates verify, and can be brought up to date."""
         try:
@@ -265,6 +306,11 @@ class Work(RuleBasedStateMachine):
                     self.source.update(self.picked(picks), "ts", None if value is None else self.base + value)
                 case "deletes":
                     self.source.delete(self.picked(picks))
+                case "spoils":
+                    self.source.update(self.picked(picks[:1]), "v", value)
+                case "mends":
+                    if bad := [i for i, row in self.source.rows.items() if row["v"] == BAD]:
+                        self.source.update(bad, "v", value)
                 case "overwrites":
                     self.source.overwrite(set(self.source.rows) - self.picked(picks))
                 case _:
@@ -284,6 +330,9 @@ class Work(RuleBasedStateMachine):
         except RefreshWindowTooSmallError:
             Work.seen["refused"] += 1
             self.check_too_small(name, window)
+        except QualityGateError:
+            Work.seen["refused by the gate"] += 1
+            assert AGGREGATES[name].refused(self.source.at(self.source.newest)), f"{name} has nothing to be refused"
         except Died as died:
             Work.seen[f"died at {died}"] += 1
             leave_behind(self.materializer, self.dead)
@@ -299,6 +348,7 @@ class Work(RuleBasedStateMachine):
         for run in report.runs:
             Work.seen[f"strategy {run.report.strategy}"] += 1
             Work.seen[f"lane {run.plan.lane}"] += 1
+            Work.seen["held back"] += "held" in run.verdict
         if report.runs:
             assert report.source_version == self.source.newest, name
 
@@ -310,9 +360,15 @@ class Work(RuleBasedStateMachine):
         assert abs(last - first) < 2 * AGGREGATES[name].longest, f"{name} refuses {window}"
 
     def brought_up_to_date(self, name: str) -> None:
-        """A refresh of everything leaves the truth at the newest version and no dirt; a second one does nothing."""
+        """A refresh of everything leaves the truth at the newest version and no dirt; a second one does nothing.
+
+        What the gate refuses is left out, and corrected.
+        """
         Work.seen["refreshes of everything"] += 1
         aggregate = AGGREGATES[name]
+        if refused := aggregate.refused(self.source.at(self.source.newest)):
+            self.check_refused(aggregate, refused)
+            self.committed([Commit("mends", 5, [])])
         self.check_report(name, self.materializer.refresh(name))
         [status] = self.materializer.status(name)
         assert not status.dirty, f"{name} is dirty after a refresh of everything: {status.dirty}"
@@ -322,6 +378,26 @@ class Work(RuleBasedStateMachine):
         assert not wrong, f"{name} after a refresh of everything: {wrong}"
         again = self.materializer.refresh(name)
         assert (again.outcome, again.runs) == ("up-to-date", ()), f"{name}: the second refresh did something"
+
+    def check_refused(self, aggregate: Defined, refused: set[datetime]) -> None:
+        """A refresh of everything is refused, or publishes all buckets but those that its suite does not let through."""
+        try:
+            self.check_report(aggregate.name, self.materializer.refresh(aggregate.name))
+        except QualityGateError:
+            Work.seen["refused by the gate"] += 1
+            return
+        assert aggregate.parts["properties"] == {"quality.on_failure": "buckets"}
+        [status] = self.materializer.status(aggregate.name)
+        held = SpanSet.union(Span(micros(at), micros(at + aggregate.longest)) for at in refused)
+        assert (held, held) == (status.dirty, status.held), f"{aggregate.name} holds back other buckets"
+
+    def check_older(self, aggregate: Defined, at: datetime, rows: list[tuple[Any, ...]], cursor: int) -> None:
+        """Rows of a bucket that is held back are those of an older version of the source."""
+        for version in range(cursor, -1, -1):
+            older = [row for row in self.source.at(version) if row["ts"] and aggregate.bucket(row["ts"]) == at]
+            if not differences(aggregate.expected(older), rows, aggregate.known_by):
+                return
+        assert not rows, f"{aggregate.name} has other rows at {at} than ever: {rows}"
 
     def placed(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a drawn row with a time of this example."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -158,6 +158,27 @@ def test_source_rows_are_checked_too(site):
 
     assert [1] == [span.start // 3_600_000_000 % 24 for span in site.lake.status("hourly")[0].dirty]
     assert ["bad"] == [r["row"]["note"] for r in failing(site)]
+
+
+def test_days_of_a_zone_are_held_back_for_their_source_rows(site):
+    """
+    A bad source row holds back the local day that it lies in, whatever the hour.
+    """
+    of_price = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "price", "max_value": 10}}
+    site.config.expectations.mkdir()
+    (site.config.expectations / "daily.source.json").write_text(json.dumps({"name": "d", "expectations": [of_price]}))
+    days = [datetime(2024, 3, day, 12, tzinfo=UTC) for day in (9, 10, 11)]
+    site.table().trade(*((day, "A", 1) for day in days))
+    parts = {"time": "ts", "width": "1 day", "timezone": "America/New_York", "measures": {"total": "sum(price)"}}
+    site.lake.define("daily", "trades", **parts, properties={"quality.on_failure": "buckets"})
+    site.expect_refresh("daily")
+    night = datetime(2024, 3, 11, 3, 30, tzinfo=UTC)  # still the tenth, which has 23 hours there
+    site.tables["trades"].trade(*((night + timedelta(seconds=i), "A", 50) for i in range(9)), (days[2], "A", 1))
+    site.lake.refresh("daily")
+
+    assert [1, 1, 2] == [total for _, total in site.published("daily")]
+    [held] = site.lake.status("daily")[0].held
+    assert Span(micros(datetime(2024, 3, 10, 5, tzinfo=UTC)), micros(datetime(2024, 3, 11, 4, tzinfo=UTC))) == held
 
 
 def _noted() -> list[tuple[Any, str]]:

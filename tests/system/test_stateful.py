@@ -21,7 +21,8 @@ def how(examples: int) -> settings:
 
 def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     """
-    After any sequence of commits, commands and deaths: what is clean is true, and a refresh of everything mends the rest.
+    After any sequence of commits, commands and deaths: what is clean is true, nothing that a gate refuses is published,
+    and a refresh of everything mends the rest.
     """
     drivers = explore(spark, tmp_path, how(8), lane=Lane.DRIVER)
     sparks = explore(spark, tmp_path, how(2), lane=Lane.SPARK)
@@ -30,5 +31,12 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     assert drivers["lane driver"] > 10
     assert sparks["lane spark"] > 3
     happened = " ".join(drivers + sparks)
-    for what in ("died at", "recovered: finished", "recovered: aborted", "strategy merge"):
+    for what in (
+        "died at",
+        "recovered: finished",
+        "recovered: aborted",
+        "strategy merge",
+        "held back",
+        "refused by the gate",
+    ):
         assert what in happened, f"never {what}: {dict(drivers + sparks)}"
