@@ -22,7 +22,7 @@ from materializer.core.instants import parse_window
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, Problem, UsageError
+from materializer.errors import DefinitionError, JournalError, Problem, UsageError
 from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
@@ -515,6 +515,10 @@ class Materializer:
         """
         repairer = Repairer(self._refresher)
         return repairer.plan(name) if dry_run else repairer.repair(name)
+
+    def unusable(self) -> list[JournalError]:
+        """Return an error for each aggregate of which an event of the journal cannot be read."""
+        return [broken.error() for broken in self.journal.view().broken.values()]
 
     def lost(self) -> list[str]:
         """Return names of aggregates whose tables are in the lake, but which the journal does not know."""

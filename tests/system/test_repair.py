@@ -250,7 +250,7 @@ def test_an_engine_is_rebuilt_from_its_results(site: Site) -> None:
     table = site.table()
     table.trade(("01:10", "A", 1), ("01:15", "A", 2), ("05:00", "B", 3))
     site.lake.define(
-        "hourly", "trades", engine="session_window", time="ts", keys=["sym"], gap="10 minutes",
+        "hourly", "trades", engine="session_window", time="ts", keys=["sym"], session_gap="10 minutes",
         measures={"n": "count(*)", "total": "sum(price)"},
     )  # fmt: skip
     site.lake.refresh("hourly")

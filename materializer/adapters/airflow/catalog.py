@@ -128,7 +128,10 @@ def _stamp(root: Path) -> str:
 def _journal_rows(root: Path) -> Iterator[dict[str, Any]]:
     from materializer.journal.journal import Journal  # noqa: PLC0415 - loads Arrow, which kept rows do without
 
-    for state in Journal(root).view().states.values():
+    view = Journal(root).view()
+    for broken in view.broken.values():  # its DAG says that it cannot be read
+        yield {"name": broken.name or broken.id, "spec": {}, "source": "", "last": ""}
+    for state in view.states.values():
         ended = state.ended[-1] if state.ended else None
         last = ""
         if ended is not None:

@@ -34,6 +34,8 @@ def register(app: typer.Typer) -> None:
 def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
     call.show(Statuses(tuple(call.lake.status(name, now)), is_detailed=name is not None))
+    for error in call.lake.unusable() if name is None else []:
+        call.fail(error)
 
 
 def history(call: Call, name: Name, *, limit: Limit = 20) -> None:
