@@ -212,6 +212,13 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """The tables were maintained; *report* is what was done, as JSON."""
+
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """The aggregate is gone."""
 
@@ -238,6 +245,7 @@ Event: TypeAlias = (
     | Delivered
     | PolicyRan
     | Checked
+    | Maintained
     | Dropped
     | Snapshot
 )
@@ -269,6 +277,7 @@ KINDS: Final[dict[str, type]] = {
     "delivered": Delivered,
     "policy_ran": PolicyRan,
     "checked": Checked,
+    "maintained": Maintained,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -339,6 +348,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | Delivered()
             | PolicyRan()
             | Checked()
+            | Maintained()
             | Dropped()
             | Snapshot()
         ):

@@ -30,6 +30,7 @@ from materializer.journal.events import (
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
+    Maintained,
     Planned,
     PolicyRan,
     Row,
@@ -101,6 +102,7 @@ class AggregateState:
         delivered: Version of the output up to which the output handler was given what changed.
         policy_runs: By policy, the (now, clock) of its newest run.
         checks: The last checks of what is published, as JSON, newest last.
+        maintained: What the last maintenance did, as JSON with ``at`` and ``n``; empty before the first.
     """
 
     id: str
@@ -128,6 +130,7 @@ class AggregateState:
     delivered: int | None = None
     policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
+    maintained: Mapping[str, Any] = field(default_factory=dict)
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -189,8 +192,9 @@ _PLAIN: Final = (
     "engine_next",
     "delivered",
     "verdict",
+    "maintained",
 )
-_LATER: Final = ("verdict",)
+_LATER: Final = ("verdict", "maintained")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -276,6 +280,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Checked():
             return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
+        case Maintained():
+            return replace(state, maintained={**event.report, "n": state.last_n, "at": at})
         case Dropped():
             return None
         case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from materializer.journal.fold import AggregateState, States, by_name, fold
 from materializer.journal.store import JournalStore
 
 FOLDER: Final = "_materializer"
+WORTH_FOLDING: Final = 10
+"""Commits that maintenance folds into one file; fewer are not worth it."""
 _HISTORY_KINDS: Final = ("done", "aborted", "planned")
 
 
@@ -49,6 +52,30 @@ class View:
                 name=name,
             )
         return state
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What one of the journal's two tables has gathered.
+
+    Args:
+        table: ``journal`` or ``history``.
+        rows: Its rows.
+        commits: Commits since all rows were last put into one file.
+        leftovers: Files that nobody needs any more.
+        bytes: Their size.
+    """
+
+    table: str
+    rows: int
+    commits: int
+    leftovers: int
+    bytes: int
+
+    @property
+    def is_due(self) -> bool:
+        """Whether cleaning it is worth a commit, or removes something."""
+        return self.commits >= WORTH_FOLDING or self.leftovers > 0
 
 
 class Journal:
@@ -96,8 +123,33 @@ class Journal:
 
     def tidy(self) -> None:
         """Fold the journal into one file when enough has gathered; harmless when another process is at it."""
-        if self._store.commits_since_snapshot() < self._snapshot_every:
-            return
+        if self._store.commits_since_snapshot() >= self._snapshot_every:
+            self._fold()
+
+    def gathered(self) -> list[Gathered]:
+        """Return what the journal and its history have gathered since they were last cleaned."""
+        found = []
+        for table, store in (("journal", self._store), ("history", self._history)):
+            read, left = store.read(), store.leftovers()
+            size = sum(f.bytes for f in left)
+            found.append(Gathered(table, len(read.rows), store.commits_since_snapshot(), len(left), size))
+        return found
+
+    def clean(self) -> None:
+        """Fold the journal and its history into one file each where there are more, and remove what nobody needs.
+
+        A process that is at it too comes first or second; neither harms the other.
+        """
+        if self._store.commits_since_snapshot() >= WORTH_FOLDING:
+            self._fold()
+        if self._history.commits_since_snapshot() >= WORTH_FOLDING:
+            snapshot = self._history.read()
+            with suppress(JournalConflictError):
+                self._history.snapshot(list(dict.fromkeys(snapshot.rows)), expected_version=snapshot.version)
+        for store in (self._store, self._history):
+            store.remove(store.leftovers())
+
+    def _fold(self) -> None:
         snapshot = self._store.read()
         view = self.view()
         if view.version != snapshot.version:
