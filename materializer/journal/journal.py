@@ -61,21 +61,25 @@ class Gathered:
     Args:
         table: ``journal`` or ``history``.
         rows: Its rows.
+        files: Its files.
+        bytes: Their size.
         commits: Commits since all rows were last put into one file.
         leftovers: Files that nobody needs any more.
-        bytes: Their size.
+        leftover_bytes: Their size.
     """
 
     table: str
     rows: int
+    files: int
+    bytes: int
     commits: int
     leftovers: int
-    bytes: int
+    leftover_bytes: int
 
     @property
-    def is_due(self) -> bool:
-        """Whether cleaning it is worth a commit, or removes something."""
-        return self.commits >= WORTH_FOLDING or self.leftovers > 0
+    def is_worth_folding(self) -> bool:
+        """Whether folding it is worth a commit."""
+        return self.commits >= WORTH_FOLDING
 
 
 class Journal:
@@ -130,9 +134,9 @@ class Journal:
         """Return what the journal and its history have gathered since they were last cleaned."""
         found = []
         for table, store in (("journal", self._store), ("history", self._history)):
-            read, left = store.read(), store.leftovers()
-            size = sum(f.bytes for f in left)
-            found.append(Gathered(table, len(read.rows), store.commits_since_snapshot(), len(left), size))
+            read, left, sizes = store.read(), store.leftovers(), store.file_sizes()
+            commits, gone = store.commits_since_snapshot(), sum(f.bytes for f in left)
+            found.append(Gathered(table, len(read.rows), len(sizes), sum(sizes), commits, len(left), gone))
         return found
 
     def clean(self) -> None:

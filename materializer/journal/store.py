@@ -160,6 +160,13 @@ class JournalStore:
         found = self.read()
         return max(0, found.version - found.generation)
 
+    def file_sizes(self) -> list[int]:
+        """Return the size of each file that holds rows."""
+        if self.read().version < 0:
+            return []
+        actions = pa.RecordBatchReader.from_stream(open_table(self.path).get_add_actions()).read_all()
+        return list(actions["size_bytes"].to_pylist())
+
     def leftovers(self) -> list[Leftover]:
         """Return files that no version needs that was current within the table's retention."""
         if self.read().version < 0:

@@ -53,6 +53,7 @@ class Status:
         freshness: How it stands against its promise; None when nothing is promised.
         held: What of *dirty* a gate holds back.
         last_check: What the last check of published rows found, as JSON; None without one.
+        maintained: What the last maintenance did, as JSON; empty before the first.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Status:
     freshness: Freshness | None = None
     held: SpanSet = field(default_factory=SpanSet)
     last_check: Mapping[str, Any] | None = None
+    maintained: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -166,6 +168,7 @@ class Looker:
             None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
+            state.maintained,
         )
 
     def show(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
+    from materializer.services.maintain import MaintainReport
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
@@ -108,6 +109,13 @@ class Invalidated:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """What ``maintain`` found in one aggregate or the journal, and did."""
+
+    report: MaintainReport
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """An aggregate that is gone."""
 
@@ -147,6 +155,7 @@ Result: TypeAlias = (
     | Verified
     | CheckedRows
     | Invalidated
+    | Maintained
     | Dropped
     | Examined
     | Versions
@@ -163,6 +172,8 @@ def is_idle(result: Result) -> bool:
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
             return not report.runs and not report.recovered
+        case Maintained(report=report):
+            return not report.has_work
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():

@@ -15,6 +15,7 @@ from materializer.adapters.cli.results import (
     Examined,
     History,
     Invalidated,
+    Maintained,
     Planned,
     PolicyList,
     Refreshed,
@@ -25,6 +26,7 @@ from materializer.adapters.cli.results import (
     Versions,
 )
 from materializer.adapters.cli.text_engines import guide_lines, list_lines
+from materializer.adapters.cli.text_maintain import maintain_lines, maintained_text
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import check_lines, gate_text
@@ -75,6 +77,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return wrapped(
                 f"{name}: {span(declared, time_type)} is dirty now; the next refresh computes it again", width=width
             )
+        case Maintained(report=report):
+            return list(maintain_lines(report, width))
         case Dropped(name=name):
             return [f"{name}: dropped with its tables; its source was not touched"]
         case Examined(findings=findings):
@@ -180,6 +184,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("last refresh", _last(s.last) if s.last else "never"),
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
         ("last check", _last_check(s.last_check) if s.last_check else ""),
+        ("maintained", maintained_text(s.maintained) if s.maintained else ""),
     ]
     yield from labelled(pairs, width=width)
 
