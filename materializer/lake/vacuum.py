@@ -43,8 +43,9 @@ class LogState:
 
     Args:
         version: Newest version.
-        since_checkpoint: Commits after the newest checkpoint; all of them without one.
-        expired: Files of the log that are older than is asked for, and that the newest checkpoint stands for.
+        since_checkpoint: Commits after the newest checkpoint, all of them without one.
+        expired: Files of the log that are older than is asked for, before a checkpoint that is so too: without them no
+            later version is lost.
     """
 
     version: int
@@ -93,15 +94,17 @@ def remove(path: str, found: Iterable[Leftover]) -> None:
 def log_state(path: str, *, before: float) -> LogState:
     """Return what the log of a table has gathered; *before* is in seconds since the epoch."""
     version = latest_version(path)
-    checkpoint, files = -1, []
+    checkpoints, files = [(-1, before)], []
     with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
         for entry in entries:
             if match := _LOG_FILE.fullmatch(entry.name):
                 files.append((int(match[1]), entry.stat().st_mtime))
             if match := _CHECKPOINT.fullmatch(entry.name):
-                checkpoint = max(checkpoint, int(match[1]))
-    expired = sum(v < checkpoint and changed < before for v, changed in files)
-    return LogState(version, version - checkpoint if checkpoint >= 0 else version + 1, expired)
+                checkpoints.append((int(match[1]), entry.stat().st_mtime))
+    newest = max(v for v, _ in checkpoints)
+    base = max((v for v, changed in checkpoints if changed < before), default=-1)
+    expired = sum(v < base and changed < before for v, changed in files)
+    return LogState(version, version - newest, expired)
 
 
 def shorten_log(path: str) -> bool:

@@ -1,0 +1,334 @@
+"""Maintenance of real tables in both lanes: no row changes, nobody notices, and it may die anywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from deltalake import DeltaTable
+
+from materializer.errors import LeaseHeldError, StorageError, UnknownAggregateError
+from materializer.lake.table import DeltaFolder
+from materializer.services import maintain
+from tests.system.builders import DAY, Site
+from tests.system.lake import Death, Died, dying, leave_behind, the_dead
+
+HOURS = 6
+CHECKPOINTS = (
+    "maintain_vacuum",
+    "maintain_rewrite",
+    "maintain_written",
+    "maintain_committed",
+    "maintain_log",
+    "maintain_done",
+    "maintain_journal",
+)
+BOTH = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+
+
+def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -> None:
+    """Refresh after each of so many new hours."""
+    for hour in range(start, start + count):
+        site.tables["trades"].trade((DAY + timedelta(hours=hour, minutes=1), "A", hour))
+        site.lake.refresh(name)
+
+
+@pytest.fixture
+def worn(site: Site) -> Site:
+    """A lake whose aggregate was refreshed after each of some hours: a small file for each."""
+    site.table()
+    site.hourly()
+    refreshes(site, HOURS)
+    return site
+
+
+@pytest.fixture
+def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that no version needs may go at once."""
+    monkeypatch.setattr(maintain, "retention_hours", lambda *_: 0.0)
+
+
+def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
+    bound = site.lake._refresher.bound(site.lake.journal.view().named(name))
+    return len(DeltaTable(bound.paths[table]).file_uris())
+
+
+def versions(site: Site) -> dict[str, int]:
+    bound = site.lake._refresher.bound(site.lake.journal.view().named("hourly"))
+    return {t: DeltaFolder.at(bound.paths[t]).head().version for t in ("partials", "output")}
+
+
+# -- what it does --------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_rows_stay_and_files_go(worn, no_retention):
+    """
+    Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do.
+    """
+    before = worn.published("hourly")
+    reports = worn.lake.maintain("hourly")
+    [tables, _] = reports
+
+    assert before == worn.published("hourly")
+    assert [("partials", 1, HOURS), ("output", 1, HOURS)] == [(d.table, d.files, d.rewritten) for d in tables.done]
+    again = worn.lake.maintain("hourly")[0]
+    assert (True, 2 * HOURS) == (again.has_work, sum(d.removed for d in again.done))
+    assert not any(r.has_work for r in worn.lake.maintain("hourly"))
+    worn.tables["trades"].trade(("01:30", "A", 5), ("02:30", "B", 6))
+    worn.expect_refresh()
+    worn.expect_true()
+
+
+def test_a_plan_writes_nothing(worn):
+    """
+    A dry run and a maintenance that finds nothing touch no file, and take no lease.
+    """
+    files = worn.files()
+    planned = worn.lake.maintain("hourly", dry_run=True)
+    assert files == worn.files()
+
+    assert planned[0].has_work
+    assert () == planned[0].done
+    assert [HOURS, HOURS] == [sum(len(g.pieces) for g in p.groups) for p in planned[0].plans]
+    worn.lake.maintain("hourly")
+    files = worn.files()
+    assert not any(r.has_work for r in worn.lake.maintain())
+    assert files == worn.files()
+
+
+def test_it_is_told_before_it_is_done_and_remembered(worn):
+    """
+    The plan comes first; status and the journal, folded or not, know what was done last.
+    """
+    told: list[tuple[str | None, int]] = []
+    worn.lake.maintain("hourly", on_plan=lambda r: told.append((r.name, files_of(worn))))
+
+    assert [("hourly", HOURS), (None, 1)] == told
+    [status] = worn.lake.status("hourly")
+    assert (HOURS, {"partials", "output"}) == (
+        status.maintained["n"],
+        {t["table"] for t in status.maintained["tables"]},
+    )
+    refreshes(worn, 1, start=HOURS)
+    [status] = worn.opened().status("hourly")
+    assert HOURS == status.maintained["n"]
+
+
+def test_all_aggregates_and_the_journal(worn):
+    """
+    Without a name every aggregate is maintained, parents first, and the journal last; an unknown name is refused.
+    """
+    worn.hourly("other")
+
+    assert ["hourly", "other", None] == [r.name for r in worn.lake.maintain()]
+    with pytest.raises(UnknownAggregateError):
+        worn.lake.maintain("nobody")
+
+
+@pytest.mark.slow
+def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
+    """
+    Thirty small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
+    """
+    monkeypatch.setattr("materializer.journal.store.DAY_HOURS", 0)
+    monkeypatch.setitem(
+        __import__("materializer.journal.store", fromlist=["PROPERTIES"]).PROPERTIES,
+        "delta.deletedFileRetentionDuration",
+        "interval 0 hours",
+    )
+    site.table()
+    site.hourly(properties={"maintain.every": "5"})
+    most = Counter[str]()
+    for hour in range(30):
+        refreshes(site, 1, start=hour)
+        folder = site.lake.root / "hourly" / "output"
+        most["output"] = max(most["output"], len(list(folder.glob("*.parquet"))))
+        journal = site.lake.root / "_materializer" / "journal"
+        most["journal"] = max(most["journal"], len(list(journal.glob("*.parquet"))))
+
+    assert most["output"] <= 12
+    assert most["journal"] <= 60
+    assert list(range(30, 0, -1)) == [e.n for e in site.lake.history("hourly", None)]
+    site.expect_true()
+
+
+# -- nobody notices ------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_child_sees_no_change(worn):
+    """
+    A cascade's child is fresh after its parent's maintenance, and its refresh reads no row and starts no Spark job.
+    """
+    day = {"time": "bucket", "width": "1 day", "keys": ["sym"], "measures": {"total": "sum(total)"}}
+    worn.lake.define("daily", "hourly", **day)
+    worn.lake.refresh("daily")
+    before = versions(worn)
+    worn.lake.maintain("hourly")
+    assert before["output"] < versions(worn)["output"]
+
+    child = worn.opened()
+    [status] = child.status("daily")
+    assert ("fresh", 0) == (status.state, len(status.dirty))
+    assert "up-to-date" == child.refresh("daily").outcome
+    assert not child.has_started_spark
+    worn.tables["trades"].trade(("01:30", "A", 5))
+    worn.lake.refresh("hourly")
+    assert "refreshed" == worn.lake.refresh("daily").outcome
+    assert sum(r[4] for r in worn.published("hourly")) == worn.published("daily")[0][2]
+
+
+def test_merging_goes_on_over_maintained_partials(worn):
+    """
+    Numbers and pins of the tables are as before: the next insert is merged into what was written again.
+    """
+    worn.tables["trades"].trade(*[("01:30", "A", i) for i in range(200)])
+    worn.lake.refresh("hourly")
+    worn.lake.maintain("hourly")
+    worn.tables["trades"].trade(("01:40", "A", 5))
+
+    worn.expect_refresh(strategy="merge")
+    worn.expect_true()
+
+
+def test_a_reader_that_began_before_reads_on(worn):
+    """
+    Within the retention every version stays readable; the one that a reader opened before is whole after two maintenances.
+    """
+    path = str(worn.lake.root / "hourly" / "output")
+    reader = DeltaTable(path)
+    rows = reader.to_pyarrow_table().num_rows
+    worn.lake.maintain("hourly")
+    refreshes(worn, 5, start=HOURS)
+    worn.lake.maintain("hourly")
+
+    assert rows == reader.to_pyarrow_table().num_rows == HOURS
+    assert reader.version() < DeltaTable(path).version()
+
+
+def test_what_a_handler_was_not_given_stays_readable(site, no_retention):
+    """
+    A handler that failed is given the difference to the version it knows, also after a vacuum; a rewrite gives it nothing.
+    """
+    given: list[int] = []
+    fails: list[bool] = []
+
+    def keep(rows, _version) -> None:
+        if fails:
+            raise ConnectionError("away")
+        given.append(rows.count())
+
+    site.table()
+    lake = type(site.lake)(site.lake.root, spark=site.spark, config=site.config, output_handlers={"keep": keep})
+    site.lake = lake
+    site.hourly(properties={"output_handler": "keep"})
+    refreshes(site, HOURS)
+    lake.maintain("hourly")
+    lake.refresh("hourly")
+    assert [1] * HOURS == given
+    fails.append(True)
+    site.tables["trades"].trade(("01:30", "A", 5))
+    with pytest.raises(Exception, match="away"):
+        lake.refresh("hourly")
+    lake.maintain("hourly")
+    lake.maintain("hourly")
+    fails.clear()
+    lake.refresh("hourly")
+
+    assert [1] * (HOURS + 1) == given
+
+
+# -- leases and deaths ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("site", [200_000], indirect=True)
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+@pytest.mark.parametrize("is_kill", [True, False], ids=["killed", "stopped"])
+def test_it_may_die_anywhere(worn, no_retention, checkpoint, is_kill):
+    """
+    Killed at any step, twice: the next refresh is right, and the next maintenance does the rest.
+    """
+    with the_dead() as dead:
+        for _ in range(2):
+            with dying(Death(checkpoint, 1, is_kill)) as on_checkpoint, pytest.raises(Died):
+                worn.opened_with(on_checkpoint).maintain("hourly")
+            leave_behind(worn.lake, dead)
+            refreshes(worn, 2, start=HOURS + worn.lake.status("hourly")[0].last.n)
+            worn.expect_true()
+        worn.lake.maintain("hourly")
+        worn.lake.maintain("hourly")
+
+    assert (1, 1) == (files_of(worn, "output"), files_of(worn, "partials"))
+    assert not any(r.has_work for r in worn.lake.maintain("hourly"))
+    worn.expect_true()
+
+
+def test_it_ends_a_refresh_that_died_first(worn):
+    """
+    Under its lease an unfinished refresh is ended before a file is touched.
+    """
+    worn.tables["trades"].trade(("01:30", "A", 5))
+    with the_dead() as dead:
+        with dying(Death("write", 1, is_kill=True)) as on_checkpoint, pytest.raises(Died):
+            worn.opened_with(on_checkpoint).refresh("hourly")
+        leave_behind(worn.lake, dead)
+        worn.lake.maintain("hourly")
+
+    assert worn.lake.status("hourly")[0].open_refresh is None
+    assert "aborted" == worn.lake.history("hourly")[0].outcome
+    worn.expect_refresh()
+    worn.expect_true()
+
+
+def test_it_waits_for_nobody(worn):
+    """
+    While another works on the aggregate it is refused, and nothing is written.
+    """
+    before = versions(worn)
+    with worn.lake.writing("hourly"), pytest.raises(LeaseHeldError):
+        worn.lake.maintain("hourly")
+
+    assert before == versions(worn)
+
+
+# -- after refreshes -----------------------------------------------------------------------------------------------------
+
+
+def test_every_so_many_refreshes_are_followed_by_maintenance(site):
+    """
+    By number of the refresh, over runs and processes; the others are not followed by any.
+    """
+    site.table()
+    site.hourly(properties={"maintain.every": "5"})
+    done = []
+    for hour in range(11):
+        site.tables["trades"].trade((DAY + timedelta(hours=hour), "A", hour))
+        done.append(bool(site.lake.refresh("hourly").maintained))
+
+    assert [5, 10] == [n for n, was in enumerate(done, 1) if was]
+    assert (10, 2) == (site.lake.status("hourly")[0].maintained["n"], files_of(site))
+    site.expect_true()
+
+
+def test_a_failure_of_maintenance_fails_no_refresh(site, monkeypatch):
+    """
+    The refresh is done and says what went wrong afterwards; its lease is free.
+    """
+    site.table()
+    site.hourly(properties={"maintain.every": "1"})
+
+    def full(*_args, **_options) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(maintain, "rewrite", full)
+    refreshes(site, 3)
+    site.tables["trades"].trade(("05:30", "A", 5))
+    report = site.lake.refresh("hourly")
+
+    assert "refreshed" == report.outcome
+    assert ("the maintenance after it failed: the disk is full (storage.failed)",) == report.warnings
+    monkeypatch.undo()
+    assert () == site.expect_refresh(force=True).warnings
+    site.expect_true()
