@@ -28,7 +28,7 @@ from materializer.lake.rows import to_pandas
 from materializer.services import cascade
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
-from materializer.services.doctor import Doctor, Finding
+from materializer.services.doctor import Doctor
 from materializer.services.fresh import FreshReader
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
@@ -39,6 +39,7 @@ from materializer.services.policies import Policies, PolicyReport, PolicyState, 
 from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
 from materializer.services.status import Looker, Status
+from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
 from materializer.services.workbench import RunNote
 
@@ -471,7 +472,7 @@ class Materializer:
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Return what stands in the way of the next refresh, and how to mend it."""
-        return Doctor(self.root, self.journal, self.config).examine(name)
+        return Doctor(self.root, self.journal, self.config, self.maintainer).examine(name)
 
     def maintain(
         self, name: str | None = None, *, dry_run: bool = False, on_plan: OnPlan = lambda _: None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -59,6 +58,7 @@ class Bars:
         create_table(self.path, COLUMNS, name="bars")
 
     def replace(self, *hours: int, per_hour: int = 3) -> None:
+        """Replace hours in one commit."""
         self.n += 1
         spans = SpanSet.of(*(Span(BASE + h * HOUR, BASE + (h + 1) * HOUR) for h in hours))
         note = NOTE | {"plan": f"p{self.n}", "n": self.n, "kind": "data"}
@@ -68,21 +68,26 @@ class Bars:
 
     @property
     def opened(self) -> DeltaTable:
+        """The table, opened anew."""
         return DeltaTable(self.path)
 
     @property
     def pieces(self) -> list[Piece]:
+        """Its files."""
         return pieces_of(self.path, "bucket", TimeType.TIMESTAMP)[1]
 
     @property
     def rows(self) -> list[tuple[object, ...]]:
+        """Its rows, sorted; values as text, because no NaN equals another."""
         found = self.opened.to_pyarrow_table().to_pylist()
-        return sorted((tuple(map(repr, row.values())) for row in found))
+        return sorted(tuple(map(repr, row.values())) for row in found)
 
     def found(self, target: int) -> list[Group]:
+        """What is worth writing again."""
         return groups(self.pieces, target)
 
     def rewrite(self, group: Group, target: int, **options: object) -> None:
+        """Write a group again."""
         rewrite(self.path, group, "bucket", TimeType.TIMESTAMP, ["bucket", "k"], target, NOTE, **options)
 
 
@@ -192,7 +197,7 @@ def test_a_rewrite_that_comes_too_late_commits_nothing(bars):
         bars.rewrite(group, 30, before_commit=lost)
 
     assert (rows, version) == (bars.rows, bars.opened.version())
-    assert not [n for n in os.listdir(bars.path) if n.startswith(SCRATCH)]
+    assert not list(Path(bars.path).glob(f"{SCRATCH}*"))
 
 
 def test_a_rewrite_goes_on_over_commits_that_leave_its_files_alone(bars):

@@ -36,7 +36,7 @@ def names(found: list[Leftover]) -> set[str]:
 
 
 def data_files(trades: Trades) -> set[str]:
-    return {n for n in os.listdir(trades.path) if n.endswith(".parquet")}
+    return {p.name for p in Path(trades.path).glob("*.parquet")}
 
 
 def test_only_what_no_version_needs_goes(trades):

@@ -24,7 +24,9 @@ def maintain(call: Call, names: Names = None, *, every: All = False, dry_run: Dr
             f"give names of aggregates or --all, got {'both' if names else 'neither'}",
             hint="'materializer status' lists the names",
         )
-    maintainer = call.lake.maintainer
+    maintainer, view = call.lake.maintainer, call.lake.journal.view()
+    for name in names or []:
+        view.named(name)
 
     def one(name: str | None) -> Maintained:
         def on_plan(report: Maintained) -> None:

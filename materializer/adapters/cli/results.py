@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from materializer.journal.fold import Ended
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
-    from materializer.services.doctor import Finding
     from materializer.services.maintain import MaintainReport
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
     from materializer.services.status import Status
+    from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
 
 

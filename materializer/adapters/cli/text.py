@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.definitions import Change
-    from materializer.services.doctor import Finding
     from materializer.services.status import Status
+    from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
 
 _STATES = {
