@@ -15,19 +15,10 @@ from materializer.lake.table import DeltaFolder
 from materializer.services import maintain
 from materializer.wiring import Materializer
 from tests.system.builders import DAY, Site
-from tests.system.lake import Death, Died, dying, leave_behind, the_dead
+from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
 from tests.system.processes.running import World
 
 HOURS = 6
-CHECKPOINTS = (
-    "maintain_vacuum",
-    "maintain_rewrite",
-    "maintain_written",
-    "maintain_committed",
-    "maintain_log",
-    "maintain_done",
-    "maintain_journal",
-)
 BOTH = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 
 
@@ -144,12 +135,7 @@ def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
     """
     Thirty small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
     """
-    monkeypatch.setattr("materializer.journal.store.DAY_HOURS", 0)
-    monkeypatch.setitem(
-        __import__("materializer.journal.store", fromlist=["PROPERTIES"]).PROPERTIES,
-        "delta.deletedFileRetentionDuration",
-        "interval 0 hours",
-    )
+    monkeypatch.setattr("materializer.journal.store.retention_of", lambda *_: 0.0)
     site.table()
     site.hourly(properties={"maintain.every": "5"})
     most = Counter[str]()
@@ -189,7 +175,7 @@ def test_a_child_sees_no_change(worn):
     worn.tables["trades"].trade(("01:30", "A", 5))
     worn.lake.refresh("hourly")
     assert "refreshed" == worn.lake.refresh("daily").outcome
-    assert sum(r[4] for r in worn.published("hourly")) == worn.published("daily")[0][2]
+    assert sum(r[3] for r in worn.published("hourly")) == worn.published("daily")[0][2]
 
 
 def test_merging_goes_on_over_maintained_partials(worn):
@@ -263,7 +249,7 @@ def test_it_may_die_anywhere(worn, no_retention):
     """
     rows = worn.published("hourly")
     with the_dead() as dead:
-        for checkpoint in CHECKPOINTS:
+        for checkpoint in MAINTENANCE:
             for is_kill in (True, False):
                 torn(worn)
                 for _ in range(10):  # enough commits for the journal to be worth folding
