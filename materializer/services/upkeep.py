@@ -77,7 +77,7 @@ def endangered(state: AggregateState, properties: Mapping[str, str], newest: int
         yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
         return
     if gone:
-        message = f"{gone} files that hold changes of the source were vacuumed before they were captured"
+        message = f"files with changes of the source are gone before they were captured: {gone}"
         hint = "the next refresh tells these changes by file statistics; vacuum the source less, or refresh more often"
         yield Finding("warning", state.name, "doctor.vacuumed", message, hint)
     left = wall - (time.time() - oldest.timestamp / 1000) / 3600

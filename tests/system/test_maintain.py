@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.config import SparkConfig
 from materializer.core.compaction import Group
 from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
 from materializer.lake.rearrange import pieces_of, rewrite
@@ -358,3 +360,61 @@ def test_a_failure_of_maintenance_fails_no_refresh(site, monkeypatch):
     monkeypatch.undo()
     assert () == site.lake.refresh("hourly", force=True).warnings
     assert 1 == files_of(site)
+
+
+# -- doctor --------------------------------------------------------------------------------------------------------------
+
+
+def findings(site: Site, **settings) -> dict[str, list[str]]:
+    """Return what the doctor says of the aggregate and the environment beyond that all is well: hints by code."""
+    found: dict[str, list[str]] = {}
+    for f in site.opened(**settings).doctor("hourly"):
+        if f.level != "ok":
+            found.setdefault(f.code, []).append(f"{f.level}: {f.message} / {f.hint}")
+    return found
+
+
+def test_the_doctor_names_tables_that_are_worn(worn):
+    """
+    Tables that maintenance would lay out again are named, with the command; afterwards they are not.
+    """
+    [partials, output] = findings(worn)["doctor.worn"]
+    assert "6 of them small" in partials
+    assert output.endswith("run 'materializer maintain hourly'")
+    worn.lake.maintain("hourly")
+
+    assert "doctor.worn" not in findings(worn)
+
+
+def test_the_doctor_names_what_others_did(worn):
+    """
+    Rows that somebody else changed, and properties that lose data, are told with the way to mend them; vacuumed changes too.
+    """
+    path = worn.lake.root / "hourly" / "output"
+    assert not {"doctor.written-by-others", "doctor.property", "doctor.vacuumed"} & findings(worn).keys()
+    DeltaTable(str(path)).delete("n > 0")
+    DeltaTable(str(path)).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 hours"})
+    worn.tables["trades"].trade(("05:30", "A", 5))
+    newest = worn.tables["trades"].opened().get_add_actions()
+    names = pa.RecordBatchReader.from_stream(newest).read_all()["path"].to_pylist()
+    for name in names:
+        (worn.tables["trades"].path / name).unlink()
+    said = findings(worn, spark=SparkConfig(options={"spark.sql.files.ignoreMissingFiles": "true"}))
+
+    [others] = said["doctor.written-by-others"]
+    assert "its output was written by others: DELETE" in others
+    assert "--force" in others
+    assert "'interval 7 days'" in said["doctor.property"][0]
+    assert "before they were captured: 1" in said["doctor.vacuumed"][0]
+    assert "error" in said["spark.unsafe-setting"][0]
+
+
+def test_the_doctor_compares_schedule_and_retention(worn):
+    """
+    A schedule that is slower than the source forgets is a warning that says how much.
+    """
+    assert "doctor.too-seldom" not in findings(worn)
+    worn.lake.add_policy("hourly", schedule="@monthly")
+
+    [said] = findings(worn)["doctor.too-seldom"]
+    assert "forgets after 168 h (change feed and vacuum, delta.deletedFileRetentionDuration)" in said
