@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections import Counter
 from datetime import timedelta
 
@@ -9,6 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.cli import maintaining
+from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.config import SparkConfig
 from materializer.core.compaction import Group
 from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
@@ -152,6 +157,30 @@ def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
     assert most["journal"] <= 60
     assert list(range(30, 0, -1)) == [e.n for e in site.lake.history("hourly", None)]
     site.expect_true()
+
+
+def told(site: Site, output, *names: str, **options) -> int:
+    """Run the command and return its exit status."""
+    call = Call(output, opened=site.lake, is_strict=True)
+    return guarded(call, lambda: maintaining.maintain(call, list(names), **options))
+
+
+def test_the_command_shows_its_plan_first(worn):
+    """
+    The plan, then what was done; a second time that nothing is to do, with status 3 for those who ask for it.
+    """
+    out = io.StringIO()
+    assert 0 == told(worn, TextOutput(out, io.StringIO()), "hourly", dry_run=True)
+    assert "would be maintained" in out.getvalue()
+    assert 0 == told(worn, TextOutput(out, io.StringIO()), "hourly")
+    words = " ".join(out.getvalue().split())
+    assert words.index("write 6 files again (6 rows") < words.index("6 files became 1 (6 rows) in 1 commit")
+    again = io.StringIO()
+    assert 3 == told(worn, JsonOutput(again, io.StringIO()), "hourly")
+    document = json.loads(again.getvalue())
+
+    assert ["hourly", None] == [m["name"] for m in document["maintained"]]
+    assert [None, None] == [t["done"] for t in document["maintained"][0]["tables"]]
 
 
 # -- nobody notices ------------------------------------------------------------------------------------------------------
