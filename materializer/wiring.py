@@ -30,17 +30,19 @@ from materializer.services import cascade
 from materializer.services.backup import BackupReport, Backups, RestoreReport
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
-from materializer.services.doctor import Doctor, Finding
+from materializer.services.doctor import Doctor
 from materializer.services.fresh import FreshRead, FreshReader
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
 from materializer.services.invalidate import Invalidator
+from materializer.services.maintain import Maintainer, MaintainReport, OnPlan
 from materializer.services.planning import Request
 from materializer.services.policies import Policies, PolicyReport, PolicyState, options
 from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
 from materializer.services.repair import Repairer, RepairReport
 from materializer.services.status import Looker, Status
+from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
 from materializer.services.workbench import RunNote
 
@@ -498,7 +500,29 @@ class Materializer:
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Return what stands in the way of the next refresh, and how to mend it."""
-        return Doctor(self.root, self.journal, self.config).examine(name)
+        return Doctor(self.root, self.journal, self.config, self.maintainer).examine(name)
+
+    def maintain(
+        self, name: str | None = None, *, dry_run: bool = False, on_plan: OnPlan = lambda _: None
+    ) -> list[MaintainReport]:
+        """Lay tables out in time again, remove files that nobody needs, and keep logs and journal short; changes no row.
+
+        Args:
+            name: The aggregate; None for all, parents first. The journal comes last each time.
+            dry_run: Only say what would be done.
+            on_plan: Told what is about to be done, before it is.
+
+        Raises:
+            LeaseHeldError: If another live process works on an aggregate; what was done before stays.
+        """
+        names = [name] if name is not None else self.names()
+        done = [self.maintainer.aggregate(each, is_dry_run=dry_run, on_plan=on_plan) for each in names]
+        return [*done, self.maintainer.journal(is_dry_run=dry_run, on_plan=on_plan)]
+
+    @property
+    def maintainer(self) -> Maintainer:
+        """Maintains one aggregate, or the journal, at a time."""
+        return Maintainer(self._refresher)
 
     # -- mending ---------------------------------------------------------------------------------------------------------
 

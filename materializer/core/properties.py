@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
+from materializer.core.maintenance import EVERY, RETENTION, refusal_of_retention
 from materializer.core.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
 from materializer.core.spec import CONTINUOUS, Resolution
 from materializer.errors import MaterializerError, Problem
@@ -250,6 +251,8 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.catch_dirt": _one_of("true", "false"),
     MAX_STALENESS: _promise,
     "log.max_entries": _whole_number(1),
+    EVERY: _whole_number(1),
+    RETENTION: refusal_of_retention,
     "quality.suite": _path,
     "quality.source_suite": _path,
     "quality.on_failure": _one_of("refresh", "buckets"),
@@ -262,5 +265,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
 }
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of who is given the output."""
-_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.", "quality.")) or k in HANDLER)
+_STORED: Final = frozenset(
+    k for k in _FORMS if k.startswith(("refresh.", "log.", "maintain.", "quality.")) or k in HANDLER
+)
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

@@ -219,6 +219,13 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """The tables were maintained; *report* is what was done, as JSON."""
+
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """The aggregate is gone."""
 
@@ -246,6 +253,7 @@ Event: TypeAlias = (
     | PolicyRan
     | Checked
     | Repaired
+    | Maintained
     | Dropped
     | Snapshot
 )
@@ -278,6 +286,7 @@ KINDS: Final[dict[str, type]] = {
     "policy_ran": PolicyRan,
     "checked": Checked,
     "repaired": Repaired,
+    "maintained": Maintained,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -353,6 +362,7 @@ def _payload(event: Event) -> dict[str, Any]:
             | PolicyRan()
             | Checked()
             | Repaired()
+            | Maintained()
             | Dropped()
             | Snapshot()
         ):

@@ -31,6 +31,7 @@ from materializer.journal.events import (
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
+    Maintained,
     Planned,
     PolicyRan,
     Row,
@@ -110,6 +111,7 @@ class AggregateState:
         checks: The last checks of what is published, as JSON, newest last.
         lateness: How late inserted rows were since the aggregate was defined.
         waits: For how many seconds the source's commits had waited when they were captured, newest last.
+        maintained: What the last maintenance did, as JSON with ``at`` and ``n``; empty before the first.
     """
 
     id: str
@@ -140,6 +142,7 @@ class AggregateState:
     checks: tuple[Mapping[str, Any], ...] = ()
     lateness: Lateness = field(default_factory=Lateness)
     waits: tuple[float, ...] = ()
+    maintained: Mapping[str, Any] = field(default_factory=dict)
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -206,8 +209,9 @@ _PLAIN: Final = (
     "delivered",
     "verdict",
     "policy",
+    "maintained",
 )
-_LATER: Final = ("verdict", "policy")
+_LATER: Final = ("verdict", "policy", "maintained")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -300,6 +304,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
         case Repaired():
             return repaired(state, event, None if event.source is None else SourceIdentity(**event.source))
+        case Maintained():
+            return replace(state, maintained={**event.report, "n": state.last_n, "at": at})
         case Dropped():
             return None
         case _:

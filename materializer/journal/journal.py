@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
 from materializer.journal.fold import AggregateState, States, by_name
 from materializer.journal.store import JournalSnapshot, JournalStore
 
+WORTH_FOLDING: Final = 10
+"""Commits that maintenance folds into one file; fewer are not worth it."""
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted")
 
 
@@ -67,6 +70,34 @@ class View:
                 name=name,
             )
         return state
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What one of the journal's two tables has gathered.
+
+    Args:
+        table: ``journal`` or ``history``.
+        rows: Its rows.
+        files: Its files.
+        bytes: Their size.
+        commits: Commits since all rows were last put into one file.
+        leftovers: Files that nobody needs any more.
+        leftover_bytes: Their size.
+    """
+
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    commits: int
+    leftovers: int
+    leftover_bytes: int
+
+    @property
+    def is_worth_folding(self) -> bool:
+        """Whether folding it is worth a commit."""
+        return self.commits >= WORTH_FOLDING
 
 
 class Journal:
@@ -119,8 +150,33 @@ class Journal:
 
         Not while an event cannot be read: what stands there is evidence, and a newer release may read it.
         """
-        if self._store.commits_since_snapshot() < self._snapshot_every:
-            return
+        if self._store.commits_since_snapshot() >= self._snapshot_every:
+            self._fold()
+
+    def gathered(self) -> list[Gathered]:
+        """Return what the journal and its history have gathered since they were last cleaned."""
+        found = []
+        for table, store in (("journal", self._store), ("history", self._history)):
+            read, left, sizes = store.read(), store.leftovers(), store.file_sizes()
+            commits, gone = store.commits_since_snapshot(), sum(f.bytes for f in left)
+            found.append(Gathered(table, len(read.rows), len(sizes), sum(sizes), commits, len(left), gone))
+        return found
+
+    def clean(self) -> None:
+        """Fold the journal and its history into one file each where there are more, and remove what nobody needs.
+
+        A process that is at it too comes first or second; neither harms the other.
+        """
+        if self._store.commits_since_snapshot() >= WORTH_FOLDING:
+            self._fold()
+        if self._history.commits_since_snapshot() >= WORTH_FOLDING:
+            snapshot = self._history.read()
+            with suppress(JournalConflictError):
+                self._history.snapshot(list(dict.fromkeys(snapshot.rows)), expected_version=snapshot.version)
+        for store in (self._store, self._history):
+            store.remove(store.leftovers())
+
+    def _fold(self) -> None:
         snapshot = self._store.read()
         view = self.view()
         if view.version != snapshot.version or view.broken:

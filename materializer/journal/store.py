@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from materializer.journal.events import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, read_commit
 from materializer.lake.table import identity, open_table
+from materializer.lake.vacuum import Leftover, leftovers, remove, retention_of
 
 SCHEMA: Final = pa.schema(
     [
@@ -51,8 +53,8 @@ SCHEMA: Final = pa.schema(
 )
 PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",
-    "delta.logRetentionDuration": "interval 30 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 1 day",
     "delta.checkpointInterval": "1000",
     "delta.dataSkippingNumIndexedCols": "1",
 }
@@ -60,6 +62,8 @@ FOLDER: Final = "_materializer"
 RESTORING: Final = "_materializer.restoring"
 """Where a journal is made ready before it is put in place."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+DAY_HOURS: Final = 24
 _BACKUP: Final = (
     "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
 )
@@ -172,6 +176,24 @@ class JournalStore:
         found = self.read()
         return max(0, found.version - found.generation)
 
+    def file_sizes(self) -> list[int]:
+        """Return the size of each file that holds rows."""
+        if self.read().version < 0:
+            return []
+        actions = pa.RecordBatchReader.from_stream(open_table(self.path).get_add_actions()).read_all()
+        return list(actions["size_bytes"].to_pylist())
+
+    def leftovers(self) -> list[Leftover]:
+        """Return files that no version needs that was current within the table's retention."""
+        if self.read().version < 0:
+            return []
+        kept = retention_of(dict(open_table(self.path).metadata().configuration), _RETENTION, DAY_HOURS)
+        return leftovers(self.path, before=time.time() - kept * 3600)
+
+    def remove(self, found: Sequence[Leftover]) -> None:
+        """Remove what :meth:`leftovers` found."""
+        remove(self.path, found)
+
     # -- writing -----------------------------------------------------------------------------------------------------------
 
     def _created(self) -> int:
@@ -250,20 +272,20 @@ class JournalStore:
         """Return *cached* with the rows of the commits since, or None when it has to be loaded whole."""
         if not cached.rows:
             return None
-        rows = list(cached.rows)
+        run = []
         for version in range(cached.version + 1, upto + 1):
             try:
-                commit = read_commit(self.path, version)
+                run.append(read_commit(self.path, version))
             except LogGapError:
                 return None
             except SourceDamagedError as exc:
                 raise JournalError(
                     f"version {version} of the journal cannot be read: {exc.message}", hint=_BACKUP
                 ) from exc
-            if any(f.data_change for f in commit.removes):
-                return None
-            rows += self._added(commit)
-        return JournalSnapshot(upto, tuple(rows), cached.generation)
+        if any(f.data_change for commit in run for f in commit.removes):
+            return None  # before any file is read: what was replaced may have been removed since
+        rows = [row for commit in run for row in self._added(commit)]
+        return JournalSnapshot(upto, (*cached.rows, *rows), cached.generation)
 
     def _added(self, commit: Commit) -> list[Row]:
         numbered = [r for f in commit.adds if f.data_change for r in self._numbered_or_lost(f.path, commit)]

@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake import write_deltalake as write_to_delta
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from materializer.core.compaction import FILE_ROWS
 from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
@@ -32,8 +33,6 @@ from materializer.lake.table import open_table
 from materializer.lake.types import columns_of, schema_of
 
 ATTEMPTS: Final = 5
-FILE_ROWS: Final = 25_000
-"""Rows that a file holds, roughly."""
 ROW_GROUP: Final = 65_536
 CHECKPOINT_EVERY: Final = 10
 NOT_COMMITTED: Final = "nothing was committed; files of the failed write may stay until the next vacuum"
@@ -46,8 +45,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
 }
 """What every table of ours is created with, so that no default of a session decides; binary columns have no statistics."""
 
-_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-_WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
+NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def create_table(
             description=description,
             configuration=configuration,
             commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
 
 
@@ -160,9 +159,9 @@ def replace_spans(
                 mode="overwrite",
                 predicate=where,
                 target_file_size=_file_size(new),
-                writer_properties=_WRITER,
+                writer_properties=WRITER,
                 commit_properties=properties,
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
 
     return _committed(path, app_id, n, attempt, new_rows=table.num_rows)
@@ -216,7 +215,7 @@ def replace_schema(path: str, columns: Sequence[Sequence[str]], note: Mapping[st
             mode="overwrite",
             schema_mode="overwrite",
             commit_properties=_properties(None, 0, note),
-            post_commithook_properties=_NO_HOOKS,
+            post_commithook_properties=NO_HOOKS,
         )
 
     return _committed(path, None, 0, attempt, new_rows=0).version
@@ -239,7 +238,7 @@ def _committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows:
                 raise
             continue
         version = int(opened.version())
-        _keep_short(opened)
+        keep_short(opened)
         return _result(path, version, new_rows)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
 
@@ -251,7 +250,8 @@ def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) ->
         raise WriteFencedError(message, path=path, found=found, n=n)
 
 
-def _keep_short(opened: DeltaTable) -> None:
+def keep_short(opened: DeltaTable) -> None:
+    """Write a checkpoint with every so many commits."""
     # The commit is in: whatever goes wrong here costs speed, not truth, and the next round number tries again.
     if opened.version() % CHECKPOINT_EVERY == 0:
         with contextlib.suppress(DeltaError, OSError):
@@ -273,9 +273,9 @@ def _append(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -
         table,
         mode="append",
         target_file_size=_file_size(table),
-        writer_properties=_WRITER,
+        writer_properties=WRITER,
         commit_properties=properties,
-        post_commithook_properties=_NO_HOOKS,
+        post_commithook_properties=NO_HOOKS,
     )
 
 
@@ -370,7 +370,7 @@ def _with_kept(
             continue
         with translated(path, "reading", wrote=NOT_COMMITTED):
             old = pq.ParquetFile(f"{path}/{name}").read()
-        old = pa.Table.from_pylist([], shape) if not old.num_rows else _shaped(old, shape)
+        old = pa.Table.from_pylist([], shape) if not old.num_rows else shaped(old, shape)
         has_time = old[column].is_valid()
         old = old.filter(has_time)
         values = _values(old, column, time_type)
@@ -379,7 +379,8 @@ def _with_kept(
     return pa.concat_tables(parts).sort_by(column) if len(parts) > 1 else table
 
 
-def _shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:
+def shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:
+    """Return the rows of a file with the columns of its table, null where the file is older than a column."""
     columns = [
         old[field.name].cast(field.type) if field.name in old.column_names else pa.nulls(old.num_rows, field.type)
         for field in shape

@@ -33,6 +33,7 @@ __all__ = [
     "commit_file",
     "commits",
     "find_notes",
+    "has_change",
     "latest_version",
     "read_commit",
 ]
@@ -185,6 +186,18 @@ def commits(
 def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
     """Return the commit of *version*, with spans of *column*; raises as :func:`commits`."""
     return _commit(path, version, [_json_line(path, version, line) for line in _lines(path, version)], column)
+
+
+def has_change(path: str, after: int, upto: int) -> bool:
+    """Whether rows or columns changed in versions (*after*, *upto*]; a version that cannot be read may have changed both.
+
+    Maintenance and fences change neither, nor do compaction and vacuum of others.
+    """
+    try:
+        run = (read_commit(path, version) for version in range(after + 1, upto + 1))
+        return any(c.is_data_change or c.metadata is not None or c.protocol is not None for c in run)
+    except (LogGapError, SourceDamagedError):
+        return True
 
 
 def feed_reaches_back(path: str) -> bool:

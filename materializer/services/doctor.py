@@ -2,62 +2,43 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from materializer.config import Config
 from materializer.core.instants import SECOND
 from materializer.core.policies import length_of, policies_of
 from materializer.core.spec import AggregateSpec
-from materializer.errors import LogGapError, MaterializerError
+from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, States
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
-from materializer.lake.log import read_commit
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, processes
+from materializer.services import cascade, processes, upkeep
 from materializer.services.definitions import Bound
 from materializer.services.diagnosis import Verdict, diagnose
+from materializer.services.maintain import Maintainer
 from materializer.services.status import advice_of
-
-WEEK_HOURS: Final = 168
-MONTH_HOURS: Final = 720
-SOON_HOURS: Final = 48
-"""When less than this is left before a version becomes unreadable, it is a warning."""
-
-_HOURS: Final = {"hour": 1, "day": 24, "week": 168}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Args:
-        level: ``ok``, ``note``, ``warning`` or ``error``.
-        subject: ``environment``, or the aggregate it is about.
-        code: Stable code.
-        message: What was found.
-        hint: How to mend it; empty when nothing has to be done.
-    """
-
-    level: str
-    subject: str
-    code: str
-    message: str
-    hint: str = ""
+from materializer.services.upkeep import Finding
 
 
 @dataclass(slots=True)
 class Doctor:
-    """Examines one lake; writes nothing and starts no JVM."""
+    """Examines one lake; writes nothing and starts no JVM.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        config: Settings.
+        maintainer: Tells what maintenance would do.
+    """
 
     root: Path
     journal: Journal
     config: Config
+    maintainer: Maintainer
 
     def examine(self, name: str | None = None) -> list[Finding]:
         """Return findings about the environment and one aggregate, or all."""
@@ -81,8 +62,12 @@ class Doctor:
 
     def _environment(self) -> Iterator[Finding]:
         from materializer.spark import jars
-        from materializer.spark.session import check_java
+        from materializer.spark.session import check_java, refuse_unsafe_options
 
+        try:
+            refuse_unsafe_options(self.config.spark.options)
+        except MaterializerError as exc:
+            yield Finding("error", "environment", exc.code, exc.message, exc.hint)
         try:
             yield Finding("ok", "environment", "doctor.java", f"Java {check_java()}")
         except MaterializerError as exc:
@@ -106,7 +91,7 @@ class Doctor:
 
     def _aggregate(self, state: AggregateState, states: States) -> Iterator[Finding]:
         yield from self._work(state)
-        for look in (self._source, self._tables):
+        for look in (self._source, self._tables, self._worn):
             try:
                 yield from look(state, states)
             except MaterializerError as exc:
@@ -199,37 +184,7 @@ class Doctor:
                 f"{extent.unknown.files} source files have no statistics of the time column: every refresh reads them"
             )
             yield Finding("warning", state.name, "doctor.no-statistics", message, hint)
-        if head.version > state.cursor:
-            yield from self._retention(state, properties, head.version)
-
-    def _retention(self, state: AggregateState, properties: object, newest: int) -> Iterator[Finding]:
-        kept = properties if isinstance(properties, dict) else {}
-        wall = min(
-            _hours(kept.get("delta.deletedFileRetentionDuration"), WEEK_HOURS),
-            _hours(kept.get("delta.logRetentionDuration"), MONTH_HOURS),
-        )
-        try:
-            oldest = read_commit(state.source.path, state.cursor + 1)
-        except LogGapError:
-            hint = "the next refresh takes everything below the threshold as dirty; refresh more often than the log is cleaned"
-            yield Finding(
-                "error",
-                state.name,
-                "doctor.log-cleaned",
-                f"version {state.cursor + 1} of the source was cleaned away",
-                hint,
-            )
-            return
-        left = wall - (time.time() - oldest.timestamp / 1000) / 3600
-        message = f"{newest - state.cursor} source versions are not captured; the oldest stays readable for {max(left, 0):,.0f} h"
-        level = "ok" if left > SOON_HOURS else "warning"
-        yield Finding(
-            level,
-            state.name,
-            "doctor.retention",
-            message,
-            "" if level == "ok" else f"run 'materializer refresh {state.name}' before that",
-        )
+        yield from upkeep.endangered(state, properties, head.version)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[Finding]:
         found = diagnose(state, self.root, states)
@@ -239,14 +194,9 @@ class Doctor:
             if seen.verdict is Verdict.SOUND:
                 words = f"{seen.which} at version {seen.version}, refresh {seen.n}"
                 yield Finding("ok", state.name, "doctor.table", words)
+                path = Bound.of(state, self.root).paths[seen.which]
+                yield from upkeep.written_by_others(state, seen.which, path)
+                yield from upkeep.unfit_properties(state, seen.which, DeltaFolder.at(path).properties())
 
-
-def _hours(text: str | None, default: int) -> float:
-    """Return the hours of a retention such as ``interval 7 days``.
-
-    Examples:
-        >>> _hours("interval 1 week", 0)
-        168.0
-    """
-    found = re.search(r"(\d+)\s*(hour|day|week)", text or "", re.IGNORECASE)
-    return float(int(found[1]) * _HOURS[found[2].lower()]) if found else float(default)
+    def _worn(self, state: AggregateState, _: States) -> Iterator[Finding]:
+        yield from upkeep.worn(state, self.maintainer.plans)

@@ -26,6 +26,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services import handlers, planning, processes, protocol, quarantine
 from materializer.services.definitions import Bound
 from materializer.services.handlers import OutputHandler
+from materializer.services.maintain import MaintainReport, afterwards
 from materializer.services.planning import Request
 from materializer.services.protocol import At, Process
 from materializer.services.workbench import RunNote, Workbench
@@ -71,6 +72,8 @@ class RefreshReport:
         left: What is dirty after it, outside the window.
         null_times: Source rows left out because their time is null, when known.
         seconds: Wall time of everything.
+        maintained: What was maintained afterwards, where the definition asks for it.
+        warnings: What went wrong afterwards; the refresh itself is done.
     """
 
     name: str
@@ -82,6 +85,8 @@ class RefreshReport:
     left: SpanSet = field(default_factory=SpanSet)
     null_times: int | None = None
     seconds: float = 0.0
+    maintained: tuple[MaintainReport, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -167,6 +172,7 @@ class Refresher:
         state = self.journal.view().named(name)
         if self.bound(state).definition.spec.lateness != "recompute":
             quarantine.follow(state, self.bound(state), self.engine)
+        after = afterwards(self, state, [run.plan.n for run in runs])
         return RefreshReport(
             state.name,
             "refreshed" if runs else "up-to-date",
@@ -177,6 +183,8 @@ class Refresher:
             dirty_below_newest(state),
             state.null_times,
             time.perf_counter() - began,
+            after.reports,
+            after.warnings,
         )
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, Ended, policy_of
 from materializer.journal.journal import Journal
+from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
@@ -57,6 +58,7 @@ class Status:
         last_check: What the last check of published rows found, as JSON; None without one.
         lateness: How late the rows were that the source got since the aggregate was defined.
         advice: What follows from that for policies and for the source's retention; None before enough rows came.
+        maintained: What the last maintenance did, as JSON; empty before the first.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Status:
     last_check: Mapping[str, Any] | None = None
     lateness: Lateness = field(default_factory=Lateness)
     advice: Advice | None = None
+    maintained: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -148,7 +151,9 @@ class Looker:
             rows = row_count(bound.paths["output"])
         except MaterializerError as exc:
             problem = exc.message
-        dirty = dirty_below_newest(state)
+        dirty, known = dirty_below_newest(state), newest
+        if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
+            known = state.cursor  # the same rows in other files
         keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = bound.definition.grid, wall_clock()
@@ -171,15 +176,16 @@ class Looker:
             _holder(state),
             rows,
             state.ended[-1] if state.ended else None,
-            _word(state, newest, dirty, problem),
+            _word(state, known, dirty, problem),
             problem,
             policy_states(state, bound, now, now if now is not None and has_clock(grid) else clock),
             outside(state, bound, now),
-            None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
+            None if promise is None else freshness_of(promise, state, grid, newest=known, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
             advice_of(state, grid),
+            state.maintained,
         )
 
     def show(

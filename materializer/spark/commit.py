@@ -71,3 +71,20 @@ def replace_spans(
     )
     with spoken("committing the result", table=path):
         writer.save(path)
+
+
+def lay_out(frame: DataFrame, folder: str, *, order: list[str], files: int) -> None:
+    """Append *frame* to the table at *folder*, cut by time into about so many files.
+
+    Args:
+        frame: Rows with the table's columns.
+        folder: A table that nobody reads yet.
+        order: Columns to sort by, the bucket first.
+        files: How many files.
+
+    Raises:
+        StorageError: If the disk is full or refuses.
+    """
+    laid_out = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
+    with spoken("writing files again", table=folder):
+        laid_out.sortWithinPartitions(*order).write.format("delta").mode("append").save(folder)

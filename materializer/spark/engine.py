@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -345,6 +345,25 @@ class Engine:
             spark_commit.replace_spans(
                 frame, path, predicate=predicate, order=order, rows=rows, app_id=app_id, n=n, note=note
             )
+
+    def lay_out(
+        self, path: str, version: int, names: Sequence[str], where: str, folder: str, *, order: list[str], files: int
+    ) -> None:
+        """Write the rows of some files of a table into another table, cut by time; see :func:`materializer.spark.commit.lay_out`.
+
+        Args:
+            path: The table.
+            version: Its version.
+            names: The files.
+            where: Predicate that holds for all their rows; only prunes.
+            folder: The other table, empty.
+            order: Columns to sort by, the bucket first.
+            files: How many files to make.
+        """
+        with spoken("reading", table=path, version=version):
+            frame = self.spark.read.format("delta").option("versionAsOf", version).load(path).where(where)
+            frame = frame.where(sf.col("_metadata.file_name").isin(*names))
+        spark_commit.lay_out(frame, folder, order=order, files=files)
 
     # -- questions -------------------------------------------------------------------------------------------------------
 

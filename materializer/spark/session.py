@@ -74,7 +74,7 @@ def start(config: Config) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    _refuse_unsafe(config.spark.options)
+    refuse_unsafe_options(config.spark.options)
     running = _running()
     if running is not None:
         return running
@@ -156,7 +156,7 @@ def refuse_unsafe_settings(spark: SparkSession) -> None:
     Raises:
         ForeignSettingError: Naming the setting.
     """
-    _refuse_unsafe({key: spark.conf.get(key, "false") or "false" for key in _UNSAFE})
+    refuse_unsafe_options({key: spark.conf.get(key, "false") or "false" for key in _UNSAFE})
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
@@ -201,7 +201,8 @@ def check_java(environ: Mapping[str, str] | None = None) -> int:
     return major
 
 
-def _refuse_unsafe(options: Mapping[str, str]) -> None:
+def refuse_unsafe_options(options: Mapping[str, str]) -> None:
+    """Refuse options that skip files which cannot be read; raises as :func:`refuse_unsafe_settings`."""
     for key in _UNSAFE:
         value = options.get(key, "false")
         if value.strip().lower() == "true":

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.adapters.airflow.looking import describe, why_stale
 from materializer.adapters.airflow.sensors import FreshnessSensor
@@ -128,3 +129,22 @@ def test_freshness_follows_source_and_log(lake, spark):
 
     assert (False, "") == asyncio.run(wait("trades_1h"))
     assert "no aggregate" in asyncio.run(wait("nothing"))[1]
+
+
+def test_maintenance_of_a_table_fires_nothing(tmp_path):
+    """
+    The same rows in other files are not told, and a restart does not tell them either; the next change is, from there on.
+    """
+    store = Store()
+    for day in (1, 2):
+        feed(tmp_path, day)
+    trigger = restarted(tmp_path / "trades", store)
+    assert 1 == asyncio.run(next_event(trigger))["version"]
+    DeltaTable(str(tmp_path / "trades")).optimize.compact()
+    with pytest.raises(TimeoutError):
+        asyncio.run(next_event(restarted(tmp_path / "trades", store), 0.5))
+    feed(tmp_path, 3)
+
+    assert {"after": 2, "version": 3} == {
+        k: v for k, v in asyncio.run(next_event(restarted(tmp_path / "trades", store))).items() if k != "path"
+    }

@@ -26,6 +26,7 @@ from materializer.journal.events import (
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
+    Maintained,
     Planned,
     PolicyRan,
     Row,
@@ -79,7 +80,7 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
 
 @st.composite
 def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
-    kinds = ["lease", "describe", "capture", "invalidate", "deliver", "policy"]
+    kinds = ["lease", "describe", "capture", "invalidate", "deliver", "policy", "maintain"]
     kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
     match draw(st.sampled_from(kinds)):
         case "lease":
@@ -94,6 +95,8 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             return Invalidated(tuple(draw(entry_lists())), "by hand")
         case "deliver":
             return Delivered(draw(st.integers(0, 20)))
+        case "maintain":
+            return Maintained(draw(OBJECTS))
         case "policy":
             clock = draw(st.integers(0, 20))
             return PolicyRan(draw(st.sampled_from(["default", "old"])), clock, clock)

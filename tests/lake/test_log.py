@@ -8,7 +8,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from materializer.core.spans import Span
 from materializer.core.spec import TimeType
 from materializer.errors import LogGapError, NotADeltaTableError, SourceDamagedError
-from materializer.lake.log import CommitNote, commits, find_notes, latest_version
+from materializer.lake.log import CommitNote, commits, find_notes, has_change, latest_version
 from materializer.lake.statistics import TimeColumn, bounds, instant
 
 
@@ -173,3 +173,21 @@ def test_what_cannot_be_known_is_unknown() -> None:
     assert bounds({"numRecords": 0}, {}, column).is_known
     assert Span(7, 8) == bounds({}, {"i": "7"}, part).span
     assert (None, True) == (bounds({}, {"i": None}, part).span, bounds({}, {"i": None}, part).is_known)
+
+
+def test_what_changes_nothing_is_no_change(trades) -> None:
+    """
+    The same rows in other files change nothing; rows, columns and properties do, and so may a version that is gone.
+    """
+    table = trades()
+    table.append((1, "a", 1))
+    table.append((2, "b", 1))
+    table.table.optimize.compact()
+
+    assert not has_change(table.path, 2, table.version)
+    assert not has_change(table.path, 3, 3)
+    assert has_change(table.path, 1, table.version)
+    table.feed(on=False)
+    assert has_change(table.path, 3, 4)
+    table.commit_file(3).unlink()
+    assert has_change(table.path, 2, 4)

@@ -286,6 +286,18 @@ CHECKPOINTS: Final = (
 )
 
 
+MAINTENANCE: Final = (
+    "maintain_vacuum",
+    "maintain_rewrite",
+    "maintain_written",
+    "maintain_committed",
+    "maintain_log",
+    "maintain_done",
+    "maintain_journal",
+)
+"""Steps of a maintenance."""
+
+
 @contextmanager
 def dying(death: Death) -> Iterator[Callable[[str], None]]:
     """Give the ``on_checkpoint`` that dies as told; while the block runs a kill keeps the lease from being given back."""

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from unittest import mock
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
@@ -32,6 +33,7 @@ from materializer.config import Config, SparkConfig
 from materializer.core.plan import Lane
 from materializer.core.spans import Span, SpanSet
 from materializer.errors import QualityGateError, RefreshWindowTooSmallError
+from materializer.services import maintain
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
@@ -39,6 +41,7 @@ from tests.system.lake import (
     AGGREGATES,
     BAD,
     CHECKPOINTS,
+    MAINTENANCE,
     Death,
     Defined,
     Died,
@@ -87,6 +90,7 @@ DEATHS = st.none() | st.builds(
     st.sampled_from([1, 1, 1, 2]),
     st.booleans(),
 )
+MAINTAIN_DEATHS = st.none() | st.builds(Death, st.sampled_from(MAINTENANCE), st.sampled_from([1, 2]), st.booleans())
 Window = tuple[timedelta | None, timedelta | None]
 
 
@@ -147,6 +151,8 @@ class Work(RuleBasedStateMachine):
         self.home = Path(tempfile.mkdtemp(dir=self.folder))
         self.closing = ExitStack()
         self.dead = self.closing.enter_context(the_dead())
+        # files that no version needs go at once: whatever reads them later fails
+        self.closing.enter_context(mock.patch.object(maintain, "retention_hours", return_value=0.0))
 
     @initialize(
         base=st.sampled_from(BASES),
@@ -213,6 +219,14 @@ class Work(RuleBasedStateMachine):
         """Declare a window dirty."""
         start, end = self.instants(window)
         self.command("invalidate", name, window, death, lambda m: m.invalidate(name, start, end))
+
+    @rule(name=NAMES, death=MAINTAIN_DEATHS)
+    def maintain(self, name: str, death: Death | None) -> None:
+        """Lay the tables out again, and remove every file that no version needs."""
+        self.command("maintain", name, (None, None), death, lambda m: m.maintain(name))
+        if death is None:
+            found = [r.has_work and bool(r.done) for r in self.materializer.maintain(name)]
+            Work.seen["maintained twice"] += any(found)
 
     @rule(commits=MAYBE, name=NAMES)
     def refresh_everything(self, commits: list[Commit], name: str) -> None:

@@ -50,7 +50,7 @@ def why_stale(lake: str, aggregate: str, until: str | None = None, config: str |
         return f"{aggregate}: {status.problem}"
     if status.open_refresh is not None:
         return f"{aggregate}: refresh {status.open_refresh} has not ended"
-    if status.newest is not None and status.newest > status.cursor:
+    if status.state == "behind":
         return f"{aggregate} knows its source up to version {status.cursor}; the newest is {status.newest}"
     if stale:
         before = "" if end == POS_INF else f" before {render(end, grid.time_type)}"

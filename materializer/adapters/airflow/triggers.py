@@ -11,13 +11,13 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from materializer.adapters.airflow.looking import why_stale
 from materializer.errors import MaterializerError
-from materializer.lake.log import commit_file, latest_version
+from materializer.lake.log import commit_file, has_change, latest_version
 
 _SEEN: Final = "materializer.version"
 
 
 class DeltaTableTrigger(BaseEventTrigger):
-    """Fires when a Delta table has a new version; for an ``AssetWatcher``.
+    """Fires when a Delta table has a new version that changed something; for an ``AssetWatcher``.
 
     Several versions between two looks are one event. The last version that was told is kept in the store of the watched
     assets, so a triggerer that starts again tells what was committed while it was away, once; a table that is watched for
@@ -43,13 +43,18 @@ class DeltaTableTrigger(BaseEventTrigger):
         while True:
             newest = await asyncio.to_thread(self._newest, told)
             if newest is not None and newest != told:
-                self.log.info("%s has version %s; told was %s", self.path, newest, told)
-                yield TriggerEvent({"path": self.path, "version": newest, "after": told})
+                if await asyncio.to_thread(self._is_news, told, newest):
+                    self.log.info("%s has version %s; told was %s", self.path, newest, told)
+                    yield TriggerEvent({"path": self.path, "version": newest, "after": told})
                 # remembered after it was told: told twice is a refresh that finds nothing, told never is stale data
                 told = newest
                 if self.asset_state_store is not None:
                     await self.asset_state_store.aset(_SEEN, newest)
             await asyncio.sleep(self.poll_seconds)
+
+    def _is_news(self, told: int | None, newest: int) -> bool:
+        """Whether a version may have changed rows; maintenance of a table is for nobody to act on."""
+        return told is None or newest < told or has_change(self.path, told, newest)
 
     async def _told(self) -> int | None:
         if self.asset_state_store is None:

@@ -22,6 +22,7 @@ from materializer.adapters.cli.results import (
     FreshCost,
     History,
     Invalidated,
+    Maintained,
     Planned,
     PolicyList,
     Refreshed,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from materializer.journal.fold import Ended
     from materializer.services.check import CheckReport
     from materializer.services.freshness import Freshness
+    from materializer.services.maintain import MaintainReport, TablePlan
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport, RunDone
@@ -85,6 +87,8 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "checked", _checked(report, time_type)
         case Invalidated(name=name, time_type=time_type, span=span, reason=reason):
             return "", {"name": name, "span": _span(span, time_type), "reason": reason}
+        case Maintained(report=report):
+            return "maintained", _maintained(report)
         case Dropped(name=name):
             return "", {"name": name, "dropped": True}
         case Examined(findings=findings):
@@ -228,6 +232,8 @@ def _refreshed(r: RefreshReport, kind: TimeType) -> dict[str, Any]:
         "left": _spans(r.left, kind),
         "null_times": r.null_times,
         "seconds": round(r.seconds, 3),
+        "maintained": [_maintained(m) for m in r.maintained],
+        "warnings": list(r.warnings),
     }
 
 
@@ -283,6 +289,7 @@ def _status(s: Status) -> dict[str, Any]:
         "held": _spans(s.held, kind),
         "last_check": None if s.last_check is None else _last_check(s.last_check, kind),
         "lateness": None if s.advice is None else _lateness(s, s.advice),
+        "maintained": _plain(s.maintained) if s.maintained else None,
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
@@ -357,6 +364,37 @@ def _verified(r: VerifyReport, kind: TimeType) -> dict[str, Any]:
         ],
         "tolerances": r.tolerances,
         "seconds": round(r.seconds, 3),
+    }
+
+
+def _maintained(r: MaintainReport) -> dict[str, Any]:
+    done = {d.table: asdict(d) for d in r.done}
+    return {
+        "name": r.name,
+        "dry_run": r.is_dry_run,
+        "tables": [_table(p, done.get(p.table)) for p in r.plans],
+        "seconds": round(r.seconds, 3),
+    }
+
+
+def _table(p: TablePlan, done: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "table": p.table,
+        "files": p.files,
+        "rows": p.rows,
+        "bytes": p.bytes,
+        "small_files": p.small,
+        "deepest": p.deepest,
+        "rewrite": {
+            "commits": len(p.groups),
+            "files": sum(len(g.pieces) for g in p.groups),
+            "rows": sum(g.rows for g in p.groups),
+            "bytes": sum(g.bytes for g in p.groups),
+        },
+        "leftovers": {"files": p.leftovers, "bytes": p.leftover_bytes},
+        "log": {"since_checkpoint": p.since_checkpoint, "expired": p.expired},
+        "fold": p.fold,
+        "done": None if done is None else {k: v for k, v in done.items() if k != "table"},
     }
 
 

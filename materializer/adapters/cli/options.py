@@ -69,6 +69,9 @@ NameOrAll: TypeAlias = Annotated[
     str | None, Argument(help="Name of the aggregate, or --all.", metavar="NAME", show_default=False)
 ]
 All: TypeAlias = Annotated[bool, Option("--all", help="Every aggregate of the lake, parents first.")]
+Names: TypeAlias = Annotated[
+    list[str] | None, Argument(help="Names of aggregates, or --all.", metavar="NAME", show_default=False)
+]
 Paths: TypeAlias = Annotated[
     list[Path], Argument(help="SQL files, or folders of them.", metavar="PATH", show_default=False)
 ]

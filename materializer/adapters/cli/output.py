@@ -40,6 +40,9 @@ class Output(Protocol):
     def show(self, result: Result) -> None:
         """Show one result."""
 
+    def announce(self, result: Result) -> None:
+        """Tell people what is about to be done."""
+
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """Return what shows a refresh while it is done; *is_long* when it has many runs."""
 
@@ -101,6 +104,10 @@ class TextOutput:
     def show(self, result: Result) -> None:
         """See :class:`Output`."""
         self._out.lines(lines(result, width=self._width))
+
+    def announce(self, result: Result) -> None:
+        """See :class:`Output`."""
+        self.show(result)
 
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
@@ -178,6 +185,11 @@ class JsonOutput:
             self._held.setdefault(listing, []).append(form)
         else:
             self._out.lines([_dump(form, indent=2)])
+
+    def announce(self, result: Result) -> None:
+        """See :class:`Output`."""
+        if self._tells_progress:
+            self._err.lines(lines(result, width=WIDTH))
 
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """See :class:`Output`."""

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from materializer.services.backup import BackupReport, RestoreReport
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
-    from materializer.services.doctor import Finding
     from materializer.services.fresh import FreshRead
+    from materializer.services.maintain import MaintainReport
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
     from materializer.services.repair import RepairReport
     from materializer.services.status import Status
+    from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
 
 
@@ -128,6 +129,13 @@ class Invalidated:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """What ``maintain`` found in one aggregate or the journal, and did."""
+
+    report: MaintainReport
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """An aggregate that is gone."""
 
@@ -188,6 +196,7 @@ Result: TypeAlias = (
     | Verified
     | CheckedRows
     | Invalidated
+    | Maintained
     | Dropped
     | Examined
     | Repaired
@@ -211,6 +220,8 @@ def is_idle(result: Result) -> bool:
             return repair.outcome == "sound"
         case BackedUp() | Restored():
             return False
+        case Maintained(report=report):
+            return not report.has_work
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():

@@ -16,6 +16,7 @@ from materializer.adapters.cli.results import (
     Examined,
     History,
     Invalidated,
+    Maintained,
     Planned,
     PolicyList,
     Refreshed,
@@ -28,6 +29,7 @@ from materializer.adapters.cli.results import (
     Versions,
 )
 from materializer.adapters.cli.text_engines import guide_lines, list_lines
+from materializer.adapters.cli.text_maintain import maintain_lines, maintained_text
 from materializer.adapters.cli.text_mending import backup_lines, repair_lines, restore_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.definitions import Change
-    from materializer.services.doctor import Finding
     from materializer.services.status import Status
+    from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
 
 _STATES = {
@@ -82,6 +84,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return wrapped(
                 f"{name}: {span(declared, time_type)} is dirty now; the next refresh computes it again", width=width
             )
+        case Maintained(report=report):
+            return list(maintain_lines(report, width))
         case Dropped(name=name):
             return [f"{name}: dropped with its tables; its source was not touched"]
         case Examined(findings=findings):
@@ -194,6 +198,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
         ("lateness", _lateness(s)),
         ("last check", _last_check(s.last_check, s.time_type) if s.last_check else ""),
+        ("maintained", maintained_text(s.maintained) if s.maintained else ""),
     ]
     yield from labelled(pairs, width=width)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
+from materializer.adapters.cli.text_maintain import maintain_lines
 from materializer.adapters.cli.words import count, duration, labelled, number, size, span, spans, wrapped
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
 from materializer.core.spans import SpanSet
@@ -139,8 +140,12 @@ def refresh_lines(report: RefreshReport, kind: TimeType, width: int) -> Iterator
     pairs = [
         ("stays dirty", spans(report.left, kind) if report.left else ""),
         ("left out", f"{count(report.null_times, 'row')} whose time is null" if report.null_times else ""),
+        *(("warning", text) for text in report.warnings),
     ]
     yield from labelled(pairs, width=width)
+    for after in report.maintained:
+        if after.done:
+            yield from maintain_lines(after, width)
 
 
 def _total(report: RefreshReport, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -15,6 +16,7 @@ from materializer.adapters.cli.results import (
     FreshCost,
     History,
     Invalidated,
+    Maintained,
     Planned,
     PolicyList,
     Refreshed,
@@ -26,6 +28,7 @@ from materializer.adapters.cli.results import (
     Verified,
     Versions,
 )
+from materializer.core.compaction import Group, Piece
 from materializer.core.engines.guides import GUIDES
 from materializer.core.grid import build
 from materializer.core.instants import parse
@@ -45,15 +48,16 @@ from materializer.journal.fold import Ended
 from materializer.services.backup import BackupReport, Compared, RestoreReport
 from materializer.services.check import CheckReport
 from materializer.services.definitions import Change
-from materializer.services.doctor import Finding
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
+from materializer.services.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.mending import Mending, Table
 from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
 from materializer.services.refresh import RefreshReport, RunDone
 from materializer.services.repair import RepairReport
 from materializer.services.status import Status
+from materializer.services.upkeep import Finding
 from materializer.services.verify import Difference, VerifyReport
 
 TS = TimeType.TIMESTAMP
@@ -118,6 +122,20 @@ CAPTURED = Captured(341, (Entry(Span(day(5, 3), day(5, 5)), 340, Cause.CHANGE),)
 PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, CAPTURED, DIRTY, SpanSet.of(Span(day(9), day(10))), PLAN, 3, 11)
 IDLE_PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, None, SpanSet(), SpanSet(), None, 0)
 RUN = RunDone(PLAN, REPORT, WINDOW, 2)
+SMALL = Group(tuple(Piece(f"part-{i}", 12, 2_000, day(1, i), day(1, i + 1)) for i in range(9)), "small")
+MAINTAIN = MaintainReport(
+    "flights_hourly",
+    (
+        TablePlan("partials", 40, 12_000, 900_000, 12, 3, (SMALL,), 17, 310_000, 14, 6),
+        TablePlan("output", 3, 12_000, 700_000, 0, 1),
+    ),
+    (
+        TableDone("partials", 32, 870_000, 9, 1, 108, 1, 17, 310_000, checkpoint=True),
+        TableDone("output", 3, 700_000),
+    ),
+    seconds=0.4567,
+)
+MAINTAINED = {"tables": [asdict(d) for d in MAINTAIN.done], "seconds": 0.457, "n": 12, "at": "2013-12-09T00:00:00Z"}
 REFRESH = RefreshReport(
     "flights_hourly",
     "refreshed",
@@ -128,6 +146,8 @@ REFRESH = RefreshReport(
     SpanSet.of(Span(day(9), POS_INF)),
     3,
     1.2345,
+    (MAINTAIN,),
+    ("the maintenance after it failed: the disk is full (storage.failed)",),
 )
 IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
 POLICY = PolicyState(
@@ -163,6 +183,7 @@ STATUS = Status(
     outside=SpanSet.of(Span(day(1), day(2))),
     held=SpanSet.of(Span(day(2), day(3))),
     last_check=summary(VERDICT) | {"version": 12, "window": [day(1), day(8)], "at": "2013-12-09T00:00:00Z"},
+    maintained=MAINTAINED,
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
     advice=advice(LATENESS, 3600.0, 90.0),
@@ -262,6 +283,7 @@ RESULTS: dict[str, Result] = {
     ),
     "verify": Verified(VERIFIED, TS),
     "check": CheckedRows(CHECKED, TS),
+    "maintain": Maintained(MAINTAIN),
     "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
     "drop": Dropped("flights_hourly"),
     "doctor": Examined(
@@ -278,6 +300,7 @@ RESULTS: dict[str, Result] = {
 IDLE: dict[str, Result] = {
     "apply": Applied((Change("flights_daily", "unchanged"),)),
     "plan": Planned(IDLE_PREVIEW),
+    "maintain": Maintained(MaintainReport(None, (TablePlan("journal", 2, 30, 9_000, fold=0),), seconds=0.004)),
     "refresh": Refreshed(IDLE_REFRESH, TS),
     "repair": Repaired(RepairReport("flights_hourly", "sound", Mending("flights_hourly", ()))),
 }

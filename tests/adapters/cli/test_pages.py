@@ -22,6 +22,8 @@ LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", 
 DESCRIBED = {
     "aggregates[].policies",
     "aggregates[].last_check.failed",
+    "aggregates[].maintained.tables",
+    "refreshes[].maintained",
     "refreshes[].gate.suites[].failed",
     "checked[].findings",
 }

@@ -21,7 +21,7 @@ from materializer.errors import MaterializerError, RetryableError
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 
-COMMANDS = ("refresh", "backfill", "invalidate")
+COMMANDS = ("refresh", "backfill", "invalidate", "maintain")
 
 
 def main() -> int:
@@ -88,6 +88,8 @@ def _run(materializer: Materializer, args: argparse.Namespace) -> Any:
             return materializer.refresh(args.name)
         case "backfill":
             return materializer.backfill(args.name, buckets_per_run=args.buckets_per_run)
+        case "maintain":
+            return materializer.maintain(args.name)
         case _:
             return materializer.invalidate(args.name)
 

@@ -1,0 +1,169 @@
+"""Files in a table's folder that no version needs any more, and what its log has gathered.
+
+A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
+current then stays readable), and it is older than the retention itself (so it is not of a write that goes on). What cannot
+be told is kept. Unlike the library's vacuum this one commits nothing: a table that is cleaned has no new version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from materializer.errors import LogGapError
+from materializer.lake.failures import translated
+from materializer.lake.log import latest_version, read_commit
+from materializer.lake.rearrange import SCRATCH
+from materializer.lake.table import open_table
+
+_LOG_FILE: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\b.*)")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file, or a whole folder of unfinished work, that nobody needs: its name in the table's folder and its bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the log of a table has gathered.
+
+    Args:
+        version: Newest version.
+        since_checkpoint: Commits after the newest checkpoint, all of them without one.
+        expired: Files of the log that are older than is asked for, before a checkpoint that is so too: without them no
+            later version is lost.
+    """
+
+    version: int
+    since_checkpoint: int
+    expired: int
+
+
+def leftovers(path: str, *, before: float, since: int | None = None) -> list[Leftover]:
+    """Return what can be removed from a table's folder.
+
+    Args:
+        path: A table of ours; nobody else writes to it meanwhile.
+        before: Versions that were current at this time or later stay readable; seconds since the epoch.
+        since: So do this version and later ones, when given.
+    """
+    found = list(_unfinished(path))
+    needed = _needed(path, before, since)
+    if needed is None:
+        return found
+    with translated(path, "reading"), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(("_", ".")) or entry.name in needed or not entry.is_file():
+                continue
+            stat = entry.stat()
+            if stat.st_mtime < before:
+                found.append(Leftover(entry.name, stat.st_size))
+    return sorted(found, key=lambda f: f.name)
+
+
+def remove(path: str, found: Iterable[Leftover]) -> None:
+    """Remove leftovers of a table; one that is gone already is not an error.
+
+    Raises:
+        StorageError: If one may not be removed.
+    """
+    with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
+        for file in found:
+            if file.name.startswith(SCRATCH):
+                shutil.rmtree(f"{path}/{file.name}", ignore_errors=True)
+                continue
+            for name in (file.name, f".{file.name}.crc"):  # Spark keeps a checksum beside what it writes to a folder
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(f"{path}/{name}")  # noqa: PTH107  text, later a URL
+
+
+def log_state(path: str, *, before: float) -> LogState:
+    """Return what the log of a table has gathered; *before* is in seconds since the epoch."""
+    version = latest_version(path)
+    checkpoints, files = [(-1, before)], []
+    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
+        for entry in entries:
+            if match := _LOG_FILE.fullmatch(entry.name):
+                files.append((int(match[1]), entry.stat().st_mtime))
+            if match := _CHECKPOINT.fullmatch(entry.name):
+                checkpoints.append((int(match[1]), entry.stat().st_mtime))
+    newest = max(v for v, _ in checkpoints)
+    base = max((v for v, changed in checkpoints if changed < before), default=-1)
+    expired = sum(v < base and changed < before for v, changed in files)
+    return LogState(version, version - newest, expired)
+
+
+def shorten_log(path: str) -> bool:
+    """Write a checkpoint and remove what the table's properties let go of the log; return whether that went well."""
+    opened = open_table(path)
+    try:
+        opened.create_checkpoint()
+        opened.cleanup_metadata()
+    except (DeltaError, OSError):
+        return False  # it only makes opening quicker
+    return True
+
+
+def _unfinished(path: str) -> Iterator[Leftover]:
+    """Yield folders that a maintenance left when it died; whoever looks holds the lease."""
+    with translated(path, "reading"), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(SCRATCH) and entry.is_dir():
+                sizes = (os.path.getsize(f"{at}/{n}") for at, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
+                yield Leftover(entry.name, sum(sizes))
+
+
+def _needed(path: str, before: float, since: int | None) -> set[str] | None:
+    """Return the files of all versions that must stay readable, None when the log no longer tells."""
+    opened = open_table(path)
+    with translated(path, "reading"):
+        actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
+    needed = {unquote(name) for name in actions["path"].to_pylist()}
+    for version in range(opened.version(), -1, -1):
+        try:
+            commit = read_commit(path, version)
+        except LogGapError:
+            return None
+        # the version before this commit was current until it
+        if commit.timestamp < before * 1000 and (since is None or version <= since):
+            return needed
+        needed |= {unquote(f.path) for f in commit.removes}
+    return needed
+
+
+def retention_of(properties: dict[str, str], name: str, default_hours: float) -> float:
+    """Return a retention of a table's properties in hours.
+
+    Examples:
+        >>> retention_of({"delta.logRetentionDuration": "interval 30 days"}, "delta.logRetentionDuration", 0)
+        720.0
+    """
+    return hours(properties.get(name)) or default_hours
+
+
+def hours(text: str | None) -> float | None:
+    """Return the hours of an interval such as ``interval 7 days`` or ``1 week 2 hours``; None when there is none.
+
+    Examples:
+        >>> hours("interval 1 week 12 hours"), hours(None), hours("interval 90 minutes")
+        (180.0, None, 1.5)
+    """
+    parts = re.findall(r"(\d+)\s*(second|minute|hour|day|week)", text or "", re.IGNORECASE)
+    return sum(int(n) * _HOURS[what.lower()] for n, what in parts) if parts else None
+
+
+_HOURS: Final = {"second": 1 / 3600, "minute": 1 / 60, "hour": 1.0, "day": 24.0, "week": 168.0}

@@ -1,0 +1,161 @@
+"""What ``doctor`` says about tables: what a source's retention endangers, who else wrote to ours, and how worn they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from materializer.core.policies import policies_of
+from materializer.core.spec import AggregateSpec
+from materializer.errors import LogGapError
+from materializer.journal.fold import AggregateState
+from materializer.lake.log import commits, find_notes, latest_version, read_commit
+from materializer.lake.vacuum import retention_of
+from materializer.services.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
+from materializer.services.schedules import next_due
+
+SOON_HOURS: Final = 48
+"""When less than this is left before a version becomes unreadable, it is a warning."""
+MOST_COMMITS: Final = 200
+"""Commits of a table that are looked through for those of others."""
+WORN_FILES: Final = 100
+WORN_DEPTH: Final = 10
+"""More small files, or files over one instant, are a warning."""
+LEAST_HOURS: Final = 24
+_HOUR: Final = 3_600_000_000
+_FEED: Final = "delta.deletedFileRetentionDuration"
+_LOG: Final = "delta.logRetentionDuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        level: ``ok``, ``note``, ``warning`` or ``error``.
+        subject: ``environment``, ``journal``, or the aggregate it is about.
+        code: Stable code.
+        message: What was found.
+        hint: How to mend it; empty when nothing has to be done.
+    """
+
+    level: str
+    subject: str
+    code: str
+    message: str
+    hint: str = ""
+
+
+def endangered(state: AggregateState, properties: Mapping[str, str], newest: int) -> Iterator[Finding]:
+    """Yield what the retention of the source takes from the next refresh, and when.
+
+    Args:
+        state: The aggregate.
+        properties: Of its source.
+        newest: Newest version of the source.
+    """
+    walls = {
+        "change feed and vacuum": (_FEED, retention_of(dict(properties), _FEED, WEEK_HOURS)),
+        "log": (_LOG, retention_of(dict(properties), _LOG, MONTH_HOURS)),
+    }
+    what, (key, wall) = min(walls.items(), key=lambda each: each[1][1])
+    yield from _too_seldom(state, f"{what}, {key}", wall)
+    if newest <= state.cursor:
+        return
+    try:
+        oldest = read_commit(state.source.path, state.cursor + 1)
+        gone = _gone(state, newest)
+    except LogGapError:
+        message = f"version {state.cursor + 1} of the source was cleaned away"
+        hint = (
+            "the next refresh takes everything below the threshold as dirty; refresh more often than the log is cleaned"
+        )
+        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        return
+    if gone:
+        message = f"files with changes of the source are gone before they were captured: {gone}"
+        hint = "the next refresh tells these changes by file statistics; vacuum the source less, or refresh more often"
+        yield Finding("warning", state.name, "doctor.vacuumed", message, hint)
+    left = wall - (time.time() - oldest.timestamp / 1000) / 3600
+    behind = f"{newest - state.cursor} source versions are not captured"
+    message = f"{behind}; the oldest stays readable for {max(left, 0):,.0f} h ({what}, {key})"
+    level = "ok" if left > SOON_HOURS else "warning"
+    hint = "" if level == "ok" else f"run 'materializer refresh {state.name}' before that"
+    yield Finding(level, state.name, "doctor.retention", message, hint)
+
+
+def _too_seldom(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
+    """Yield a warning when every schedule is slower than the source forgets."""
+    now = int(time.time() * 1_000_000)
+    lengths = []
+    for policy in policies_of(AggregateSpec.from_json(state.spec)):
+        first = None if policy.schedule is None else next_due(policy.schedule, now)
+        second = None if first is None or policy.schedule is None else next_due(policy.schedule, first)
+        if first is not None and second is not None:
+            lengths.append((second - first) / _HOUR)
+    if lengths and min(lengths) >= wall:
+        message = f"its schedule runs every {min(lengths):,.0f} h, and its source forgets after {wall:,.0f} h ({what})"
+        hint = f"run it more often, or ALTER TABLE … SET TBLPROPERTIES ({_FEED} = 'interval 30 days') on the source"
+        yield Finding("warning", state.name, "doctor.too-seldom", message, hint)
+
+
+def _gone(state: AggregateState, newest: int) -> int:
+    """Return how many files of uncaptured changes are no longer there; looks at few commits."""
+    path = state.source.path
+    upto = min(newest, state.cursor + MOST_COMMITS)
+    names: set[str] = set()
+    for commit in commits(path, state.cursor, upto):
+        changed = [f.path for f in (*commit.adds, *commit.removes) if f.data_change]
+        names.update(f.path for f in commit.change_files) if commit.change_files else names.update(changed)
+    return sum(not os.path.exists(f"{path}/{unquote(name)}") for name in names)  # noqa: PTH110  text, later a URL
+
+
+def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[Finding]:
+    """Yield a warning when commits of others changed rows of a table of ours; looks at its newest commits."""
+    newest = latest_version(path)
+    after = max(0, newest - MOST_COMMITS)
+    while True:
+        try:
+            run, ours = commits(path, after, newest), {note.version for note in find_notes(path, after)}
+        except LogGapError as gap:
+            after = gap.values["oldest"] if gap.values.get("oldest", -1) > after else newest
+            continue
+        break
+    others = [c for c in run if c.is_data_change and c.version not in ours]
+    if others:
+        which = ", ".join(str(c.version) for c in others[:4]) + (" and more" if len(others) > 4 else "")
+        message = f"its {table} was written by others: {others[-1].operation or 'a commit'} (version {which})"
+        hint = f"'materializer verify {state.name}' tells what differs, 'materializer refresh {state.name} --force' computes all of it again"
+        yield Finding("warning", state.name, "doctor.written-by-others", message, hint)
+
+
+def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what somebody set on a table of ours that loses data, or keeps us from writing."""
+    found = []
+    hours = retention_of(dict(properties), _FEED, WEEK_HOURS)
+    if hours < LEAST_HOURS:
+        found.append((_FEED, f"readers lose their files after {hours:,.0f} h", "'interval 7 days'"))
+    if properties.get("delta.enableDeletionVectors", "").lower() == "true":
+        found.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
+    if properties.get("delta.appendOnly", "").lower() == "true":
+        found.append(("delta.appendOnly", "no bucket can be replaced", "false"))
+    for key, why, fit in found:
+        message = f"its {table} has {key} = {properties.get(key)!r}: {why}"
+        hint = f"ALTER TABLE … SET TBLPROPERTIES ({key} = {fit})"
+        yield Finding("warning", state.name, "doctor.property", message, hint)
+
+
+def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[Finding]:
+    """Yield tables that maintenance would lay out again."""
+    for plan in plans(state):
+        if not plan.groups:
+            continue
+        files = sum(len(g.pieces) for g in plan.groups)
+        layers = f", up to {plan.deepest:,} over each other" if plan.deepest > 1 else ""
+        message = f"its {plan.table} has {plan.files:,} files, {plan.small:,} of them small{layers}; {files:,} are worth writing again"
+        level = "warning" if plan.small > WORN_FILES or plan.deepest > WORN_DEPTH else "note"
+        yield Finding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")

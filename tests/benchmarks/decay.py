@@ -1,0 +1,118 @@
+"""Benchmark: what a thousand small refreshes leave behind, with maintenance after every so many and without.
+
+    python -m tests.benchmarks.decay [--refreshes 1000] [--maintain-every 50] [--json]
+
+One row is inserted and refreshed, again and again, each a bucket later, so that every refresh adds a small file to both
+tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes, files and
+bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
+Nothing is kept for readers of older versions, so that what is left does not depend on how long the benchmark takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.config import Config, SparkConfig
+from materializer.journal import store
+from materializer.journal.journal import Journal
+from materializer.services import maintain
+from materializer.wiring import Materializer
+from tests.benchmarks.trades import report, timed
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.float64())])
+FEW = 10
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return what was measured without and with maintenance."""
+    config = Config(spark=SparkConfig(memory=options.memory))
+    warm = Materializer(folder / "warm", config=config)
+    spark = warm.engine().spark
+    warm.engine().spark.range(1000).selectExpr("sum(id)").collect()
+    with (
+        mock.patch.object(maintain, "retention_hours", return_value=0.0),
+        mock.patch.object(store, "retention_of", return_value=0.0),
+    ):
+        return {
+            kind: _one(Materializer(folder / kind, spark=spark, config=config), options.refreshes, every)
+            for kind, every in (("without", 0), ("with", options.maintain_every))
+        }
+
+
+def _one(m: Materializer, refreshes: int, every: int) -> dict[str, Any]:
+    source = str(m.root / "trades")
+    DeltaTable.create(source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+    _insert(source, 0)
+    measures = {"n": "count(*)", "high": "max(price)", "total": "sum(price)"}
+    m.define("bars", source, time="ts", width="1 minute", keys=["sym"], measures=measures)
+    seconds, maintained, first = [], [], m.refresh("bars")
+    for i in range(1, refreshes):
+        _insert(source, i)
+        took, _ = timed(lambda: m.refresh("bars"))
+        seconds.append(took)
+        if every and i % every == 0:
+            took, _ = timed(lambda: m.maintain("bars"))
+            maintained.append(took)
+    assert first.runs
+    return (
+        {"first": round(median(seconds[:FEW]), 4), "last": round(median(seconds[-FEW:]), 4)}
+        | _left(m)
+        | _told(maintained)
+    )
+
+
+def _told(maintained: list[float]) -> dict[str, Any]:
+    if not maintained:
+        return {"maintenances": 0, "maintain_seconds": 0.0}
+    return {"maintenances": len(maintained), "maintain_seconds": round(median(maintained), 3)}
+
+
+def _insert(source: str, i: int) -> None:
+    rows = [{"ts": START + timedelta(minutes=i), "sym": "A", "price": float(i % 17)}]
+    write_deltalake(source, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
+
+
+def _left(m: Materializer) -> dict[str, Any]:
+    tables = {"output": [m.root / "bars" / "output"], "partials": list((m.root / "bars" / "partials").iterdir())}
+    found: dict[str, Any] = {}
+    for name, (path,) in tables.items():
+        found[f"{name}_files"] = len(DeltaTable(str(path)).file_uris())
+        found[f"{name}_on_disk"] = len(list(path.glob("*.parquet")))
+    files = [p for p in (m.root / "bars").rglob("*") if p.is_file()]
+    found["table_bytes"] = sum(p.stat().st_size for p in files)
+    journal = [p for p in (m.root / "_materializer").rglob("*") if p.is_file()]
+    found["journal_files"], found["journal_bytes"] = len(journal), sum(p.stat().st_size for p in journal)
+    found["journal_seconds"] = round(min(timed(lambda: Journal(m.root).view())[0] for _ in range(3)), 4)
+    read, _ = timed(lambda: DeltaTable(str(m.root / "bars" / "output")).to_pyarrow_table())
+    found["read_seconds"] = round(read, 4)
+    return found
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the measurements as a table."""
+    for key in found["with"]:
+        print(f"{key:18} without {found['without'][key]:>12,}   with {found['with'][key]:>12,}")
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--refreshes", type=int, default=1000)
+    parser.add_argument("--maintain-every", type=int, default=50)
+    parser.add_argument("--memory", default="2g")
+    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
+    parser.add_argument("--json", action="store_true")
+    report(parser.parse_args(), run, show)
+
+
+if __name__ == "__main__":
+    main()

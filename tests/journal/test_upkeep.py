@@ -1,0 +1,105 @@
+"""The journal cleans up after itself: folded, its files removed, its history whole."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from materializer.core.invalidation import Entry
+from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.spans import Span, SpanSet
+from materializer.journal import store as stores
+from materializer.journal.events import Defined, Delivered, Done, Planned, SourceIdentity
+from materializer.journal.journal import WORTH_FOLDING, Journal
+
+DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+BASE = TableBase("p", 0)
+
+
+def write(journal: Journal, *events) -> None:
+    for event in events:
+        journal.append(journal.view().version, "a1", [event])
+
+
+def refresh(journal: Journal, n: int) -> None:
+    steps = (Recompute(SpanSet.of(Span(0, 10)), ""),)
+    plan = Plan(f"plan-{n}", n, 1, Span(0, 10), (Entry(Span(0, 10)),), steps, Lane.DRIVER, BASE, BASE)
+    write(journal, Planned(plan, 10), Done(n, RunReport(1)))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """A journal with enough commits to be worth folding, which nothing has folded yet."""
+    made = Journal(tmp_path, snapshot_every=1_000)
+    write(made, DEFINED)
+    for n in range(1, WORTH_FOLDING):
+        refresh(made, n)
+    return made
+
+
+@pytest.fixture
+def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that no version needs may go at once."""
+    monkeypatch.setattr(stores, "retention_of", lambda *_: 0.0)
+
+
+def files(journal: Journal) -> dict[str, int]:
+    root = Path(journal._store.path).parent
+    return {t: len(list((root / t).glob("*.parquet"))) for t in ("journal", "history")}
+
+
+def test_cleaning_leaves_one_file_and_the_same_state(journal, no_retention, tmp_path):
+    """
+    All that the journal says stays, the history of refreshes too; a second time nothing is worth doing.
+    """
+    state = journal.view().states
+    before = journal.gathered()[0]
+    time.sleep(0.01)
+    journal.clean()
+
+    assert before.is_worth_folding
+    assert {"journal": 1, "history": 1} == files(journal)
+    assert state == journal.view().states == Journal(tmp_path).view().states
+    assert list(range(1, WORTH_FOLDING)) == [r["n"] for r in journal.history("a1") if r["kind"] == "done"]
+    assert not any(g.is_worth_folding or g.leftovers for g in journal.gathered())
+
+
+def test_what_was_folded_stays_a_day(journal):
+    """
+    Files of the rows before stay for who reads them now.
+    """
+    journal.clean()
+
+    assert files(journal)["journal"] > WORTH_FOLDING
+    assert [0, 0] == [g.leftovers for g in journal.gathered()]
+
+
+def test_a_process_that_slept_through_it_reads_on(journal, no_retention, tmp_path):
+    """
+    A process whose last look lies before commits that were folded and removed since loads the journal anew.
+    """
+    sleeper = Journal(tmp_path)
+    sleeper.view()
+    write(journal, Delivered(1))
+    journal.clean()
+    write(journal, Delivered(2))
+
+    assert journal.view() == sleeper.view()
+
+
+def test_the_history_is_folded_too(journal, no_retention):
+    """
+    A history of many commits becomes one file in which each refresh stands once, also when a fold died half-way.
+    """
+    for n in range(WORTH_FOLDING, 2 * WORTH_FOLDING + 2):
+        refresh(journal, n)
+        rows = journal._store.read().rows
+        ended = [r for r in rows if r.kind in ("planned", "done")]
+        journal._history.append(ended[-2:], expected_version=journal._history.read().version)  # the fold dies here
+        journal._fold()
+    journal.clean()
+
+    assert 1 == journal.gathered()[1].files
+    assert list(range(1, 2 * WORTH_FOLDING + 2)) == [r["n"] for r in journal.history("a1") if r["kind"] == "done"]

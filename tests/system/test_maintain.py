@@ -1,0 +1,449 @@
+"""Maintenance of real tables in both lanes: no row changes, nobody notices, and it may die anywhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from materializer.adapters.cli import maintaining
+from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.output import JsonOutput, TextOutput
+from materializer.config import SparkConfig
+from materializer.core.compaction import Group
+from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
+from materializer.lake.rearrange import pieces_of, rewrite
+from materializer.lake.table import DeltaFolder
+from materializer.services import maintain
+from materializer.wiring import Materializer
+from tests.system.builders import DAY, Site
+from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
+from tests.system.processes.running import World
+
+HOURS = 6
+BOTH = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+
+
+def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -> None:
+    """Refresh after each of so many new hours."""
+    for hour in range(start, start + count):
+        site.tables["trades"].trade((DAY + timedelta(hours=hour, minutes=1), "A", hour))
+        site.lake.refresh(name)
+
+
+def torn(site: Site, name: str = "hourly") -> None:
+    """Write both tables again with a file for each bucket, as many small refreshes leave them."""
+    bound = site.lake._refresher.bound(site.lake.journal.view().named(name))
+    for table in ("partials", "output"):
+        path, column = bound.paths[table], bound.slice_column(table)[0]
+        _, pieces, _ = pieces_of(path, column, bound.definition.time_type)
+        note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
+        rewrite(path, Group(tuple(pieces), "small"), column, bound.definition.time_type, [column], 1, note)
+
+
+@pytest.fixture
+def worn(site: Site) -> Site:
+    """A lake whose aggregate has a small file for each of its hours."""
+    site.table().trade(*[(DAY + timedelta(hours=hour, minutes=1), "A", hour) for hour in range(HOURS)])
+    site.hourly()
+    site.lake.refresh("hourly")
+    torn(site)
+    return site
+
+
+@pytest.fixture
+def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that no version needs may go at once."""
+    monkeypatch.setattr(maintain, "retention_hours", lambda *_: 0.0)
+
+
+def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
+    bound = site.lake._refresher.bound(site.lake.journal.view().named(name))
+    return len(DeltaTable(bound.paths[table]).file_uris())
+
+
+def versions(site: Site) -> dict[str, int]:
+    bound = site.lake._refresher.bound(site.lake.journal.view().named("hourly"))
+    return {t: DeltaFolder.at(bound.paths[t]).head().version for t in ("partials", "output")}
+
+
+# -- what it does --------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_rows_stay_and_files_go(worn, no_retention):
+    """
+    Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do.
+    """
+    before = worn.published("hourly")
+    reports = worn.lake.maintain("hourly")
+    [tables, _] = reports
+
+    assert before == worn.published("hourly")
+    assert [("partials", 1, HOURS), ("output", 1, HOURS)] == [(d.table, d.files, d.rewritten) for d in tables.done]
+    again = worn.lake.maintain("hourly")[0]
+    assert (True, 2 * HOURS) == (again.has_work, sum(d.removed for d in again.done))
+    assert not any(r.has_work for r in worn.lake.maintain("hourly"))
+    worn.tables["trades"].trade(("01:30", "A", 5), ("02:30", "B", 6))
+    worn.expect_refresh()
+    worn.expect_true()
+
+
+def test_a_plan_writes_nothing(worn):
+    """
+    A dry run and a maintenance that finds nothing touch no file, and take no lease.
+    """
+    files = worn.files()
+    planned = worn.lake.maintain("hourly", dry_run=True)
+    assert files == worn.files()
+
+    assert planned[0].has_work
+    assert () == planned[0].done
+    assert [HOURS, HOURS] == [sum(len(g.pieces) for g in p.groups) for p in planned[0].plans]
+    worn.lake.maintain("hourly")
+    files = worn.files()
+    assert not any(r.has_work for r in worn.lake.maintain())
+    assert files == worn.files()
+
+
+def test_it_is_told_before_it_is_done_and_remembered(worn):
+    """
+    The plan comes first; status and the journal, folded or not, know what was done last.
+    """
+    told: list[tuple[str | None, int]] = []
+    worn.lake.maintain("hourly", on_plan=lambda r: told.append((r.name, files_of(worn))))
+
+    assert [("hourly", HOURS), (None, 1)] == told
+    [status] = worn.lake.status("hourly")
+    assert (1, {"partials", "output"}) == (status.maintained["n"], {t["table"] for t in status.maintained["tables"]})
+    worn.lake.journal._fold()
+    [again] = worn.opened().status("hourly")
+    assert status.maintained == again.maintained
+
+
+def test_all_aggregates_and_the_journal(worn):
+    """
+    Without a name every aggregate is maintained, parents first, and the journal last; an unknown name is refused.
+    """
+    worn.hourly("other")
+
+    assert ["hourly", "other", None] == [r.name for r in worn.lake.maintain()]
+    with pytest.raises(UnknownAggregateError):
+        worn.lake.maintain("nobody")
+
+
+@pytest.mark.slow
+def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
+    """
+    Thirty small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
+    """
+    monkeypatch.setattr("materializer.journal.store.retention_of", lambda *_: 0.0)
+    site.table()
+    site.hourly(properties={"maintain.every": "5"})
+    most = Counter[str]()
+    for hour in range(30):
+        refreshes(site, 1, start=hour)
+        folder = site.lake.root / "hourly" / "output"
+        most["output"] = max(most["output"], len(list(folder.glob("*.parquet"))))
+        journal = site.lake.root / "_materializer" / "journal"
+        most["journal"] = max(most["journal"], len(list(journal.glob("*.parquet"))))
+
+    assert most["output"] <= 12
+    assert most["journal"] <= 60
+    assert list(range(30, 0, -1)) == [e.n for e in site.lake.history("hourly", None)]
+    site.expect_true()
+
+
+def told(site: Site, output, *names: str, **options) -> int:
+    """Run the command and return its exit status."""
+    call = Call(output, opened=site.lake, is_strict=True)
+    return guarded(call, lambda: maintaining.maintain(call, list(names), **options))
+
+
+def test_the_command_shows_its_plan_first(worn):
+    """
+    The plan, then what was done; a second time that nothing is to do, with status 3 for those who ask for it.
+    """
+    out = io.StringIO()
+    assert 0 == told(worn, TextOutput(out, io.StringIO()), "hourly", dry_run=True)
+    assert "would be maintained" in out.getvalue()
+    assert 0 == told(worn, TextOutput(out, io.StringIO()), "hourly")
+    words = " ".join(out.getvalue().split())
+    assert words.index("write 6 files again (6 rows") < words.index("6 files became 1 (6 rows) in 1 commit")
+    again = io.StringIO()
+    assert 3 == told(worn, JsonOutput(again, io.StringIO()), "hourly")
+    document = json.loads(again.getvalue())
+
+    assert ["hourly", None] == [m["name"] for m in document["maintained"]]
+    assert [None, None] == [t["done"] for t in document["maintained"][0]["tables"]]
+
+
+# -- nobody notices ------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_child_sees_no_change(worn):
+    """
+    A cascade's child is fresh after its parent's maintenance, and its refresh reads no row and starts no Spark job.
+    """
+    day = {"time": "bucket", "width": "1 day", "keys": ["sym"], "measures": {"total": "sum(total)"}}
+    worn.lake.define("daily", "hourly", **day)
+    worn.lake.refresh("daily")
+    before = versions(worn)
+    worn.lake.maintain("hourly")
+    assert before["output"] < versions(worn)["output"]
+
+    child = worn.opened()
+    [status] = child.status("daily")
+    assert ("fresh", 0) == (status.state, len(status.dirty))
+    assert "up-to-date" == child.refresh("daily").outcome
+    assert not child.has_started_spark
+    worn.tables["trades"].trade(("01:30", "A", 5))
+    worn.lake.refresh("hourly")
+    assert "refreshed" == worn.lake.refresh("daily").outcome
+    assert sum(r[3] for r in worn.published("hourly")) == worn.published("daily")[0][2]
+
+
+def test_merging_goes_on_over_maintained_partials(worn):
+    """
+    Numbers and pins of the tables are as before: the next insert is merged into what was written again.
+    """
+    worn.tables["trades"].trade(*[("01:30", "A", i) for i in range(200)])
+    worn.lake.refresh("hourly")
+    worn.lake.maintain("hourly")
+    worn.tables["trades"].trade(("01:40", "A", 5))
+
+    worn.expect_refresh(strategy="merge")
+    worn.expect_true()
+
+
+def test_a_reader_that_began_before_reads_on(worn):
+    """
+    Within the retention every version stays readable; the one that a reader opened before is whole after two maintenances.
+    """
+    path = str(worn.lake.root / "hourly" / "output")
+    reader = DeltaTable(path)
+    rows = reader.to_pyarrow_table().num_rows
+    worn.lake.maintain("hourly")
+    torn(worn)
+    worn.lake.maintain("hourly")
+
+    assert rows == reader.to_pyarrow_table().num_rows == HOURS
+    assert reader.version() < DeltaTable(path).version()
+
+
+def test_what_a_handler_was_not_given_stays_readable(site, no_retention):
+    """
+    A handler that failed is given the difference to the version it knows, also after a vacuum; a rewrite gives it nothing.
+    """
+    given: list[int] = []
+    fails: list[bool] = []
+
+    def keep(rows, _version) -> None:
+        if fails:
+            raise ConnectionError("away")
+        given.append(rows.count())
+
+    site.table().trade(*[(f"0{hour}:01", "A", hour) for hour in range(HOURS)])
+    lake = Materializer(site.lake.root, spark=site.spark, config=site.config, output_handlers={"keep": keep})
+    site.lake = lake
+    site.hourly(properties={"output_handler": "keep"})
+    lake.refresh("hourly")
+    torn(site)
+    lake.maintain("hourly")
+    lake.refresh("hourly")
+    assert [HOURS] == given
+    fails.append(True)
+    site.tables["trades"].trade(("01:30", "A", 5))
+    with pytest.raises(OutputHandlerError):
+        lake.refresh("hourly")
+    for _ in range(2):
+        torn(site)
+        lake.maintain("hourly")
+    fails.clear()
+    lake.refresh("hourly")
+
+    assert [HOURS, 1] == given
+
+
+# -- leases and deaths ---------------------------------------------------------------------------------------------------
+
+
+def test_it_may_die_anywhere(worn, no_retention):
+    """
+    Killed or stopped at any step no row changes, and the next refresh and the next maintenance do the rest.
+    """
+    rows = worn.published("hourly")
+    with the_dead() as dead:
+        for checkpoint in MAINTENANCE:
+            for is_kill in (True, False):
+                torn(worn)
+                for _ in range(10):  # enough commits for the journal to be worth folding
+                    worn.lake.invalidate("hourly", "2030-01-01")
+                with dying(Death(checkpoint, 1, is_kill)) as on_checkpoint, pytest.raises(Died):
+                    worn.opened_with(on_checkpoint).maintain("hourly")
+                leave_behind(worn.lake, dead)
+                assert rows == worn.published("hourly"), checkpoint
+        worn.tables["trades"].trade(("01:30", "A", 5), ("02:30", "B", 6))
+        worn.lake.refresh("hourly")
+        worn.expect_true()
+        torn(worn)
+        worn.lake.maintain("hourly")
+        worn.lake.maintain("hourly")
+
+    assert (1, 1) == (files_of(worn, "output"), files_of(worn, "partials"))
+    assert not any(r.has_work for r in worn.lake.maintain("hourly"))
+    worn.expect_true()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", ["maintain_written", "maintain_committed"])
+def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
+    """
+    A maintenance that is killed for good, before and after its first commit, leaves nothing to mend.
+    """
+    world = World(tmp_path, spark)
+    world.lake.refresh("bars")
+    bound = world.lake._refresher.bound(world.state)
+    torn(world, "bars")
+    world.killed_at(checkpoint, "maintain")
+    world.insert(3, (1, 2, 4))
+    report = world.lake.refresh("bars")
+
+    assert ((), ["merge"]) == (report.recovered, [run.report.strategy for run in report.runs])
+    world.lake.maintain("bars")
+    assert 1 == len(DeltaTable(bound.paths["output"]).file_uris())
+    world.expect_true()
+
+
+def test_it_ends_a_refresh_that_died_first(worn):
+    """
+    Under its lease an unfinished refresh is ended before a file is touched.
+    """
+    worn.tables["trades"].trade(("01:30", "A", 5))
+    with the_dead() as dead:
+        with dying(Death("write", 1, is_kill=True)) as on_checkpoint, pytest.raises(Died):
+            worn.opened_with(on_checkpoint).refresh("hourly")
+        leave_behind(worn.lake, dead)
+        worn.lake.maintain("hourly")
+
+    assert worn.lake.status("hourly")[0].open_refresh is None
+    assert "aborted" == worn.lake.history("hourly")[0].outcome
+    worn.expect_refresh()
+    worn.expect_true()
+
+
+def test_it_waits_for_nobody(worn):
+    """
+    While another works on the aggregate it is refused, and nothing is written.
+    """
+    before = versions(worn)
+    with worn.lake.writing("hourly"), pytest.raises(LeaseHeldError):
+        worn.lake.maintain("hourly")
+
+    assert before == versions(worn)
+
+
+# -- after refreshes -----------------------------------------------------------------------------------------------------
+
+
+def test_every_so_many_refreshes_are_followed_by_maintenance(site):
+    """
+    By number of the refresh, over runs and processes; the others are not followed by any.
+    """
+    site.table()
+    site.hourly(properties={"maintain.every": "2"})
+    done = []
+    for hour in range(4):
+        site.tables["trades"].trade((DAY + timedelta(hours=hour), "A", hour))
+        done.append(bool(site.lake.refresh("hourly").maintained))
+
+    assert [2, 4] == [n for n, was in enumerate(done, 1) if was]
+    assert (4, 1) == (site.lake.status("hourly")[0].maintained["n"], files_of(site))
+
+
+def test_a_failure_of_maintenance_fails_no_refresh(site, monkeypatch):
+    """
+    The refresh is done and says what went wrong afterwards; its lease is free.
+    """
+
+    def full(*_args, **_options) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(maintain, "rewrite", full)
+    site.table().trade(*[(f"0{hour}:01", "A", hour) for hour in range(HOURS)])
+    site.hourly()
+    site.lake.refresh("hourly")
+    torn(site)
+    site.hourly(properties={"maintain.every": "1"})
+    site.tables["trades"].trade(("09:30", "A", 5))
+    report = site.lake.refresh("hourly")
+
+    assert "refreshed" == report.outcome
+    assert ("the maintenance after it failed: the disk is full (storage.failed)",) == report.warnings
+    monkeypatch.undo()
+    assert () == site.lake.refresh("hourly", force=True).warnings
+    assert 1 == files_of(site)
+
+
+# -- doctor --------------------------------------------------------------------------------------------------------------
+
+
+def findings(site: Site, **settings) -> dict[str, list[str]]:
+    """Return what the doctor says of the aggregate and the environment beyond that all is well: hints by code."""
+    found: dict[str, list[str]] = {}
+    for f in site.opened(**settings).doctor("hourly"):
+        if f.level != "ok":
+            found.setdefault(f.code, []).append(f"{f.level}: {f.message} / {f.hint}")
+    return found
+
+
+def test_the_doctor_names_tables_that_are_worn(worn):
+    """
+    Tables that maintenance would lay out again are named, with the command; afterwards they are not.
+    """
+    [partials, output] = findings(worn)["doctor.worn"]
+    assert "6 of them small" in partials
+    assert output.endswith("run 'materializer maintain hourly'")
+    worn.lake.maintain("hourly")
+
+    assert "doctor.worn" not in findings(worn)
+
+
+def test_the_doctor_names_what_others_did(worn):
+    """
+    Rows that somebody else changed, and properties that lose data, are told with the way to mend them; vacuumed changes too.
+    """
+    path = worn.lake.root / "hourly" / "output"
+    assert not {"doctor.written-by-others", "doctor.property", "doctor.vacuumed"} & findings(worn).keys()
+    DeltaTable(str(path)).delete("n > 0")
+    DeltaTable(str(path)).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 hours"})
+    worn.tables["trades"].trade(("05:30", "A", 5))
+    newest = worn.tables["trades"].opened().get_add_actions()
+    names = pa.RecordBatchReader.from_stream(newest).read_all()["path"].to_pylist()
+    for name in names:
+        (worn.tables["trades"].path / name).unlink()
+    said = findings(worn, spark=SparkConfig(options={"spark.sql.files.ignoreMissingFiles": "true"}))
+
+    [others] = said["doctor.written-by-others"]
+    assert "its output was written by others: DELETE" in others
+    assert "--force" in others
+    assert "'interval 7 days'" in said["doctor.property"][0]
+    assert "before they were captured: 1" in said["doctor.vacuumed"][0]
+    assert "error" in said["spark.unsafe-setting"][0]
+
+
+def test_the_doctor_compares_schedule_and_retention(worn):
+    """
+    A schedule that is slower than the source forgets is a warning that says how much.
+    """
+    assert "doctor.too-seldom" not in findings(worn)
+    worn.lake.add_policy("hourly", schedule="@monthly")
+
+    [said] = findings(worn)["doctor.too-seldom"]
+    assert "forgets after 168 h (change feed and vacuum, delta.deletedFileRetentionDuration)" in said
