@@ -282,3 +282,34 @@ def test_a_child_of_an_output_that_was_made_anew(refreshed: Site) -> None:
     refreshed.lake.refresh("daily")
 
     assert expected == refreshed.published("daily")
+
+
+# -- the command line ----------------------------------------------------------------------------------------------------
+
+
+def test_commands_say_what_they_will_do_and_do_it_with_yes(refreshed: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Without --yes nothing is written and the status is 1; with it 0; with nothing to repair 3 where that is asked for.
+    """
+    where = ["--lake", str(refreshed.lake.root)]
+    shutil.rmtree(partials(refreshed))
+    files = refreshed.files()
+    assert 1 == main(["repair", "hourly", *where])
+    told = capsys.readouterr().out
+    assert "its partials table is not there" in told
+    assert "5 source rows" in told
+    assert "nothing was written" in told
+    assert 1 == main(["repair", "--all", "--json", *where])
+    [form] = json.loads(capsys.readouterr().out)["repairs"]
+    assert ("planned", True, 5) == (form["outcome"], form["everything_dirty"], form["source_rows"])
+    assert files == refreshed.files()
+    lake = refreshed.opened()
+    lake.repair("hourly")
+    assert not lake.has_started_spark
+    assert 3 == main(["repair", "--all", "--yes", "--strict-exit", *where])
+    assert "nothing to repair" in capsys.readouterr().out
+    assert 0 == main(["backup", str(refreshed.root / "backup"), *where])
+    assert 1 == main(["restore", str(refreshed.root / "backup"), *where])
+    assert 0 == main(["restore", str(refreshed.root / "backup"), "--yes", *where])
+    assert "every table agrees" in capsys.readouterr().out
+    expect_true(refreshed, strategy="rebuild")
