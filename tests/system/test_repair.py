@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.adapters.cli import main
 from materializer.errors import MaterializerError, TablesAheadError
 from materializer.journal.fold import AggregateState
 from materializer.lake.log import find_notes
