@@ -250,7 +250,7 @@ def test_an_engine_is_rebuilt_from_its_results(site: Site) -> None:
     Sessions come back without a raw row, and go on where they were.
     """
     table = site.table()
-    table.trade(("01:10", "A", 1), ("01:15", "A", 2), ("05:00", "B", 3))
+    table.trade(("01:10", "A", 1), ("01:15", "A", 2), ("03:00", "A", 6), ("05:00", "B", 3))
     site.lake.define(
         "hourly", "trades", engine="session_window", time="ts", keys=["sym"], session_gap="10 minutes",
         measures={"n": "count(*)", "total": "sum(price)"},
@@ -261,7 +261,7 @@ def test_an_engine_is_rebuilt_from_its_results(site: Site) -> None:
     repaired(site, is_everything_dirty=False, codes=["table.not-found"])
     assert (before, memory) == (site.published("hourly"), state_of(site).engine)
     assert before
-    table.trade(("01:20", "A", 4), ("09:00", "B", 5))
+    table.trade(("01:20", "A", 4), ("09:00", "B", 5), ("09:00", "A", 5))
     site.expect_refresh()
 
     assert site.lake.verify("hourly").is_equal
