@@ -27,10 +27,10 @@ from materializer.journal.journal import Journal, View
 from materializer.journal.store import FOLDER, RESTORING
 from materializer.lake.commit import fence
 from materializer.services import processes
+from materializer.services.aside import put_aside
 from materializer.services.definitions import Bound
 from materializer.services.diagnosis import diagnose
 from materializer.services.refresh import Refresher
-from materializer.services.repair import put_aside
 
 ATTEMPTS: Final = 50
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,9 +40,10 @@ from materializer.lake.extent import files
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import held, processes
+from materializer.services.aside import cleared
 from materializer.services.definitions import Bound
 from materializer.services.diagnosis import Diagnosis, Verdict, diagnose, made_for
-from materializer.services.mending import Mending, Old, Table, mending
+from materializer.services.mending import Mending, Table, mending
 from materializer.services.protocol import Process
 from materializer.services.refresh import Refresher
 from materializer.services.workbench import Workbench
@@ -268,7 +269,7 @@ class _Work:
         elif todo.n:
             fence(str(made), bound.app_ids["output"], todo.n, self._note("fence"))
         self._checkpoint("repair_swap")
-        aside = _cleared(Path(path), self.todo.old_output)
+        aside = cleared(Path(path), self.todo.old_output)
         made.rename(path)
         return aside
 
@@ -357,30 +358,6 @@ class _Work:
             shutil.rmtree(old, ignore_errors=True)
             return ()
         return (str(old),)
-
-
-def _cleared(path: Path, old: Old) -> tuple[str, ...]:
-    """Make room at *path*; what is not ours is renamed, and its new name returned."""
-    if not path.exists():
-        return ()
-    if old is Old.REMOVED:
-        shutil.rmtree(path)
-        return ()
-    return put_aside(path)
-
-
-def put_aside(path: Path) -> tuple[str, ...]:
-    """Rename a folder beside its place, and return its new name."""
-    name = next(p for p in _beside(path) if not p.exists())
-    path.rename(name)
-    return (str(name),)
-
-
-def _beside(path: Path) -> Iterator[Path]:
-    number = 1
-    while True:
-        yield path.with_name(f"{path.name}.aside" + (f"-{number}" if number > 1 else ""))
-        number += 1
 
 
 def source_rows(state: AggregateState, bound: Bound) -> int:

@@ -26,11 +26,12 @@ from materializer.journal.store import FOLDER
 from materializer.lake.commit import create_table, fence
 from materializer.lake.table import DeltaFolder
 from materializer.services import held
+from materializer.services.aside import put_aside
 from materializer.services.definitions import Bound, Definitions, Prepared
 from materializer.services.diagnosis import RETIRED, made_for
 from materializer.services.mending import Mending, Old, Table
 from materializer.services.refresh import Refresher
-from materializer.services.repair import RepairReport, put_aside, source_rows
+from materializer.services.repair import RepairReport, source_rows
 
 LOST: Final = "journal.lost"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.adapters.cli import main
 from materializer.errors import MaterializerError, TablesAheadError
 from materializer.journal.fold import AggregateState
 from materializer.lake.log import find_notes
@@ -248,7 +250,7 @@ def test_an_engine_is_rebuilt_from_its_results(site: Site) -> None:
     Sessions come back without a raw row, and go on where they were.
     """
     table = site.table()
-    table.trade(("01:10", "A", 1), ("01:15", "A", 2), ("05:00", "B", 3))
+    table.trade(("01:10", "A", 1), ("01:15", "A", 2), ("03:00", "A", 6), ("05:00", "B", 3))
     site.lake.define(
         "hourly", "trades", engine="session_window", time="ts", keys=["sym"], session_gap="10 minutes",
         measures={"n": "count(*)", "total": "sum(price)"},
@@ -259,7 +261,7 @@ def test_an_engine_is_rebuilt_from_its_results(site: Site) -> None:
     repaired(site, is_everything_dirty=False, codes=["table.not-found"])
     assert (before, memory) == (site.published("hourly"), state_of(site).engine)
     assert before
-    table.trade(("01:20", "A", 4), ("09:00", "B", 5))
+    table.trade(("01:20", "A", 4), ("09:00", "B", 5), ("09:00", "A", 5))
     site.expect_refresh()
 
     assert site.lake.verify("hourly").is_equal
@@ -282,3 +284,34 @@ def test_a_child_of_an_output_that_was_made_anew(refreshed: Site) -> None:
     refreshed.lake.refresh("daily")
 
     assert expected == refreshed.published("daily")
+
+
+# -- the command line ----------------------------------------------------------------------------------------------------
+
+
+def test_commands_say_what_they_will_do_and_do_it_with_yes(refreshed: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Without --yes nothing is written and the status is 1; with it 0; with nothing to repair 3 where that is asked for.
+    """
+    where = ["--lake", str(refreshed.lake.root)]
+    shutil.rmtree(partials(refreshed))
+    files = refreshed.files()
+    assert 1 == main(["repair", "hourly", *where])
+    told = capsys.readouterr().out
+    assert "its partials table is not there" in told
+    assert "5 source rows" in told
+    assert "nothing was written" in told
+    assert 1 == main(["repair", "--all", "--json", *where])
+    [form] = json.loads(capsys.readouterr().out)["repairs"]
+    assert ("planned", True, 5) == (form["outcome"], form["everything_dirty"], form["source_rows"])
+    assert files == refreshed.files()
+    lake = refreshed.opened()
+    lake.repair("hourly")
+    assert not lake.has_started_spark
+    assert 3 == main(["repair", "--all", "--yes", "--strict-exit", *where])
+    assert "nothing to repair" in capsys.readouterr().out
+    assert 0 == main(["backup", str(refreshed.root / "backup"), *where])
+    assert 1 == main(["restore", str(refreshed.root / "backup"), *where])
+    assert 0 == main(["restore", str(refreshed.root / "backup"), "--yes", *where])
+    assert "every table agrees" in capsys.readouterr().out
+    expect_true(refreshed, strategy="rebuild")

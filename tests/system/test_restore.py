@@ -341,6 +341,8 @@ def test_an_open_refresh_and_a_lost_output(refreshed: Site, checkpoint: str) -> 
 
 # -- anything, in any order ----------------------------------------------------------------------------------------------
 
+STOPPED = (TablesAheadError, ForeignTableError)
+"""How a refresh says that journal and tables do not agree."""
 STEPS = st.lists(
     st.sampled_from(["late", "late", "refresh", "refresh", "backup", "restore", "die", "lose"]), min_size=5, max_size=9
 )
@@ -354,7 +356,7 @@ def test_random_restores_never_give_a_wrong_table(spark, tmp_path_factory) -> No
     restored = []
 
     @settings(
-        max_examples=6, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+        max_examples=5, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(STEPS)
@@ -377,13 +379,13 @@ def test_random_restores_never_give_a_wrong_table(spark, tmp_path_factory) -> No
                     report = site.lake.restore(backup[i % len(backup)])
                     restored.append(bool(report.repairs))
                 case "die":
-                    with suppress(Died, TablesAheadError), dying(Death("wrote_partials", 1, is_kill=True)) as die:
+                    with suppress(Died, *STOPPED), dying(Death("wrote_partials", 1, is_kill=True)) as die:
                         site.opened_with(die).refresh("hourly")
                 case "lose":
                     shutil.rmtree(site.lake.root / "hourly" / "output", ignore_errors=True)
                     site.lake.repair("hourly")
                 case _:
-                    with suppress(TablesAheadError):
+                    with suppress(*STOPPED):
                         site.lake.refresh("hourly")
                         site.expect_true()
         site.lake.repair("hourly")

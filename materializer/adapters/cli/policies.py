@@ -89,3 +89,5 @@ def run(call: Call, name: MaybeName = None, *, policy: MaybePolicy = None, now: 
         return Refreshed(done.report, kind, done.policy, done.now)
 
     call.each("refreshes", wanted, one)
+    for error in call.lake.unusable() if due and name is None else []:
+        call.fail(error)
