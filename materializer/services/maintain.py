@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compaction import Group, depth, groups, is_small, target_rows
@@ -347,7 +347,7 @@ class Afterwards:
     """What maintenance did after a refresh: its reports, and why it failed, if it did."""
 
     reports: tuple[MaintainReport, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def afterwards(refresher: Refresher, state: AggregateState, numbers: list[int]) -> Afterwards:

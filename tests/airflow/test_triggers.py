@@ -138,8 +138,7 @@ def test_maintenance_of_a_table_fires_nothing(tmp_path):
     store = Store()
     for day in (1, 2):
         feed(tmp_path, day)
-    trigger = restarted(tmp_path / "trades", store)
-    assert 1 == asyncio.run(next_event(trigger))["version"]
+    asyncio.run(store.aset("materializer.version", 1))
     DeltaTable(str(tmp_path / "trades")).optimize.compact()
     with pytest.raises(TimeoutError):
         asyncio.run(next_event(restarted(tmp_path / "trades", store), 0.5))
