@@ -250,6 +250,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.catch_dirt": _one_of("true", "false"),
     MAX_STALENESS: _promise,
     "log.max_entries": _whole_number(1),
+    "versions.keep": _whole_number(0),
     "quality.suite": _path,
     "quality.source_suite": _path,
     "quality.on_failure": _one_of("refresh", "buckets"),
@@ -262,5 +263,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
 }
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of who is given the output."""
-_STORED: Final = frozenset(k for k in _FORMS if k.startswith(("refresh.", "log.", "quality.")) or k in HANDLER)
+_STORED: Final = frozenset(
+    k for k in _FORMS if k.startswith(("refresh.", "log.", "quality.", "versions.")) or k in HANDLER
+)
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

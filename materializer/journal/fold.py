@@ -12,11 +12,14 @@ from typing import Any, Final, assert_never
 
 from materializer.core.invalidation import InvalidationLog
 from materializer.core.plan import Plan, RunReport
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,
     Audited,
+    BuildClosed,
+    BuildOpened,
+    BuildStarted,
     Captured,
     Checked,
     Defined,
@@ -35,10 +38,13 @@ from materializer.journal.events import (
     Row,
     Snapshot,
     SourceIdentity,
+    Switched,
+    SwitchPlanned,
     decode,
     instant_as_json,
     instant_from_json,
 )
+from materializer.journal.versions import Version, fields_of, version_of
 
 MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""
@@ -55,7 +61,7 @@ class Ended:
     Args:
         n: Refresh number.
         at: When it ended, ISO text.
-        outcome: ``done`` or ``aborted``.
+        outcome: ``done``, ``aborted`` or ``switched``.
         window: What it refreshed.
         report: What it did; for an aborted one only the strategy it had planned.
         reason: Why it was aborted.
@@ -101,6 +107,10 @@ class AggregateState:
         delivered: Version of the output up to which the output handler was given what changed.
         policy_runs: By policy, the (now, clock) of its newest run.
         checks: The last checks of what is published, as JSON, newest last.
+        builds: Id of the aggregate whose next version this is; "" for an aggregate of its own.
+        switch: Id of the build that the open plan publishes; "" when that is a refresh.
+        is_closed: Whether a switch to this build was planned.
+        previous: Versions that were published before and are kept, newest first.
     """
 
     id: str
@@ -128,6 +138,10 @@ class AggregateState:
     delivered: int | None = None
     policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
+    builds: str = ""
+    switch: str = ""
+    is_closed: bool = False
+    previous: tuple[Version, ...] = ()
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -147,6 +161,7 @@ class AggregateState:
             "lease": self.lease and asdict(self.lease),
             "changes": [list(c) for c in self.changes],
             "checks": list(self.checks),
+            "previous": list(self.previous),
             "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
             "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
         }
@@ -170,6 +185,7 @@ class AggregateState:
             changes=tuple((version, rows) for version, rows in data["changes"]),
             ended=tuple(ended),
             checks=tuple(data.get("checks", ())),
+            previous=tuple(data.get("previous", ())),
             policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
         )
 
@@ -189,8 +205,11 @@ _PLAIN: Final = (
     "engine_next",
     "delivered",
     "verdict",
+    "builds",
+    "switch",
+    "is_closed",
 )
-_LATER: Final = ("verdict",)
+_LATER: Final = ("verdict", "builds", "switch", "is_closed")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -229,6 +248,9 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         return AggregateState.from_json(event.state)
     if isinstance(event, Defined):
         return _defined(state, aggregate, event)
+    if isinstance(event, BuildStarted) and state is None:
+        known = {**fields_of(event.version), "written_n": event.n}
+        return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
     if state is None:
         msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
         raise JournalError(msg, hint="restore the journal from a backup")
@@ -276,6 +298,17 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Checked():
             return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
+        case SwitchPlanned():
+            return replace(_planned(state, Planned(event.plan, NEG_INF)), switch=event.build)
+        case BuildClosed():
+            return replace(_without_plan(state, "closes"), is_closed=True, lease=None)
+        case BuildOpened():
+            return replace(state, is_closed=False)
+        case Switched():
+            return _switched(state, event, at)
+        case BuildStarted():
+            msg = f"the journal starts build {aggregate} of {state.name} twice"
+            raise JournalError(msg, hint="restore the journal from a backup")
         case Dropped():
             return None
         case _:
@@ -294,11 +327,8 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
             event.tables,
             event.cursor,
         )
-    if state.plan:
-        msg = f"the journal redefines {state.name} while refresh {state.plan.n} is open"
-        raise JournalError(msg, hint="restore the journal from a backup")
     return replace(
-        state,
+        _without_plan(state, "redefines"),
         spec=event.spec,
         data_version=event.data_version,
         source=event.source,
@@ -337,7 +367,7 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
 
 def _planned(state: AggregateState, event: Planned) -> AggregateState:
     plan = event.plan
-    if state.plan is not None or plan.n <= state.last_n:
+    if state.plan is not None or plan.n <= state.last_n or state.is_closed:
         msg = f"the journal plans refresh {plan.n} of {state.name} after {state.last_n}, open: {state.plan is not None}"
         raise JournalError(msg, hint="restore the journal from a backup")
     left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
@@ -345,6 +375,29 @@ def _planned(state: AggregateState, event: Planned) -> AggregateState:
     remembers = dict(event.options.get("engine", {}))
     return replace(
         state, log=left, threshold=threshold, plan=plan, last_n=plan.n, held=SpanSet(), engine_next=remembers
+    )
+
+
+def _without_plan(state: AggregateState, does: str) -> AggregateState:
+    if state.plan:
+        msg = f"the journal {does} {state.name} while refresh {state.plan.n} is open"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    return state
+
+
+def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState:
+    _open_plan(state, event.n)
+    old = version_of(replace(state, written_n=event.n))
+    ended = Ended(event.n, at, "switched", EVERYTHING, event.report)
+    tables = {**event.version["tables"], "output": state.tables["output"]}  # readers keep their table
+    is_same_clock = old["spec"].get("time_type") == event.version["spec"].get("time_type")
+    return replace(
+        _close(state, ended),
+        **(fields_of(event.version) | {"tables": tables, "written_n": event.n}),
+        engine_next={},
+        delivered=None,
+        policy_runs=state.policy_runs if is_same_clock else {},
+        previous=(old, *state.previous)[: event.keep],
     )
 
 
@@ -357,4 +410,5 @@ def _open_plan(state: AggregateState, n: int) -> Plan:
 
 
 def _close(state: AggregateState, ended: Ended) -> AggregateState:
-    return replace(state, plan=None, held=SpanSet(), verdict={}, ended=(*state.ended, ended)[-KEPT_ENDED:])
+    ends = (*state.ended, ended)[-KEPT_ENDED:]
+    return replace(state, plan=None, switch="", held=SpanSet(), verdict={}, ended=ends)

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.errors import JournalConflictError, UnknownAggregateError
+from materializer.errors import JournalConflictError, LeaseLostError, UnknownAggregateError
 from materializer.journal.events import Event, Row, Snapshot, encode
 from materializer.journal.fold import AggregateState, States, by_name, fold
 from materializer.journal.store import JournalStore
 
 FOLDER: Final = "_materializer"
-_HISTORY_KINDS: Final = ("done", "aborted", "planned")
+_HISTORY_KINDS: Final = ("done", "aborted", "planned", "switched")
 
 
 def _now() -> str:
@@ -29,18 +29,42 @@ def _now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The journal at one version."""
+    """The journal at one version.
+
+    Args:
+        version: The version.
+        all: Everything that is alive by id: aggregates, and the next versions that are built beside them.
+    """
 
     version: int
-    states: States
+    all: States
+
+    @property
+    def states(self) -> States:
+        """The aggregates by id; what is built beside one is no aggregate of its own."""
+        return {key: state for key, state in self.all.items() if not state.builds}
+
+    def build_of(self, state: AggregateState) -> AggregateState | None:
+        """Return the next version that is built beside an aggregate, or None."""
+        return next((s for s in self.all.values() if s.builds == state.id), None)
+
+    def living(self, aggregate: str, name: str) -> AggregateState:
+        """Return what has the id *aggregate*; raises LeaseLostError when it is gone, so that who works on it stops."""
+        state = self.all.get(aggregate)
+        if state is None:
+            msg = f"'{name}' was dropped, or this version of it was published or given up, while this process worked"
+            raise LeaseLostError(
+                msg, hint="look with 'materializer status'", wrote="what it wrote is gone or published"
+            )
+        return state
 
     def named(self, name: str) -> AggregateState:
-        """Return the aggregate called *name*.
+        """Return the aggregate called *name*, or what has the id *name*: a build has no name of its own.
 
         Raises:
             UnknownAggregateError: If there is none.
         """
-        state = by_name(self.states, name)
+        state = by_name(self.states, name) or self.all.get(name)
         if state is None:
             known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
             raise UnknownAggregateError(
@@ -76,7 +100,7 @@ class Journal:
             return self._view
         states: States
         if snapshot.generation == self._generation:
-            states = fold(_rows(snapshot.rows[self._folded :]), self._view.states)
+            states = fold(_rows(snapshot.rows[self._folded :]), self._view.all)
         else:
             states = fold(_rows(snapshot.rows))
         self._generation, self._folded = snapshot.generation, len(snapshot.rows)
@@ -89,10 +113,23 @@ class Journal:
         Raises:
             JournalConflictError: If another commit came first; nothing was written.
         """
+        self.append_all(version, [(aggregate, e) for e in events])
+
+    def append_all(self, version: int, events: Sequence[tuple[str, Event]]) -> None:
+        """Append events of several aggregates, (id, event), in one commit; raises as :meth:`append`."""
         if not events:
             return
         at = self._now()
-        self._store.append([encode(aggregate, e, at=at) for e in events], expected_version=version)
+        self._store.append([encode(aggregate, e, at=at) for aggregate, e in events], expected_version=version)
+
+    def insist(self, events: Sequence[tuple[str, Event]]) -> None:
+        """Append events, (id, event), in one commit, whatever others append in the meantime; for who holds the lease."""
+        while True:
+            try:
+                self.append_all(self.view().version, events)
+            except JournalConflictError:
+                continue
+            return
 
     def tidy(self) -> None:
         """Fold the journal into one file when enough has gathered; harmless when another process is at it."""
@@ -104,7 +141,7 @@ class Journal:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
-        rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.states.values()]
+        rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.all.values()]
         try:
             if ended:
                 self._history.append(ended, expected_version=self._history.read().version)

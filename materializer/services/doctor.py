@@ -140,11 +140,11 @@ class Doctor:
         folder = DeltaFolder.at(state.source.path)
         head = folder.head()
         if head.table_id != state.source.table_id:
-            hint = "run 'materializer apply --rebuild' to build from the new table, or drop the aggregate"
+            hint = "apply the definition again to build from the new table, or drop the aggregate"
             yield Finding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
             return
         if head.version < state.cursor:
-            hint = "run 'materializer apply --rebuild' if an older copy was put in its place"
+            hint = "apply the definition again if an older copy was put in its place"
             yield Finding(
                 "error",
                 state.name,

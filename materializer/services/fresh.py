@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from materializer.core.spans import EVERYTHING, SpanSet
+from materializer.errors import RetryableError
+from materializer.journal.fold import AggregateState
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions import Bound
 from materializer.services.planning import Request
+from materializer.services.protocol import ATTEMPTS
 from materializer.services.refresh import Refresher
 from materializer.services.verify import dirty_at_cursor
 from materializer.services.workbench import Workbench
@@ -43,8 +48,7 @@ class FreshReader:
     def read(self, name: str) -> FreshRead:
         """Return the rows of an aggregate as of the newest version of its source."""
         r = self.refresher
-        state = r.journal.view().named(name)
-        bound = r.bound(state)
+        state, bound, version = self._pinned(name)
         bench = Workbench(r.journal, bound, r.config, r.engine, Request())
         state = bench.looked(state)
         dirty = dirty_at_cursor(state)
@@ -58,5 +62,20 @@ class FreshReader:
             dirty=dirty,
             hull=bench.hull(state.cursor),
             memory=state.engine,
+            output_version=version,
         )
         return FreshRead(frame, state.cursor, dirty)
+
+    def _pinned(self, name: str) -> tuple[AggregateState, Bound, int]:
+        """Return the aggregate, and the version of its output that it describes."""
+        r = self.refresher
+        for _ in range(ATTEMPTS):
+            state = r.journal.view().named(name)
+            bound = r.bound(state)
+            if state.switch and state.plan is not None:
+                return state, bound, state.plan.output.version
+            table = DeltaFolder.at(bound.paths["output"])
+            version, n = table.head().version, table.transaction_version(bound.app_ids["output"]) or 0
+            if n <= state.last_n:
+                return state, bound, version
+        raise RetryableError(f"'{name}' was refreshed again and again while it was looked at")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.errors import JournalConflictError, LeaseHeldError, MaterializerError, SourceDamagedError, SparkError
-from materializer.journal.events import Dropped, Lease
+from materializer.errors import LeaseHeldError, MaterializerError, SourceDamagedError, SparkError
+from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
@@ -127,7 +127,8 @@ class Refresher:
             MaterializerError: Whatever planning, computing or writing found.
         """
         began = time.perf_counter()
-        handler = handlers.handler_of(self.journal.view().named(name), self.handlers)
+        state = self.journal.view().named(name)
+        handler = None if state.builds else handlers.handler_of(state, self.handlers)
         idle = self._nothing_to_do(name, request)
         if idle is not None:
             self._deliver(name, handler)
@@ -165,7 +166,7 @@ class Refresher:
             self._deliver(name, handler)
         self.journal.tidy()
         state = self.journal.view().named(name)
-        if self.bound(state).definition.spec.lateness != "recompute":
+        if self.bound(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.bound(state), self.engine)
         return RefreshReport(
             state.name,
@@ -208,10 +209,16 @@ class Refresher:
             state.name, "up-to-date", window, state.cursor, left=dirty_below_newest(state), null_times=state.null_times
         )
 
-    def _run(self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None]) -> Process:
+    def switch(self, name: str) -> Process:
+        """Publish the build of an aggregate, or end a switch that was begun; see :mod:`materializer.services.switching`."""
+        return self._run(name, Request(), lambda _plan, _note: None, switches=True)
+
+    def _run(
+        self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None], *, switches: bool = False
+    ) -> Process:
         state = self.journal.view().named(name)
         bench = Workbench(self.journal, self.bound(state), self.config, self.engine, request, self.on_checkpoint)
-        process = Process(processes.new_lease(time.time(), self.config.lease_seconds))
+        process = Process(processes.new_lease(time.time(), self.config.lease_seconds), switches=switches)
         with self._working(process.lease, bench):
             while process.at is not At.END:
                 self.on_checkpoint(process.at.value)
@@ -263,17 +270,8 @@ class Refresher:
                 self.on_checkpoint(process.at.value)
                 process = protocol.advance(process, bench)
             yield self.journal.view().named(name)
-            if any(s.id == state.id for s in self.journal.view().states.values()):
+            if state.id in self.journal.view().all:
                 protocol.release(process, bench)
-
-    def forget(self, state: AggregateState) -> None:
-        """Tell the journal that an aggregate is gone; its lease goes with it."""
-        while True:
-            try:
-                self.journal.append(self.journal.view().version, state.id, [Dropped()])
-            except JournalConflictError:
-                continue
-            return
 
     def bound(self, state: AggregateState) -> Bound:
         """Return the aggregate of *state*, compiled once a data version."""

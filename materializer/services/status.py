@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +10,22 @@ from typing import Any
 from materializer.core.instants import render
 from materializer.core.plan import RunReport
 from materializer.core.policies import has_clock, promise_of
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
-from materializer.services import processes
 from materializer.services.definitions import Bound
 from materializer.services.freshness import Freshness, freshness_of
+from materializer.services.next_version import (
+    NextVersion,
+    PreviousVersion,
+    holder_of,
+    next_version,
+    previous_versions,
+)
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
 from materializer.services.refresh import dirty_below_newest
 
@@ -53,6 +58,8 @@ class Status:
         freshness: How it stands against its promise; None when nothing is promised.
         held: What of *dirty* a gate holds back.
         last_check: What the last check of published rows found, as JSON; None without one.
+        next: The version that is built beside what is published; None without one.
+        previous: Versions that were published before and are kept, newest first.
     """
 
     name: str
@@ -78,6 +85,8 @@ class Status:
     freshness: Freshness | None = None
     held: SpanSet = field(default_factory=SpanSet)
     last_check: Mapping[str, Any] | None = None
+    next: NextVersion | None = None
+    previous: tuple[PreviousVersion, ...] = ()
 
 
 @dataclass(slots=True)
@@ -118,6 +127,8 @@ class Looker:
         for row in self.journal.history(state.id):
             if row["kind"] == "planned":
                 windows[row["n"]] = Span.from_json(row["plan"]["window"])
+            elif row["kind"] == "switched" and row["n"] not in known:
+                ended.append(Ended(row["n"], row["at"], "switched", EVERYTHING, RunReport(**row["report"])))
             elif row["n"] not in known and row["n"] in windows:
                 report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
                 ended.append(Ended(row["n"], row["at"], row["kind"], windows[row["n"]], report, row.get("reason", "")))
@@ -125,8 +136,9 @@ class Looker:
 
     def _status(self, state: AggregateState, given: str | int | None) -> Status:
         bound = Bound.of(state, self.root)
-        newest, problem, rows = None, "", None
+        newest, problem, rows, beside = None, "", None, None
         try:
+            beside = next_version(state, self.journal.view().build_of(state), self.root)
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
             if head.table_id != state.source.table_id:
@@ -156,7 +168,7 @@ class Looker:
             known,
             state.null_times,
             state.plan.n if state.plan else None,
-            _holder(state),
+            holder_of(state),
             rows,
             state.ended[-1] if state.ended else None,
             _word(state, newest, dirty, problem),
@@ -166,6 +178,8 @@ class Looker:
             None if promise is None else freshness_of(promise, state, grid, newest=newest, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
+            beside,
+            previous_versions(state),
         )
 
     def show(
@@ -182,7 +196,7 @@ def _held(state: AggregateState) -> SpanSet:
     """Return what gates held back or refused since it was last published."""
     found = SpanSet()
     for e in state.ended:
-        if e.outcome == "done":
+        if e.outcome in ("done", "switched"):
             held = SpanSet.from_json(e.verdict.get("held", []))
             found = (found - SpanSet.of(e.window)) | held
         elif e.verdict:
@@ -200,13 +214,6 @@ def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: st
     if dirty:
         return "dirty"
     return "empty" if state.threshold == NEG_INF else "fresh"
-
-
-def _holder(state: AggregateState) -> str:
-    if state.lease is None:
-        return ""
-    dead = processes.is_dead(state.lease, time.time())
-    return f"process {state.lease.pid} on {state.lease.host}" + (" (dead)" if dead else "")
 
 
 def text(time_type: TimeType, instant: int) -> str:

@@ -54,6 +54,7 @@ from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.switch_tables import SwitchTables
 
 if TYPE_CHECKING:
     from materializer.services.definitions import Bound
@@ -103,7 +104,7 @@ class RunNote:
     state: AggregateState
 
 
-class Workbench:
+class Workbench(SwitchTables):
     """The protocol's ports over real Delta tables.
 
     Args:
@@ -146,7 +147,7 @@ class Workbench:
     def read(self) -> tuple[int, AggregateState]:
         """See :class:`Ports`."""
         view = self._journal.view()
-        return view.version, view.named(self._bound.name)
+        return view.version, view.living(self._bound.aggregate_id, self._bound.name)
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`."""
@@ -383,14 +384,14 @@ class Workbench:
         if table_id != state.source.table_id:
             raise SourceReplacedError(
                 f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
-                hint=f"run 'materializer apply --rebuild' to build '{state.name}' from the new table, or drop it",
+                hint=f"apply the definition of '{state.name}' again to build it from the new table, or drop it",
                 found=table_id,
                 expected=state.source.table_id,
             )
         if version < state.cursor:
             raise SourceRolledBackError(
                 f"the source of '{state.name}' is at version {version}, but {state.cursor} was already captured",
-                hint=f"if it was replaced by an older copy, run 'materializer apply --rebuild' to build '{state.name}' again",
+                hint=f"if it was replaced by an older copy, apply the definition of '{state.name}' again to build it anew",
                 found=version,
                 expected=state.cursor,
             )
@@ -538,7 +539,9 @@ def _likely(kept: Extent, spans: SpanSet) -> float:
 
 def _groups_per_row(state: AggregateState) -> float | None:
     """Return the most groups that a source row made in recent recomputes, None when there were none."""
-    reports = [e.report for e in state.ended[-RECENT:] if e.outcome == "done" and "merge" not in e.report.strategy]
+    since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
+    ended = state.ended[since:][-RECENT:]
+    reports = [e.report for e in ended if e.outcome == "done" and "merge" not in e.report.strategy]
     return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)
 
 

@@ -410,6 +410,7 @@ class Engine:
         dirty: SpanSet,
         hull: Span | None,
         memory: Mapping[str, Any] = MappingProxyType({}),
+        output_version: int | None = None,
     ) -> DataFrame:
         """Return all rows as of a source version: clean buckets as published, dirty ones computed from raw rows.
 
@@ -422,10 +423,11 @@ class Engine:
             dirty: The other buckets.
             hull: Where the source has rows at all, when known.
             memory: What an engine remembers; its results reach beyond buckets, so all of them are computed.
+            output_version: Version of the output; None for the newest.
         """
         if definition.engine is not None:
             return self.windows.everything(definition, source, version, Bounds.of(memory), SpanSet.of(EVERYTHING))
-        published = self.read_output(path).where(clean)
+        published = self.read_output(path, output_version).where(clean)
         with spoken("reading the source", table=source.path, version=version):
             rows = c.relevant_rows(definition, c.read_version(self.spark, source, version), dirty)
             inside = dirty & SpanSet.of(hull) if hull else dirty

@@ -42,6 +42,11 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
     "audited": st.builds(events.Audited, VERSIONS, st.lists(HELD).map(tuple), OBJECTS),
     "done": st.builds(events.Done, VERSIONS, some.reports()),
     "aborted": st.builds(events.Aborted, VERSIONS, NAMES),
+    "build_started": st.builds(events.BuildStarted, NAMES, NAMES, OBJECTS, VERSIONS),
+    "switch_planned": st.builds(events.SwitchPlanned, some.plans(), NAMES),
+    "build_closed": st.builds(events.BuildClosed),
+    "build_opened": st.builds(events.BuildOpened),
+    "switched": st.builds(events.Switched, VERSIONS, OBJECTS, VERSIONS, some.reports()),
     "dropped": st.builds(events.Dropped),
     "snapshot": st.builds(events.Snapshot, OBJECTS),
 }

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.building import BuildReport
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
@@ -20,15 +21,38 @@ if TYPE_CHECKING:
     from materializer.services.refresh import RefreshReport
     from materializer.services.status import Status
     from materializer.services.verify import VerifyReport
+    from materializer.services.versions import SwitchReport
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What ``apply`` did, or would do."""
+    """What ``apply`` did, or would do; *builds* are those of ``--build``."""
 
     changes: tuple[Change, ...]
     warnings: tuple[Problem, ...] = ()
     is_dry_run: bool = False
+    builds: tuple[BuildReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What ``build`` or ``rollback`` did to the next version of one aggregate."""
+
+    report: BuildReport
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What ``switch`` did."""
+
+    report: SwitchReport
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A next version that was given up."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +162,9 @@ class Engines:
 
 Result: TypeAlias = (
     Applied
+    | Built
+    | Published
+    | Abandoned
     | Planned
     | Refreshed
     | PolicyList
@@ -163,6 +190,10 @@ def is_idle(result: Result) -> bool:
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
             return not report.runs and not report.recovered
+        case Built(report=report):
+            return not report.runs and report.switched is None
+        case Published() | Abandoned():
+            return False
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():
