@@ -59,6 +59,7 @@ class Bound:
         source: The table it reads.
         paths: Where ``partials``, ``output``, ``quarantine`` and ``failing`` lie.
         app_ids: Their transaction identifiers.
+        data_version: Id of this version of its data.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Bound:
     source: SourceIdentity
     paths: dict[str, str]
     app_ids: dict[str, str]
+    data_version: str = ""
 
     @classmethod
     def of(cls, state: AggregateState, root: Path) -> Bound:
@@ -99,7 +101,7 @@ class Bound:
             "quarantine": f"materializer/{state.data_version}/quarantine",
             "failing": f"materializer/{state.id}/failing",
         }
-        return cls(state.name, state.id, definition, state.source, paths, app_ids)
+        return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version)
 
     def slice_column(self, which: str) -> tuple[str, bool]:
         """Return the column that a table's buckets are replaced by, and whether it holds their ends."""

@@ -31,18 +31,18 @@ class SwitchTables:
     """The part of a workbench that publishes a build; see :class:`materializer.services.switching.SwitchPorts`."""
 
     _journal: Journal
-    _bound: Bound
+    bound: Bound
     counters: Counters
 
     def read_both(self) -> tuple[int, AggregateState, AggregateState | None]:
         """See :class:`SwitchPorts`."""
         view = self._journal.view()
-        state = view.living(self._bound.aggregate_id, self._bound.name)
+        state = view.living(self.bound.aggregate_id, self.bound.name)
         return view.version, state, view.build_of(state)
 
     def append_both(self, version: int, events: Sequence[Event], build: str, build_events: Sequence[Event]) -> None:
         """See :class:`SwitchPorts`."""
-        ours = [(self._bound.aggregate_id, e) for e in events]
+        ours = [(self.bound.aggregate_id, e) for e in events]
         self._journal.append_all(version, [*ours, *((build, e) for e in build_events)])
         self.counters.commits += 1
 
@@ -67,11 +67,11 @@ class SwitchTables:
         done = copy_rows(
             source,
             DeltaFolder.at(source).head().version,
-            self._bound.paths["output"],
+            self.bound.paths["output"],
             bound.definition.output_columns,
             bound.slice_column("output")[0],
             bound.definition.time_type,
-            self._bound.app_ids["output"],
+            self.bound.app_ids["output"],
             plan.n,
             self._note(plan, "switch"),
         )
@@ -89,7 +89,7 @@ class SwitchTables:
         return int(AggregateSpec.from_json(build.spec).property_map.get(KEEP, "1"))
 
     def _build(self, build: AggregateState) -> Bound:
-        return Bound.of(build, Path(self._bound.paths["output"]).parent.parent)
+        return Bound.of(build, Path(self.bound.paths["output"]).parent.parent)
 
     def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
         raise NotImplementedError

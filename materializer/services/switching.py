@@ -24,12 +24,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
-from uuid import uuid4
 
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Lane, Plan, TableBase
 from materializer.core.spans import EVERYTHING
-from materializer.errors import JournalConflictError, LeaseHeldError, NothingBuiltError, StorageError, WriteFencedError
+from materializer.errors import (
+    ForeignTableError,
+    JournalConflictError,
+    LeaseHeldError,
+    NothingBuiltError,
+    StorageError,
+    TablesAheadError,
+    WriteFencedError,
+)
 from materializer.journal.events import (
     Aborted,
     BuildClosed,
@@ -126,11 +133,16 @@ def _plan(p: Process, ports: SwitchPorts) -> Process:
             raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
         ports.refuse_switch(state, build)
         output, heads = ports.head(Which.OUTPUT), ports.build_heads(build)
-        protocol.check_heads(state, {Which.OUTPUT: output})
-        protocol.check_heads(build, heads)
+        try:
+            protocol.check_heads(state, {Which.OUTPUT: output})
+            protocol.check_heads(build, heads)
+        except (ForeignTableError, TablesAheadError):
+            if ports.read_both()[0] != version:
+                continue  # the build moved on together with the journal, after it was read
+            raise
         n = 1 + max(state.last_n, build.last_n, output.n, *(h.n for h in heads.values()))
         plan = Plan(
-            uuid4().hex,
+            f"switch-{n}-{p.lease.owner}",
             n,
             build.cursor,
             EVERYTHING,

@@ -128,7 +128,7 @@ class Workbench(SwitchTables):
         self.request = request
         self.counters = Counters()
         self._journal = journal
-        self._bound = bound
+        self.bound = bound
         self._config = config
         self._engine = engine
         self._checkpoint = on_checkpoint
@@ -147,12 +147,12 @@ class Workbench(SwitchTables):
     def read(self) -> tuple[int, AggregateState]:
         """See :class:`Ports`."""
         view = self._journal.view()
-        return view.version, view.living(self._bound.aggregate_id, self._bound.name)
+        return view.version, view.living(self.bound.aggregate_id, self.bound.name)
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`."""
         if events:
-            self._journal.append(version, self._bound.aggregate_id, events)
+            self._journal.append(version, self.bound.aggregate_id, events)
             self.counters.commits += 1
 
     def is_dead(self, lease: Lease) -> bool:
@@ -178,13 +178,13 @@ class Workbench(SwitchTables):
         """See :class:`Ports`."""
         table = self._tables[which]
         head = table.head()
-        return TableHead(head.table_id, head.version, table.transaction_version(self._bound.app_ids[which.value]) or 0)
+        return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
         """See :class:`Ports`."""
         base = plan.partials if which is Which.PARTIALS else plan.output
         try:
-            notes = find_notes(self._bound.paths[which.value], base.version)
+            notes = find_notes(self.bound.paths[which.value], base.version)
         except LogGapError as exc:
             raise CommitsGoneError(str(exc)) from exc
         return any(note.plan_id == plan.id and note.kind in ("data", "switch") for note in notes)
@@ -194,7 +194,7 @@ class Workbench(SwitchTables):
         if self.head(which).n >= plan.n:
             return
         note = self._note(plan, "fence")
-        fence(self._bound.paths[which.value], self._bound.app_ids[which.value], plan.n, note)
+        fence(self.bound.paths[which.value], self.bound.app_ids[which.value], plan.n, note)
         self.counters.commits += 1
 
     def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
@@ -218,7 +218,7 @@ class Workbench(SwitchTables):
         self._checkpoint(f"wrote_{which}")
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
-        bound, note = self._bound, self._note(plan, "data")
+        bound, note = self.bound, self._note(plan, "data")
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
         column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):
@@ -257,7 +257,7 @@ class Workbench(SwitchTables):
         rows = self._kept(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
         output = self._engine().finalise_committed(
-            self._bound.definition, self._bound.paths["partials"], version, spans, fetch=in_driver
+            self.bound.definition, self.bound.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
 
@@ -271,7 +271,7 @@ class Workbench(SwitchTables):
         captured = self._look(state)
         events: list[Event] = [captured] if captured else []
         state = _applied(state, captured) if captured else state
-        window = planning.whole_window(self.request, state, self._bound.definition.grid)
+        window = planning.whole_window(self.request, state, self.bound.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         if self.request.is_forced:
@@ -301,7 +301,7 @@ class Workbench(SwitchTables):
             replace(self.request, run_rows=self._run_rows(state) if self._engine_planner is None else WHOLE),
             window,
             replace(state.log, entries=dirt),
-            self._bound.definition.grid,
+            self.bound.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
@@ -399,14 +399,14 @@ class Workbench(SwitchTables):
     def _extent_end(self, extent: Extent) -> int:
         hull = extent.hull
         if extent.unknown.files:
-            newest = self._engine().newest_time(self._bound.definition, self._bound.source, extent.version)
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version)
             hull = None if newest is None else Span(newest, newest + 1)
         if hull is None:
             return NEG_INF
-        return self._bound.definition.grid.cover(hull).end
+        return self.bound.definition.grid.cover(hull).end
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent) -> Facts:
-        grid = self._bound.definition.grid
+        grid = self.bound.definition.grid
 
         def present(spans: SpanSet) -> SpanSet:
             held = raw.present(spans) | kept.present(spans)
@@ -418,7 +418,7 @@ class Workbench(SwitchTables):
             kept=lambda spans: _estimate(kept, spans),
             present=present,
             feed_from=0 if self.request.may_merge else None,
-            not_mergeable=self._bound.definition.layout.not_mergeable,
+            not_mergeable=self.bound.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
         )
@@ -426,7 +426,7 @@ class Workbench(SwitchTables):
     def _changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
         try:
-            adds = [a for c in commits(self._bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+            adds = [a for c in commits(self.bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
         except LogGapError:
             adds = []
         rows = state.changed_rows(after)
@@ -468,20 +468,20 @@ class Workbench(SwitchTables):
         for step in steps:
             if isinstance(step, Recompute) and step.is_rebuild:
                 raise NotIncrementalError(
-                    f"the plan for '{self._bound.name}' is a rebuild: {step.reason}",
+                    f"the plan for '{self.bound.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
 
     def _raw(self, version: int) -> Extent:
-        spec = self._bound.definition.spec
-        return self._extent(self._bound.source.path, version, spec.time_column)
+        spec = self.bound.definition.spec
+        return self._extent(self.bound.source.path, version, spec.time_column)
 
     def _kept(self, version: int) -> Extent:
-        return self._extent(self._bound.paths["partials"], version, "slice")
+        return self._extent(self.bound.paths["partials"], version, "slice")
 
     def _extent(self, path: str, version: int, column: str) -> Extent:
         if (path, version) not in self._extents:
-            self._extents[path, version] = files(path, version, column, self._bound.definition.time_type)
+            self._extents[path, version] = files(path, version, column, self.bound.definition.time_type)
         return self._extents[path, version]
 
     # -- computing -------------------------------------------------------------------------------------------------------
@@ -494,11 +494,11 @@ class Workbench(SwitchTables):
             pid = engine.jvm_pid()
             if state.lease is not None and pid:
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
-        paths, definition = self._bound.paths, self._bound.definition
+        paths, definition = self.bound.paths, self.bound.definition
         hull = self.hull(plan.source_version)
         try:
             self._computed = engine.compute(
-                definition, self._bound.source, paths["partials"], plan, hull=hull, work=self._work
+                definition, self.bound.source, paths["partials"], plan, hull=hull, work=self._work
             )
         except DataError as exc:
             where = planning.spans_text(definition.grid, plan.spans)
@@ -507,10 +507,10 @@ class Workbench(SwitchTables):
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        if not has_gate(self._bound.definition.spec):
+        if not has_gate(self.bound.definition.spec):
             return None
         _, state = self.read()
-        gate = Gate(self._bound, state, self._engine, self.hull, self.request.publish_anyway)
+        gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway)
         return gate(plan, result)
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
