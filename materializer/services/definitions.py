@@ -307,6 +307,7 @@ class Definitions:
     def _prepare(self, spec: AggregateSpec, view: View) -> Prepared:
         existing = by_name(view.states, spec.name)
         build = None if existing is None else view.build_of(existing)
+        spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source = self._source_of(spec)
         folder = DeltaFolder.at(source.path)
         spec = cascade.over_final_rows(spec, source.path, self._root, view.states)

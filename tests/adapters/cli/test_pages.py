@@ -23,6 +23,8 @@ DESCRIBED = {
     "aggregates[].policies",
     "aggregates[].last_check.failed",
     "refreshes[].gate.suites[].failed",
+    "builds",
+    "runs",
     "checked[].findings",
 }
 """Lists whose objects have a section of their own."""
