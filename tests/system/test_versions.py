@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from materializer.core.define import define
-from materializer.errors import LeaseHeldError, NotCoveredError, NothingBuiltError, StorageError
+from materializer.core.engines.define import define_engine
+from materializer.core.spec import AggregateSpec
+from materializer.errors import LeaseHeldError, NotCoveredError, NothingBuiltError, QualityGateError, StorageError
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake import copying
 from materializer.services import processes
@@ -257,6 +260,72 @@ def test_drop_takes_the_build_along(refreshed: Site) -> None:
 
     assert {} == dict(refreshed.lake.journal.view().all)
     assert not (refreshed.lake.root / "hourly").exists()
+
+
+def suite(site: Site, most: int) -> None:
+    """Expect a mean of at most *most*."""
+    folder = site.config.expectations
+    folder.mkdir(exist_ok=True)
+    kwargs = {"column": "mean", "max_value": most}
+    expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs}
+    (folder / "hourly.json").write_text(json.dumps({"name": "hourly", "expectations": [expectation]}))
+
+
+def test_what_is_made_of_partials_has_to_meet_its_expectations(refreshed: Site) -> None:
+    """
+    No refresh audits an added measure, so its first output is audited whole; a failure changes nothing.
+    """
+    suite(refreshed, 2)
+    measures = MEASURES | {"mean": "avg(price)"}
+    with pytest.raises(QualityGateError, match="mean"):
+        applied(refreshed, measures=measures)
+    assert (1, 0) == folders(refreshed)
+
+    suite(refreshed, 5)
+    assert "measures" == applied(refreshed, measures=measures).kind
+    refreshed.lake.switch("hourly")
+    refreshed.expect_true(query=AVERAGE)
+
+
+def test_what_the_gate_holds_back_is_not_switched(refreshed: Site) -> None:
+    """
+    A build whose gate refuses a run is not published; once it lets it through, it is.
+    """
+    suite(refreshed, 2)
+    applied(refreshed, width="2 hours", measures=MEASURES | {"mean": "avg(price)"})
+    with pytest.raises(QualityGateError):
+        refreshed.lake.build("hourly")
+    with pytest.raises(NotCoveredError, match="is not built"):
+        refreshed.lake.switch("hourly")
+    refreshed.expect_true(query=GIVEN)
+
+    assert refreshed.lake.build("hourly", publish_anyway="known").switched is not None
+    refreshed.expect_true(query=AVERAGE.replace("1 hour", "2 hours"))
+
+
+def test_an_engine_is_built_from_the_source_and_taken_back(site: Site) -> None:
+    """
+    Results of an engine are whole rows: another parameter is another computation of the data, and switches likewise.
+    """
+    site.table().trade(*TRADES)
+
+    def sessions(gap: str) -> AggregateSpec:
+        parts = {"time": "ts", "session_gap": gap, "keys": ["sym"], "measures": {"n": "count(*)"}}
+        return define_engine("sess", "trades", engine="session_window", **parts)
+
+    site.lake.apply(sessions("90 minutes"))
+    site.lake.refresh("sess", as_of="2024-03-02T00:00:00Z")
+    before = site.published("sess")
+    [change] = site.lake.apply(sessions("1 minute"))
+    assert ("data", "started") == (change.kind, change.next)
+    assert site.lake.build("sess", as_of="2024-03-02T00:00:00Z").switched is not None
+    assert 5 == len(site.published("sess")) > len(before)
+    assert site.lake.verify("sess").is_equal
+
+    site.lake.rollback("sess")
+    assert site.lake.build("sess", as_of="2024-03-02T00:00:00Z").switched is not None
+    assert before == site.published("sess")
+    assert site.lake.verify("sess").is_equal
 
 
 # -- dying ---------------------------------------------------------------------------------------------------------------
