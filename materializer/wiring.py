@@ -22,7 +22,7 @@ from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
-from materializer.journal.fold import Ended
+from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
 from materializer.services import cascade
@@ -223,7 +223,7 @@ class Materializer:
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
-        build = self._versions.build_of(self.journal.view().named(name))
+        build = self._versions.build_of(self._undisturbed(name))
         request = replace(
             self._request(build.id, None, None, force=False, strict=False, as_of=as_of),
             run_buckets=_positive(buckets_per_run),
@@ -232,6 +232,17 @@ class Materializer:
         )
         builder = Builder(self._versions)
         return builder.build(name, request, max_runs=max_runs, switches=switch, on_plan=on_plan, on_run=on_run)
+
+    def _undisturbed(self, name: str) -> AggregateState:
+        """Return an aggregate once a switch that a dead process began has ended."""
+        if self.journal.view().named(name).switch:
+            with self._refresher.writing(name):
+                pass
+        return self.journal.view().named(name)
+
+    def next_grid(self, name: str) -> Grid:
+        """Return how the next version of an aggregate divides time; raises NothingBuiltError when there is none."""
+        return self.grid(self._versions.build_of(self.journal.view().named(name)).id)
 
     def switch(self, name: str) -> SwitchReport:
         """Publish the next version of an aggregate in one commit, if it covers what is published."""

@@ -110,15 +110,6 @@ class Builder:
         return replace(found, switched=switched, seconds=time.perf_counter() - began)
 
     def _both(self, name: str) -> tuple[AggregateState, AggregateState]:
-        """Return the aggregate and its build, once a switch that somebody began has ended.
-
-        Raises:
-            NothingBuiltError: If there is no build.
-        """
-        v = self.versions
-        state = v.journal.view().named(name)
-        if state.switch:
-            with v.refresher.writing(name):
-                pass
-            state = v.journal.view().named(name)
-        return state, v.build_of(state)
+        """Return the aggregate and its build; raises NothingBuiltError when there is none."""
+        state = self.versions.journal.view().named(name)
+        return state, self.versions.build_of(state)

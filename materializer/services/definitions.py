@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from materializer.errors import (
     DefinitionError,
     ForeignTableError,
     JournalConflictError,
+    MaterializerError,
     NotADeltaTableError,
     Problem,
     TableNotFoundError,
@@ -294,7 +296,8 @@ class Definitions:
                 self._describe(prepared)
                 build = self._journal.view().build_of(state)
                 if build is not None:  # or what is said of the old version would be forgotten with it
-                    self._describe(self._edited(build, edit))
+                    with suppress(MaterializerError):  # the next version may say so already
+                        self._describe(self._edited(build, edit))
         return prepared.change
 
     def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:

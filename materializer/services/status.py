@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,9 @@ class Looker:
     def _status(self, state: AggregateState, given: str | int | None) -> Status:
         bound = Bound.of(state, self.root)
         newest, problem, rows, beside = None, "", None, None
-        try:
+        with suppress(MaterializerError):  # its source may be another, and away
             beside = next_version(state, self.journal.view().build_of(state), self.root)
+        try:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
             if head.table_id != state.source.table_id:

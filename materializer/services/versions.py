@@ -27,7 +27,7 @@ from materializer.core.invalidation import InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.core.spec import AggregateSpec
-from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, TablesAheadError
+from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, RetryableError, TablesAheadError
 from materializer.journal.events import BuildStarted, Described, Dropped, Event
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -123,6 +123,8 @@ class Versions:
         return change
 
     def _start(self, state: AggregateState, prepared: Prepared) -> None:
+        if prepared.existing is None or prepared.existing.data_version != state.data_version:
+            raise RetryableError(f"another version of '{state.name}' was published a moment ago")
         self._give_up(state)
         if prepared.change.kind == "measures" and state.threshold != NEG_INF:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from materializer.core.define import define
 from materializer.errors import NotCoveredError, NothingBuiltError
@@ -63,23 +64,31 @@ class Changing(Work):
             return AGGREGATES[name]
         return VARIANTS[self.materializer.journal.view().named(name).spec["comment"]]
 
+    def has_next(self) -> bool:
+        """Whether a next version is being built."""
+        view = self.materializer.journal.view()
+        return view.build_of(view.named(NAME)) is not None
+
     @rule(variant=st.sampled_from([*VARIANTS, "wider", "fewer"]), death=DEATHS)
     def change(self, variant: str, death: Death | None) -> None:
         """Apply a definition."""
         parts = {**VARIANTS[variant].parts, "comment": variant}
         self.versioned("change", death, lambda m: m.apply(define(NAME, self.source.path, **parts)))
 
+    @precondition(lambda self: self.has_next())
     @rule(commits=MAYBE, runs=RUNS, switch=st.sampled_from([True, True, False]), death=DEATHS)
     def build(self, commits: list[Commit], runs: dict[str, Any], switch: bool, death: Death | None) -> None:
         """Build some runs, and publish what is built when it covers what is published."""
         self.committed(commits)
         self.versioned("build", death, lambda m: m.build(NAME, switch=switch, **runs))
 
+    @precondition(lambda self: self.has_next())
     @rule(death=DEATHS)
     def switch(self, death: Death | None) -> None:
         """Publish by hand."""
         self.versioned("switch", death, lambda m: m.switch(NAME))
 
+    @precondition(lambda self: self.materializer.journal.view().named(NAME).previous)
     @rule(death=DEATHS)
     def roll_back(self, death: Death | None) -> None:
         """Make the previous version the next one, and publish it."""
@@ -90,6 +99,7 @@ class Changing(Work):
 
         self.versioned("roll back", death, do)
 
+    @precondition(lambda self: self.has_next())
     @rule(death=DEATHS)
     def abandon(self, death: Death | None) -> None:
         """Give the next version up."""
@@ -113,8 +123,7 @@ class Changing(Work):
 
     def teardown(self) -> None:
         """What is being built can be published at the end, and is true."""
-        if hasattr(self, "materializer"):
-            view = self.materializer.journal.view()
-            if view.build_of(view.named(NAME)) is not None:
+        if hasattr(self, "materializer") and self.has_next():
+            with suppress(NothingBuiltError):  # a dead process had published it
                 assert self.materializer.build(NAME).switched is not None
         super().teardown()

@@ -185,7 +185,7 @@ def is_idle(result: Result) -> bool:
     """Return whether *result* says that nothing was to do."""
     match result:
         case Applied(changes=changes):
-            return all(c.kind == "unchanged" for c in changes)
+            return all(c.kind == "unchanged" and not c.next for c in changes)
         case Planned(preview=preview):
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):

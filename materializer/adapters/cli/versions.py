@@ -64,6 +64,6 @@ def abandon(call: Call, name: Name) -> None:
 
 def build_one(call: Call, name: str, **how: Any) -> BuildReport:
     """Build the next version of one aggregate, showing its runs."""
-    kind = call.lake.grid(name).time_type
+    kind = call.lake.next_grid(name).time_type
     with call.output.watch(name, kind, is_long=True) as w:
         return call.lake.build(name, on_plan=w.on_plan, on_run=w.on_run, **how)
