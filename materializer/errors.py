@@ -160,10 +160,16 @@ class DefinitionError(MaterializerError):
         return super().as_json() | {"problems": [{f: getattr(p, f) for f in fields} for p in self.problems]}
 
 
-class DefinitionChangedError(MaterializerError):
-    """A definition that differs in its data was applied without saying that it may be rebuilt."""
+class NothingBuiltError(UsageError):
+    """No next version of the aggregate is being built, or no previous one is kept."""
 
-    code = "definition.changed"
+    code = "version.none"
+
+
+class NotCoveredError(MaterializerError):
+    """The next version of an aggregate lacks something that readers have; nothing was switched."""
+
+    code = "version.not-covered"
     exit_status = 65
 
 

@@ -23,11 +23,12 @@ from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, JournalError, Problem, UsageError
-from materializer.journal.fold import Ended
+from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
 from materializer.services import cascade
 from materializer.services.backup import BackupReport, Backups, RestoreReport
+from materializer.services.building import Builder, BuildReport
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor
@@ -44,6 +45,7 @@ from materializer.services.repair import Repairer, RepairReport
 from materializer.services.status import Looker, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
+from materializer.services.versions import SwitchReport, Versions
 from materializer.services.workbench import RunNote
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ class Materializer:
         self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
         self._definitions = Definitions(self.root, self.journal, self.config, self.engine)
         self._looker = Looker(self.root, self.journal)
+        self._versions = Versions(self.root, self.journal, self.config, self.engine, self._definitions, self._refresher)
         self._policies = Policies(self.root, self.journal, self._definitions, self._refresher)
 
     def engine(self) -> Engine:
@@ -155,18 +158,18 @@ class Materializer:
         what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec],
         *,
         dry_run: bool = False,
-        rebuild: bool = False,
     ) -> list[Change]:
         """Make definitions known to the lake: checked whole first, then written one by one.
+
+        A definition whose data changed becomes the next version of its aggregate, which :meth:`build` fills and
+        publishes; what is published is refreshed and read meanwhile.
 
         Args:
             what: SQL text, a file, a folder, specs, or several of these.
             dry_run: Only say what would change.
-            rebuild: Let a definition whose data changed empty its output and start over.
 
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
-            DefinitionChangedError: If data changed and *rebuild* is not given.
         """
         specs, _ = self.read_definitions(what)
         try:
@@ -175,9 +178,7 @@ class Materializer:
             raise DefinitionError(_placed(exc.problems, specs, what)) from exc
         if dry_run:
             return [p.change for p in prepared]
-        if not rebuild:
-            self._definitions.refuse_changed_data(prepared)
-        return [self._definitions.apply(p, writing=self._refresher.writing) for p in prepared]
+        return [self._versions.apply(p) for p in prepared]
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
         """Define an aggregate from Python.
@@ -196,10 +197,69 @@ class Materializer:
         )[0]
 
     def drop(self, name: str) -> None:
-        """Remove an aggregate with its tables; its source is never touched."""
-        with self._refresher.writing(name) as state:
-            self._definitions.remove_folders(state)
-            self._refresher.forget(state)
+        """Remove an aggregate with all its tables; its source is never touched."""
+        self._versions.drop(name)
+
+    # -- versions --------------------------------------------------------------------------------------------------------
+
+    def build(
+        self,
+        name: str,
+        *,
+        buckets_per_run: int | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        max_runs: int | None = None,
+        switch: bool = True,
+        as_of: Instant = None,
+        publish_anyway: str = "",
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> BuildReport:
+        """Build the next version of an aggregate in runs, and publish it once it covers what is published.
+
+        Args:
+            name: The aggregate.
+            buckets_per_run: Buckets one run takes; None sizes runs by source rows.
+            order: Which end is done first.
+            max_runs: Stop after so many runs; the next call goes on.
+            switch: Whether it is published at the end.
+            as_of: Clock instant that closes windows of an engine.
+            publish_anyway: Why what fails its expectations is built all the same; recorded.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+        """
+        build = self._versions.build_of(self._undisturbed(name))
+        request = replace(
+            self._request(build.id, None, None, force=False, strict=False, as_of=as_of),
+            run_buckets=_positive(buckets_per_run),
+            is_newest_first=order == "newest",
+            publish_anyway=publish_anyway,
+        )
+        builder = Builder(self._versions)
+        return builder.build(name, request, max_runs=max_runs, switches=switch, on_plan=on_plan, on_run=on_run)
+
+    def _undisturbed(self, name: str) -> AggregateState:
+        """Return an aggregate once a switch that a dead process began has ended."""
+        if self.journal.view().named(name).switch:
+            with self._refresher.writing(name):
+                pass
+        return self.journal.view().named(name)
+
+    def next_grid(self, name: str) -> Grid:
+        """Return how the next version of an aggregate divides time; raises NothingBuiltError when there is none."""
+        return self.grid(self._versions.build_of(self.journal.view().named(name)).id)
+
+    def switch(self, name: str) -> SwitchReport:
+        """Publish the next version of an aggregate in one commit, if it covers what is published."""
+        return self._versions.switch(name)
+
+    def rollback(self, name: str) -> None:
+        """Make the previous version the next one, from its kept partials; :meth:`build` brings it up to date."""
+        self._versions.rollback(name)
+
+    def abandon(self, name: str) -> None:
+        """Give the next version up; what is published stays."""
+        self._versions.abandon(name)
 
     # -- refreshing ------------------------------------------------------------------------------------------------------
 
@@ -270,13 +330,9 @@ class Materializer:
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
-        if buckets_per_run is not None and buckets_per_run < 1:
-            raise UsageError(
-                f"a run takes at least 1 bucket, got {buckets_per_run}", hint="leave it out to size runs by rows"
-            )
         request = replace(
             self._request(name, start, end, force=force, strict=False),
-            run_buckets=buckets_per_run,
+            run_buckets=_positive(buckets_per_run),
             is_newest_first=order == "newest",
             publish_anyway=publish_anyway,
         )
@@ -599,6 +655,12 @@ class Materializer:
             run_rows=self.config.run_rows,
             as_of=None if as_of is None else _window(as_of, None, grid).start,
         )
+
+
+def _positive(buckets: int | None) -> int | None:
+    if buckets is not None and buckets < 1:
+        raise UsageError(f"a run takes at least 1 bucket, got {buckets}", hint="leave it out to size runs by rows")
+    return buckets
 
 
 def _window(start: Instant, end: Instant, grid: Grid) -> Span:

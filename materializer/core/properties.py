@@ -253,6 +253,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "log.max_entries": _whole_number(1),
     EVERY: _whole_number(1),
     RETENTION: refusal_of_retention,
+    "versions.keep": _whole_number(0),
     "quality.suite": _path,
     "quality.source_suite": _path,
     "quality.on_failure": _one_of("refresh", "buckets"),
@@ -266,6 +267,6 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of who is given the output."""
 _STORED: Final = frozenset(
-    k for k in _FORMS if k.startswith(("refresh.", "log.", "maintain.", "quality.")) or k in HANDLER
+    k for k in _FORMS if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in HANDLER
 )
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

@@ -226,8 +226,65 @@ class Maintained:
 
 
 @dataclass(frozen=True, slots=True)
+class BuildStarted:
+    """A version of another aggregate is built beside it from here on, in a stream of its own.
+
+    Args:
+        name: The name of both.
+        builds: Id of the aggregate.
+        version: What it starts from; see :mod:`materializer.journal.versions`.
+        n: Refresh number that both of its tables carry.
+    """
+
+    name: str
+    builds: str
+    version: Mapping[str, Any]
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlanned:
+    """The output is about to get the rows of a build; recovery looks for the plan's id there.
+
+    Args:
+        plan: Its number, and the tables it was made on: the partials of the build, the output of the aggregate.
+        build: Id of the build.
+    """
+
+    plan: Plan
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildClosed:
+    """A switch to the build was planned: nobody changes it until that has ended, and whoever held it has lost it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOpened:
+    """The switch came to nothing; the build goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """The output carries plan *n*: the aggregate is what its build was; the old version is kept, or not.
+
+    Args:
+        n: The plan.
+        version: The build when it was closed.
+        keep: How many previous versions are kept, the old one included.
+        report: What it did.
+    """
+
+    n: int
+    version: Mapping[str, Any]
+    keep: int
+    report: RunReport
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
-    """The aggregate is gone."""
+    """The aggregate is gone, or the build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +311,11 @@ Event: TypeAlias = (
     | Checked
     | Repaired
     | Maintained
+    | BuildStarted
+    | SwitchPlanned
+    | BuildClosed
+    | BuildOpened
+    | Switched
     | Dropped
     | Snapshot
 )
@@ -287,6 +349,11 @@ KINDS: Final[dict[str, type]] = {
     "checked": Checked,
     "repaired": Repaired,
     "maintained": Maintained,
+    "build_started": BuildStarted,
+    "switch_planned": SwitchPlanned,
+    "build_closed": BuildClosed,
+    "build_opened": BuildOpened,
+    "switched": Switched,
     "dropped": Dropped,
     "snapshot": Snapshot,
 }
@@ -349,6 +416,8 @@ def _payload(event: Event) -> dict[str, Any]:
                 "threshold": _instant(event.threshold),
                 "options": dict(event.options),
             }
+        case SwitchPlanned():
+            return {"plan": event.plan.as_json(), "build": event.build}
         case (
             Defined()
             | Described()
@@ -363,6 +432,10 @@ def _payload(event: Event) -> dict[str, Any]:
             | Checked()
             | Repaired()
             | Maintained()
+            | BuildStarted()
+            | BuildClosed()
+            | BuildOpened()
+            | Switched()
             | Dropped()
             | Snapshot()
         ):
@@ -391,6 +464,10 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
             return Audited(data["n"], tuple((a, b) for a, b in data["held"]), data["verdict"])
         case "done":
             return Done(data["n"], RunReport(**data["report"]))
+        case "switch_planned":
+            return SwitchPlanned(Plan.from_json(data["plan"]), data["build"])
+        case "switched":
+            return Switched(**(data | {"report": RunReport(**data["report"])}))
         case _:
             event: Event = KINDS[kind](**data)
             return event

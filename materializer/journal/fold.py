@@ -13,11 +13,14 @@ from typing import Any, Final, assert_never
 from materializer.core.invalidation import InvalidationLog
 from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,
     Audited,
+    BuildClosed,
+    BuildOpened,
+    BuildStarted,
     Captured,
     Checked,
     Defined,
@@ -37,11 +40,14 @@ from materializer.journal.events import (
     Row,
     Snapshot,
     SourceIdentity,
+    Switched,
+    SwitchPlanned,
     decode,
     instant_as_json,
     instant_from_json,
 )
 from materializer.journal.repaired import Repaired, repaired
+from materializer.journal.versions import Version, fields_of, version_of
 
 MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""
@@ -60,7 +66,7 @@ class Ended:
     Args:
         n: Refresh number.
         at: When it ended, ISO text.
-        outcome: ``done`` or ``aborted``.
+        outcome: ``done``, ``aborted`` or ``switched``.
         window: What it refreshed.
         report: What it did; for an aborted one only the strategy it had planned.
         reason: Why it was aborted.
@@ -112,6 +118,10 @@ class AggregateState:
         lateness: How late inserted rows were since the aggregate was defined.
         waits: For how many seconds the source's commits had waited when they were captured, newest last.
         maintained: What the last maintenance did, as JSON with ``at`` and ``n``; empty before the first.
+        builds: Id of the aggregate whose next version this is; "" for an aggregate of its own.
+        switch: Id of the build that the open plan publishes; "" when that is a refresh.
+        is_closed: Whether a switch to this build was planned.
+        previous: Versions that were published before and are kept, newest first.
     """
 
     id: str
@@ -143,6 +153,10 @@ class AggregateState:
     lateness: Lateness = field(default_factory=Lateness)
     waits: tuple[float, ...] = ()
     maintained: Mapping[str, Any] = field(default_factory=dict)
+    builds: str = ""
+    switch: str = ""
+    is_closed: bool = False
+    previous: tuple[Version, ...] = ()
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -164,6 +178,7 @@ class AggregateState:
             "checks": list(self.checks),
             "lateness": self.lateness.as_json(),
             "waits": list(self.waits),
+            "previous": list(self.previous),
             "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
             "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
         }
@@ -189,6 +204,7 @@ class AggregateState:
             checks=tuple(data.get("checks", ())),
             lateness=Lateness.from_json(data.get("lateness", {})),
             waits=tuple(data.get("waits", ())),
+            previous=tuple(data.get("previous", ())),
             policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
         )
 
@@ -210,8 +226,11 @@ _PLAIN: Final = (
     "verdict",
     "policy",
     "maintained",
+    "builds",
+    "switch",
+    "is_closed",
 )
-_LATER: Final = ("verdict", "policy", "maintained")
+_LATER: Final = ("verdict", "policy", "maintained", "builds", "switch", "is_closed")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -255,6 +274,9 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         return AggregateState.from_json(event.state)
     if isinstance(event, Defined):
         return _defined(state, aggregate, event)
+    if isinstance(event, BuildStarted) and state is None:
+        known = {**fields_of(event.version), "written_n": event.n}
+        return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
     if state is None:
         msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
         raise JournalError(msg, hint="restore the journal from a backup")
@@ -306,6 +328,17 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return repaired(state, event, None if event.source is None else SourceIdentity(**event.source))
         case Maintained():
             return replace(state, maintained={**event.report, "n": state.last_n, "at": at})
+        case SwitchPlanned():
+            return replace(_planned(state, Planned(event.plan, NEG_INF)), switch=event.build)
+        case BuildClosed():
+            return replace(_without_plan(state, "closes"), is_closed=True, lease=None)
+        case BuildOpened():
+            return replace(state, is_closed=False)
+        case Switched():
+            return _switched(state, event, at)
+        case BuildStarted():
+            msg = f"the journal starts build {aggregate} of {state.name} twice"
+            raise JournalError(msg, hint="restore the journal from a backup")
         case Dropped():
             return None
         case _:
@@ -324,11 +357,8 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
             event.tables,
             event.cursor,
         )
-    if state.plan:
-        msg = f"the journal redefines {state.name} while refresh {state.plan.n} is open"
-        raise JournalError(msg, hint="restore the journal from a backup")
     return replace(
-        state,
+        _without_plan(state, "redefines"),
         spec=event.spec,
         data_version=event.data_version,
         source=event.source,
@@ -369,7 +399,7 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
 
 def _planned(state: AggregateState, event: Planned) -> AggregateState:
     plan = event.plan
-    if state.plan is not None or plan.n <= state.last_n:
+    if state.plan is not None or plan.n <= state.last_n or state.is_closed:
         msg = f"the journal plans refresh {plan.n} of {state.name} after {state.last_n}, open: {state.plan is not None}"
         raise JournalError(msg, hint="restore the journal from a backup")
     left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
@@ -391,6 +421,29 @@ def policy_of(options: Mapping[str, Any]) -> str:
     return str(options.get("policy", {}).get("name", ""))
 
 
+def _without_plan(state: AggregateState, does: str) -> AggregateState:
+    if state.plan:
+        msg = f"the journal {does} {state.name} while refresh {state.plan.n} is open"
+        raise JournalError(msg, hint="restore the journal from a backup")
+    return state
+
+
+def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState:
+    _open_plan(state, event.n)
+    old = version_of(replace(state, written_n=event.n))
+    ended = Ended(event.n, at, "switched", EVERYTHING, event.report)
+    tables = {**event.version["tables"], "output": state.tables["output"]}  # readers keep their table
+    is_same_clock = old["spec"].get("time_type") == event.version["spec"].get("time_type")
+    return replace(
+        _close(state, ended),
+        **(fields_of(event.version) | {"tables": tables, "written_n": event.n}),
+        engine_next={},
+        delivered=None,
+        policy_runs=state.policy_runs if is_same_clock else {},
+        previous=(old, *state.previous)[: event.keep],
+    )
+
+
 def _open_plan(state: AggregateState, n: int) -> Plan:
     if state.plan is None or state.plan.n != n:
         found = state.plan and state.plan.n
@@ -400,4 +453,5 @@ def _open_plan(state: AggregateState, n: int) -> Plan:
 
 
 def _close(state: AggregateState, ended: Ended) -> AggregateState:
-    return replace(state, plan=None, held=SpanSet(), verdict={}, policy="", ended=(*state.ended, ended)[-KEPT_ENDED:])
+    ends = (*state.ended, ended)[-KEPT_ENDED:]
+    return replace(state, plan=None, switch="", held=SpanSet(), verdict={}, policy="", ended=ends)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.errors import JournalConflictError, JournalError, UnknownAggregateError
+from materializer.errors import JournalConflictError, JournalError, LeaseLostError, UnknownAggregateError
 from materializer.journal.broken import Broken, fold_each
 from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
 from materializer.journal.fold import AggregateState, States, by_name
@@ -23,7 +23,7 @@ from materializer.journal.store import JournalSnapshot, JournalStore
 
 WORTH_FOLDING: Final = 10
 """Commits that maintenance folds into one file; fewer are not worth it."""
-_HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted")
+_HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted", "switched")
 
 
 def _now() -> str:
@@ -36,13 +36,32 @@ class View:
 
     Args:
         version: Its version, -1 when there is none.
-        states: The living aggregates, by id.
-        broken: Those of which an event cannot be read, by id; none of them is among *states*.
+        all: Everything that is alive by id: aggregates, and the next versions that are built beside them.
+        broken: Those of which an event cannot be read, by id; none of them is among *all*.
     """
 
     version: int
-    states: States
+    all: States
     broken: Mapping[str, Broken] = field(default_factory=dict)
+
+    @property
+    def states(self) -> States:
+        """The aggregates by id; what is built beside one is no aggregate of its own."""
+        return {key: state for key, state in self.all.items() if not state.builds}
+
+    def build_of(self, state: AggregateState) -> AggregateState | None:
+        """Return the next version that is built beside an aggregate, or None."""
+        return next((s for s in self.all.values() if s.builds == state.id), None)
+
+    def living(self, aggregate: str, name: str) -> AggregateState:
+        """Return what has the id *aggregate*; raises LeaseLostError when it is gone, so that who works on it stops."""
+        state = self.all.get(aggregate)
+        if state is None:
+            msg = f"'{name}' was dropped, or this version of it was published or given up, while this process worked"
+            raise LeaseLostError(
+                msg, hint="look with 'materializer status'", wrote="what it wrote is gone or published"
+            )
+        return state
 
     def refuse_broken(self, name: str) -> None:
         """Raise JournalError when an event of the aggregate called *name* cannot be read."""
@@ -54,13 +73,13 @@ class View:
         return next((b for b in self.broken.values() if name.lower() in {b.name.lower(), b.id}), None)
 
     def named(self, name: str) -> AggregateState:
-        """Return the aggregate called *name*.
+        """Return the aggregate called *name*, or what has the id *name*: a build has no name of its own.
 
         Raises:
             UnknownAggregateError: If there is none.
             JournalError: If one of its events cannot be read.
         """
-        state = by_name(self.states, name)
+        state = by_name(self.states, name) or self.all.get(name)
         if state is None:
             self.refuse_broken(name)
             known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
@@ -130,7 +149,7 @@ class Journal:
             return self._view
         folded = 0 if seen is None else snapshot.grown_from(seen)
         before = self._view if folded else View(-1, {})
-        states, broken = fold_each(snapshot.rows[folded:], before.states, before.broken)
+        states, broken = fold_each(snapshot.rows[folded:], before.all, before.broken)
         self._seen, self._view = snapshot, View(snapshot.version, states, broken)
         return self._view
 
@@ -140,10 +159,23 @@ class Journal:
         Raises:
             JournalConflictError: If another commit came first; nothing was written.
         """
+        self.append_all(version, [(aggregate, e) for e in events])
+
+    def append_all(self, version: int, events: Sequence[tuple[str, Event]]) -> None:
+        """Append events of several aggregates, (id, event), in one commit; raises as :meth:`append`."""
         if not events:
             return
         at = self._now()
-        self._store.append([encode(aggregate, e, at=at) for e in events], expected_version=version)
+        self._store.append([encode(aggregate, e, at=at) for aggregate, e in events], expected_version=version)
+
+    def insist(self, events: Sequence[tuple[str, Event]]) -> None:
+        """Append events, (id, event), in one commit, whatever others append in the meantime; for who holds the lease."""
+        while True:
+            try:
+                self.append_all(self.view().version, events)
+            except JournalConflictError:
+                continue
+            return
 
     def tidy(self) -> None:
         """Fold the journal into one file when enough has gathered; harmless when another process is at it.
@@ -183,7 +215,7 @@ class Journal:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
-        rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.states.values()]
+        rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.all.values()]
         try:
             if ended:
                 self._history.append(ended, expected_version=self._history.read().version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -196,29 +196,47 @@ def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None
         return None
 
 
-def replace_schema(path: str, columns: Sequence[Sequence[str]], note: Mapping[str, Any]) -> int:
-    """Empty a table of ours and give it new columns, in one commit; identity and numbers stay.
+def replace_all(
+    path: str,
+    columns: Sequence[Sequence[str]],
+    batches: Callable[[pa.Schema], Iterable[pa.RecordBatch]],
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+    *,
+    row_bytes: float = 0,
+) -> CommitResult:
+    """Give a table of ours new columns and new rows, in one commit that carries number *n*; its identity stays.
 
     Args:
         path: The table.
-        columns: (name, Spark type text) of each.
+        columns: (name, Spark type text) of each column.
+        batches: Called with the Arrow schema that its batches must have, sorted as they are to lie; once an attempt.
+        app_id: Transaction identifier.
+        n: Its number.
         note: For ``commitInfo.userMetadata``.
+        row_bytes: Bytes of a row in a file, about; 0 when nobody knows.
 
-    Returns:
-        The version it made.
+    Raises:
+        WriteFencedError: If the table carries *n* or a higher number already.
+        RetryableError: If other commits came first, again and again.
+        StorageError: If the disk is full or permission is refused.
     """
+    shape = _arrow(columns)
 
     def attempt(opened: DeltaTable) -> None:
         write_to_delta(
             opened,
-            _arrow(columns).empty_table(),
+            pa.RecordBatchReader.from_batches(shape, batches(shape)),
             mode="overwrite",
             schema_mode="overwrite",
-            commit_properties=_properties(None, 0, note),
+            target_file_size=max(1 << 18, int(row_bytes * FILE_ROWS)),
+            writer_properties=WRITER,
+            commit_properties=_properties(app_id, n, note),
             post_commithook_properties=NO_HOOKS,
         )
 
-    return _committed(path, None, 0, attempt, new_rows=0).version
+    return _committed(path, app_id, n, attempt, new_rows=0)
 
 
 def _committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:

@@ -152,7 +152,7 @@ class Capture:
                 what = "is gone" if found is None else f"is {found} now"
                 raise SourceSchemaChangedError(
                     f"'{bound.name}' reads column '{name}' as {kind}, but in its source it {what}",
-                    hint=f"run 'materializer apply --rebuild' on a definition of '{bound.name}' that fits the source",
+                    hint=f"apply a definition of '{bound.name}' that fits the source",
                     column=name,
                     found=found,
                     expected=kind,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,10 @@ from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.errors import (
     CatalogManagedError,
-    DefinitionChangedError,
     DefinitionError,
     ForeignTableError,
     JournalConflictError,
+    MaterializerError,
     NotADeltaTableError,
     Problem,
     TableNotFoundError,
@@ -37,11 +38,11 @@ from materializer.errors import (
 from materializer.journal.events import Defined, Described, Event, SourceIdentity
 from materializer.journal.fold import AggregateState, by_name
 from materializer.journal.journal import Journal, View
-from materializer.lake.commit import create_table, fence, replace_schema
+from materializer.lake.commit import create_table
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, schedules, suites
+from materializer.services import cascade, changes, schedules, suites
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Bound:
         source: The table it reads.
         paths: Where ``partials``, ``output``, ``quarantine`` and ``failing`` lie.
         app_ids: Their transaction identifiers.
+        data_version: Id of this version of its data.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Bound:
     source: SourceIdentity
     paths: dict[str, str]
     app_ids: dict[str, str]
+    data_version: str = ""
 
     @classmethod
     def of(cls, state: AggregateState, root: Path) -> Bound:
@@ -87,8 +90,10 @@ class Bound:
             engine, layout = None, decompose(spec)
         definition = Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
         paths = {
-            "partials": _partials_path(root, state.name, state.data_version),
-            "output": _output_path(root, state.name),
+            "partials": partials_path(root, state.name, state.data_version),
+            "output": build_path(root, state.name, state.data_version)
+            if state.builds
+            else output_path(root, state.name),
             "quarantine": str(root / state.name / "quarantine"),
             "failing": str(root / state.name / "failing"),
         }
@@ -98,7 +103,7 @@ class Bound:
             "quarantine": f"materializer/{state.data_version}/quarantine",
             "failing": f"materializer/{state.id}/failing",
         }
-        return cls(state.name, state.id, definition, state.source, paths, app_ids)
+        return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version)
 
     def slice_column(self, which: str) -> tuple[str, bool]:
         """Return the column that a table's buckets are replaced by, and whether it holds their ends."""
@@ -131,10 +136,15 @@ class Change:
 
     Args:
         name: The aggregate.
-        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again) or ``data`` (everything is).
+        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again), ``measures`` (computed from what is
+            stored) or ``data`` (computed from the source).
         differences: Lines for people, ``-`` was, ``+`` will be.
         source: Where its source lies.
         source_version: Version from which changes count.
+        next: What becomes of the next version: ``started``, ``replaced`` (another one was being built), ``building``
+            (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
+            ``abandoned`` (what is published was applied again), or "".
+        reads: What building it reads of the source, about; None when it is not built.
     """
 
     name: str
@@ -142,17 +152,46 @@ class Change:
     differences: tuple[str, ...] = ()
     source: str = ""
     source_version: int = 0
+    next: str = ""
+    reads: Reads | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What building a version costs.
+
+    Args:
+        rows: Source rows, about.
+        bytes: Bytes of their files.
+        files: How many.
+        runs: Runs that this takes, about.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One definition, checked whole, with what applying it needs."""
+    """A definition that was checked.
+
+    Args:
+        change: What applying it does.
+        spec: It, resolved.
+        source: The table it reads.
+        schemas: Column names and Spark types of ``partials`` and ``output``.
+        existing: The aggregate that has its name, if there is one.
+        build: The next version that is being built beside that.
+    """
 
     change: Change
     spec: AggregateSpec
     source: SourceIdentity
     schemas: dict[str, Any]
     existing: AggregateState | None
+    build: AggregateState | None = None
 
 
 class Definitions:
@@ -189,22 +228,8 @@ class Definitions:
             raise DefinitionError(problems)
         return prepared
 
-    def refuse_changed_data(self, prepared: Sequence[Prepared]) -> None:
-        """Refuse definitions whose data changed, before any of them is written.
-
-        Raises:
-            DefinitionChangedError: Naming each of them with what differs.
-        """
-        changed = [p.change for p in prepared if p.change.kind == "data"]
-        if changed:
-            shown = "\n".join(f"'{c.name}':\n  " + "\n  ".join(c.differences) for c in changed)
-            raise DefinitionChangedError(
-                f"the data of {len(changed)} definition{'s' if len(changed) > 1 else ''} changed: {shown}",
-                hint="apply with --rebuild (the output is emptied and computed again), or under another name",
-            )
-
     def apply(self, prepared: Prepared, *, writing: Callable[[str], Any]) -> Change:
-        """Write one prepared definition; one whose data changed empties its output and starts over.
+        """Write one prepared definition that is new, or changes metadata only.
 
         Args:
             prepared: From :meth:`prepare`.
@@ -219,9 +244,6 @@ class Definitions:
             case "metadata":
                 with writing(prepared.spec.name):
                     self._describe(prepared)
-            case "data":
-                with writing(prepared.spec.name):
-                    self._redefine(prepared)
         return prepared.change
 
     def resolve_source(self, name: str) -> SourceIdentity:
@@ -239,7 +261,7 @@ class Definitions:
         if name in self._config.sources:
             candidates = [Path(self._config.sources[name])]
         elif state is not None:
-            candidates = [Path(_output_path(self._root, state.name))]
+            candidates = [Path(output_path(self._root, state.name))]
         else:
             candidates = [self._root / name, Path(name)]
         candidates = [p if p.is_absolute() else self._root / p for p in candidates[:1]] + candidates[1:]
@@ -272,6 +294,10 @@ class Definitions:
             with writing(name) as state:
                 prepared = self._edited(state, edit)
                 self._describe(prepared)
+                build = self._journal.view().build_of(state)
+                if build is not None:  # or what is said of the old version would be forgotten with it
+                    with suppress(MaterializerError):  # the next version may say so already
+                        self._describe(self._edited(build, edit))
         return prepared.change
 
     def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:
@@ -285,11 +311,18 @@ class Definitions:
         existing = by_name(view.states, spec.name)
         if existing is None:
             view.refuse_broken(spec.name)
+        build = None if existing is None else view.build_of(existing)
+        spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source = self._source_of(spec)
         folder = DeltaFolder.at(source.path)
         spec = cascade.over_final_rows(spec, source.path, self._root, view.states)
         if existing is not None and _is_same(spec, existing, source, folder):
-            return self._same_data(spec, existing, folder)
+            prepared = self._same_data(spec, existing, folder)
+            return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
+        if existing is not None and build is not None and _is_same(spec, build, source, folder):
+            prepared = self._same_data(spec, build, folder)
+            change = self._changed(existing, prepared.spec, source, prepared.schemas, folder.head().version)
+            return _going_on(prepared, change, "building", build, existing)
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
@@ -308,17 +341,28 @@ class Definitions:
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         if existing is None:
             change = Change(spec.name, "new", (), source.path, version)
-        else:
-            old = AggregateSpec.from_json(existing.spec)
-            lines = differences(old, checked)
-            if source != existing.source:
-                lines = (
-                    *lines,
-                    f"- source {existing.source.path} ({existing.source.table_id})",
-                    f"+ source {source.path} ({source.table_id})",
-                )
-            change = Change(spec.name, "data", lines, source.path, version)
-        return Prepared(change, checked, source, schemas, existing)
+            return Prepared(change, checked, source, schemas, None)
+        change = self._changed(existing, checked, source, schemas, version)
+        what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
+        return Prepared(replace(change, next=what), checked, source, schemas, existing, build)
+
+    def _changed(
+        self,
+        existing: AggregateState,
+        spec: AggregateSpec,
+        source: SourceIdentity,
+        schemas: dict[str, Any],
+        version: int,
+    ) -> Change:
+        """Return what another definition of the data does to an aggregate, and what building it costs."""
+        lines = differences(AggregateSpec.from_json(existing.spec), spec)
+        if source != existing.source:
+            was, is_now = existing.source, source
+            lines = (*lines, f"- source {was.path} ({was.table_id})", f"+ source {is_now.path} ({is_now.table_id})")
+        if changes.is_of_partials(existing, spec, source, schemas, version):
+            return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0))
+        reads = Reads(*changes.rows_to_read(existing, spec, source, version, self._config.run_rows))
+        return Change(spec.name, "data", lines, source.path, version, reads=reads)
 
     def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> Prepared:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
@@ -356,7 +400,7 @@ class Definitions:
                 hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was interrupted), "
                 "move or remove it, or choose another name",
             )
-        defined = self._defined(prepared, data_version, aggregate_id, written_n=0)
+        defined = self._defined(prepared, data_version, aggregate_id)
         while True:
             view = self._journal.view()
             if by_name(view.states, spec.name) is not None:
@@ -373,63 +417,42 @@ class Definitions:
                 continue
             return
 
-    def _redefine(self, prepared: Prepared) -> None:
-        existing = prepared.existing
-        if existing is None:
-            return
-        data_version = uuid4().hex
-        view = self._journal.view()
-        state = view.named(existing.name)
-        defined = self._defined(prepared, data_version, state.id, written_n=state.written_n)
-        self._append(state.id, [defined])
-        shutil.rmtree(_partials_path(self._root, state.name, state.data_version), ignore_errors=True)
-
-    def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str, *, written_n: int) -> Defined:
-        """Create the tables of a data version and return the event that makes them known."""
+    def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
+        """Create the tables of a new aggregate and return the event that makes them known."""
         spec, schemas = prepared.spec, prepared.schemas
-        partials, output = _partials_path(self._root, spec.name, data_version), _output_path(self._root, spec.name)
-        create_table(
-            partials,
-            schemas["partials"],
-            name=f"{spec.name}_partials",
-            description=f"materializer partials {aggregate_id}",
+        tables = create_tables(
+            {
+                "partials": partials_path(self._root, spec.name, data_version),
+                "output": output_path(self._root, spec.name),
+            },
+            spec,
+            schemas,
+            aggregate_id,
         )
-        if written_n:
-            note = {"plan": "", "n": written_n, "kind": "fence", "source_version": prepared.change.source_version}
-            fence(partials, f"materializer/{data_version}", written_n, note)
-        if Path(output).exists():
-            note = {"plan": "", "n": written_n, "kind": "switch", "source_version": prepared.change.source_version}
-            replace_schema(output, schemas["output"], note)
-        else:
-            create_table(
-                output,
-                schemas["output"],
-                name=spec.name,
-                description=f"materializer output {aggregate_id}: {spec.comment}".rstrip(": "),
-            )
-        tables = {
-            "partials": DeltaFolder.at(partials).head().table_id,
-            "output": DeltaFolder.at(output).head().table_id,
-        }
-        return Defined(
-            spec.name, spec.as_json(), data_version, prepared.source, prepared.change.source_version, schemas, tables
-        )
+        version = prepared.change.source_version
+        return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
 
     def _describe(self, prepared: Prepared) -> None:
         if prepared.existing is not None:
             self._append(prepared.existing.id, [Described(prepared.spec.as_json())])
 
     def _append(self, aggregate_id: str, events: Sequence[Event]) -> None:
-        while True:
-            try:
-                self._journal.append(self._journal.view().version, aggregate_id, events)
-            except JournalConflictError:
-                continue
-            return
+        self._journal.insist([(aggregate_id, e) for e in events])
 
     def remove_folders(self, state: AggregateState) -> None:
         """Remove the tables of an aggregate; what is missing already is not an error."""
         shutil.rmtree(self._root / state.name, ignore_errors=True)
+
+
+def create_tables(
+    paths: Mapping[str, str], spec: AggregateSpec, schemas: Mapping[str, Any], aggregate_id: str
+) -> dict[str, str]:
+    """Create the empty partials and output of an aggregate, or of a build, and return their Delta table ids."""
+    names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
+    for which, (name, comment) in names.items():
+        description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
+        create_table(paths[which], schemas[which], name=name, description=description)
+    return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
 
 
 def _later(instant: int, unit: int) -> int:
@@ -456,6 +479,12 @@ def _refuse_policies(spec: AggregateSpec) -> None:
             found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
     if found:
         raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def _going_on(
+    prepared: Prepared, change: Change, what: str, build: AggregateState, existing: AggregateState | None = None
+) -> Prepared:
+    return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
 
 
 def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:
@@ -529,9 +558,16 @@ def _problem(spec: AggregateSpec, code: str, message: str, hint: str) -> Definit
     return DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])
 
 
-def _partials_path(root: Path, name: str, data_version: str) -> str:
+def partials_path(root: Path, name: str, data_version: str) -> str:
+    """Return where the partials of a version of an aggregate lie."""
     return str(root / name / "partials" / data_version)
 
 
-def _output_path(root: Path, name: str) -> str:
+def build_path(root: Path, name: str, data_version: str) -> str:
+    """Return where the output of a version lies while it is built."""
+    return str(root / name / "build" / data_version)
+
+
+def output_path(root: Path, name: str) -> str:
+    """Return where the output of an aggregate lies, for readers."""
     return str(root / name / "output")

@@ -152,11 +152,11 @@ class Doctor:
         if is_childs and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # told with the tables: a repair mends it
         if head.table_id != state.source.table_id:
-            hint = "run 'materializer apply --rebuild' to build from the new table, or drop the aggregate"
+            hint = "apply the definition again to build from the new table, or drop the aggregate"
             yield Finding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
             return
         if head.version < state.cursor:
-            hint = "run 'materializer apply --rebuild' if an older copy was put in its place"
+            hint = "apply the definition again if an older copy was put in its place"
             yield Finding(
                 "error",
                 state.name,

@@ -71,9 +71,7 @@ class FreshReader:
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
-        bound = r.bound(r.journal.view().named(name))
-        bench = Workbench(r.journal, bound, r.config, r.engine, Request(may_merge=may_merge))
-        state, heads = _consistent(bench)
+        bound, bench, state, heads = _consistent(r, name, Request(may_merge=may_merge))
         state = bench.looked(_given_back(bench, state))
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
         inside = SpanSet.of(window)
@@ -100,16 +98,26 @@ class FreshReader:
         return FreshRead(frame, state.cursor, inside, "recompute", bench.rows_of(state.cursor))
 
 
-def _consistent(bench: Workbench) -> tuple[AggregateState, dict[Which, TableHead]]:
-    """Return state and tables that belong together: no refresh ended between the looks at them."""
+def _consistent(
+    r: Refresher, name: str, request: Request
+) -> tuple[Bound, Workbench, AggregateState, dict[Which, TableHead]]:
+    """Return state and tables that belong together: nothing was published between the looks at them."""
     for _ in range(ATTEMPTS):
+        bound = r.bound(r.journal.view().named(name))
+        bench = Workbench(r.journal, bound, r.config, r.engine, request)
         heads = {which: bench.head(which) for which in Which}
-        _, state = bench.read()
+        state = r.journal.view().named(name)
+        if state.data_version != bound.data_version:
+            continue
+        if state.switch and state.plan is not None:  # readers are about to get another version; this one is whole
+            heads[Which.OUTPUT] = replace(heads[Which.OUTPUT], version=state.plan.output.version)
+            return bound, bench, state, heads
         latest = state.plan.n if state.plan else state.written_n
         if all(state.written_n <= head.n <= latest for head in heads.values()):
-            return state, heads
+            return bound, bench, state, heads
     raise TablesAheadError(
         f"the tables of '{state.name}' do not fit the journal: refresh {state.written_n} was the last",
+        hint=f"run 'materializer repair {state.name}'",
         found={str(which): head.n for which, head in heads.items()},
         expected=state.written_n,
     )

@@ -27,6 +27,8 @@ class Invalidator:
         """
         journal = self.refresher.journal
         with self.refresher.writing(name) as state:
+            # once more, for another version may have been published since, with other buckets
+            span = self.refresher.bound(state).definition.grid.cover(span)
             while True:
                 try:
                     event = Invalidated((Entry(span, None, Cause.INVALIDATED),), reason)

@@ -7,6 +7,8 @@ LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ A
            └─not────────▶ FENCE ──▶ ABORT ──▶ ABORTED ──▶ PLAN (or the failure is raised)
 ```
 
+The steps that publish another version of the data (``SWITCH_…``) are in :mod:`materializer.services.switching`.
+
 :func:`advance` does one step: at most one write to anything outside, everything it decides on read in the same step.
 A process may die, sleep or lose its lease between any two steps; the tests explore all of it with this very code over
 in-memory tables. Why the order is what it is:
@@ -29,7 +31,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, assert_never
 
-from materializer.core.plan import Plan, RunReport
+from materializer.core.plan import Plan, RunReport, TableBase
 from materializer.core.spans import SpanSet
 from materializer.errors import (
     ForeignTableError,
@@ -84,6 +86,13 @@ class At(StrEnum):
     CHECK = "check"
     DONE = "done"
     END = "end"
+    SWITCH_PLAN = "switch_plan"
+    SWITCH_WRITE = "switch_write"
+    SWITCH_FENCE = "switch_fence"
+    SWITCH_DONE = "switch_done"
+    SWITCH_UNDO = "switch_undo"
+    SWITCH_REFUSE = "switch_refuse"
+    SWITCH_UNDONE = "switch_undone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,8 @@ class Process:
         report: What the run did, once done.
         recovered: Refresh numbers it recovered, with how.
         is_recovery_only: Whether it ends after recovery (commands other than refresh).
+        switches: Whether it publishes the build after recovery instead of refreshing.
+        is_own: Whether it made the switch that it works on itself.
     """
 
     lease: Lease
@@ -202,6 +213,8 @@ class Process:
     report: RunReport | None = None
     recovered: tuple[tuple[int, str], ...] = ()
     is_recovery_only: bool = False
+    switches: bool = False
+    is_own: bool = False
 
 
 def advance(p: Process, ports: Ports) -> Process:
@@ -219,7 +232,7 @@ def advance(p: Process, ports: Ports) -> Process:
         case At.RECOVER:
             return _recover(p, ports)
         case At.FENCE:
-            ports.fence(Which.PARTIALS, _plan(p))
+            ports.fence(Which.PARTIALS, plan_of(p))
             return replace(p, at=At.ABORT)
         case At.ABORT:
             return _abort(p, ports)
@@ -228,11 +241,11 @@ def advance(p: Process, ports: Ports) -> Process:
         case At.FINISH:
             return _finish(p, ports)
         case At.FINISHED:
-            plan = _plan(p)
-            if not _is_known(Which.OUTPUT, plan, ports):  # somebody who could no longer read the commits fenced it
+            plan = plan_of(p)
+            if not is_known(Which.OUTPUT, plan, ports):  # somebody who could no longer read the commits fenced it
                 return replace(p, at=At.ABORTED)
             _commit(p, ports, lambda _: [Done(plan.n, replace(ports.report(plan, None), extra={"recovered": True}))])
-            return _after_recovery(p, "finished")
+            return after_recovery(p, "finished")
         case At.PLAN:
             return _decide(p, ports)
         case At.COMPUTE:
@@ -242,17 +255,29 @@ def advance(p: Process, ports: Ports) -> Process:
         case At.WRITE:
             return write(p, ports, p.todo)
         case At.CHECK:
-            plan = _plan(p)
-            if not all(_is_known(which, plan, ports) for which in Which):
+            plan = plan_of(p)
+            if not all(is_known(which, plan, ports) for which in Which):
                 msg = f"refresh {plan.n} was overtaken: another process fenced it while it was writing"
                 raise WriteFencedError(msg, wrote="whoever took over finishes or undoes what this refresh wrote")
             return replace(p, at=At.DONE)
         case At.DONE:
-            plan, report = _plan(p), ports.report(_plan(p), p.result)
+            plan, report = plan_of(p), ports.report(plan_of(p), p.result)
             _commit(p, ports, lambda _: [Done(plan.n, report), LeaseReleased(p.lease.owner)])
             return replace(p, at=At.END, report=report, result=None)
         case At.END:
             return p
+        case (
+            At.SWITCH_PLAN
+            | At.SWITCH_WRITE
+            | At.SWITCH_FENCE
+            | At.SWITCH_DONE
+            | At.SWITCH_UNDO
+            | At.SWITCH_REFUSE
+            | At.SWITCH_UNDONE
+        ):
+            from materializer.services import switching  # noqa: PLC0415 (it builds on this module)
+
+            return switching.advance(p, ports)
         case _:
             assert_never(p.at)
 
@@ -263,7 +288,7 @@ def write(p: Process, ports: Ports, which: frozenset[Which]) -> Process:
     A full disk or a refused permission aborts the plan like failing data: the tables are whole, the spans stay dirty.
     """
     try:
-        ports.write(_plan(p), p.result, which)
+        ports.write(plan_of(p), p.result, which)
     except StorageError as exc:
         return replace(p, at=At.FENCE, failure=exc, result=None)
     todo = p.todo - which
@@ -292,16 +317,26 @@ def release(p: Process, ports: Ports) -> None:
         return
 
 
-def _plan(p: Process) -> Plan:
+def plan_of(p: Process) -> Plan:
+    """Return the plan that the process works on."""
     if p.plan is None:
         msg = f"step {p.at} needs a plan"
         raise ValueError(msg)
     return p.plan
 
 
-def _check_lease(p: Process, state: AggregateState) -> None:
+def check_lease(p: Process, state: AggregateState) -> None:
+    """Raise LeaseLostError when the process no longer holds the lease."""
     if state.lease is None or state.lease.owner != p.lease.owner:
         msg = f"the lease of '{state.name}' was taken over while this process worked"
+        raise LeaseLostError(msg, wrote="what this refresh wrote is finished or undone by the process that took over")
+
+
+def check_plan(p: Process, state: AggregateState) -> None:
+    """Raise LeaseLostError when the process no longer holds the lease, or its plan was ended by another."""
+    check_lease(p, state)
+    if p.plan is not None and (state.plan is None or state.plan.id != p.plan.id):
+        msg = f"refresh {p.plan.n} of '{state.name}' was ended by another process"
         raise LeaseLostError(msg, wrote="what this refresh wrote is finished or undone by the process that took over")
 
 
@@ -309,12 +344,7 @@ def _commit(p: Process, ports: Ports, decide: Callable[[AggregateState], Sequenc
     """Append what *decide* says of the newest state; only the lease's holder may, and only for the plan it works on."""
     for _ in range(ATTEMPTS):
         version, state = ports.read()
-        _check_lease(p, state)
-        if p.plan is not None and (state.plan is None or state.plan.id != p.plan.id):
-            msg = f"refresh {p.plan.n} of '{state.name}' was ended by another process"
-            raise LeaseLostError(
-                msg, wrote="what this refresh wrote is finished or undone by the process that took over"
-            )
+        check_plan(p, state)
         try:
             ports.append(version, decide(state))
         except JournalConflictError:
@@ -333,6 +363,9 @@ def _take_lease(p: Process, ports: Ports) -> Process:
             msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}{spark}"
             hint = "wait until it has ended, then run the same command again"
             raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+        if state.is_closed:
+            msg = f"the next version of '{state.name}' is being published"
+            raise LeaseHeldError(msg, hint=f"run 'materializer switch {state.name}', which ends what was begun")
         try:
             ports.append(version, [LeaseTaken(p.lease)])
         except JournalConflictError:
@@ -344,24 +377,30 @@ def _take_lease(p: Process, ports: Ports) -> Process:
 
 def _recover(p: Process, ports: Ports) -> Process:
     _, state = ports.read()
-    _check_lease(p, state)  # or a process that slept would fence the plan of whoever took over
+    check_lease(p, state)  # or a process that slept would fence the plan of whoever took over
     if state.plan is None:
-        return _after_recovery(p, None)
+        return after_recovery(p, None)
     plan = state.plan
-    for which, base in ((Which.PARTIALS, plan.partials), (Which.OUTPUT, plan.output)):
-        head = ports.head(which)
-        if head.table_id != base.table_id or head.version < base.version:
-            raise TablesAheadError(
-                f"the {which} table of '{state.name}' is not the one refresh {plan.n} was planned on",
-                hint=f"run 'materializer repair {state.name}'",
-                found=f"{head.table_id} at {head.version}",
-                expected=f"{base.table_id} at {base.version} or later",
-            )
+    _check_base(state, plan, Which.OUTPUT, plan.output, ports)
     p = replace(p, plan=plan)
-    return replace(p, at=At.FINISH if _is_known(Which.PARTIALS, plan, ports) else At.FENCE)
+    if state.switch:
+        return replace(p, at=At.SWITCH_FENCE if is_known(Which.OUTPUT, plan, ports) else At.SWITCH_UNDO)
+    _check_base(state, plan, Which.PARTIALS, plan.partials, ports)
+    return replace(p, at=At.FINISH if is_known(Which.PARTIALS, plan, ports) else At.FENCE)
 
 
-def _is_known(which: Which, plan: Plan, ports: Ports) -> bool:
+def _check_base(state: AggregateState, plan: Plan, which: Which, base: TableBase, ports: Ports) -> None:
+    head = ports.head(which)
+    if head.table_id != base.table_id or head.version < base.version:
+        raise TablesAheadError(
+            f"the {which} table of '{state.name}' is not the one refresh {plan.n} was planned on",
+            hint=f"run 'materializer repair {state.name}'",
+            found=f"{head.table_id} at {head.version}",
+            expected=f"{base.table_id} at {base.version} or later",
+        )
+
+
+def is_known(which: Which, plan: Plan, ports: Ports) -> bool:
     """Whether the plan's commit is provably there."""
     try:
         return ports.has_commit(which, plan)
@@ -369,7 +408,7 @@ def _is_known(which: Which, plan: Plan, ports: Ports) -> bool:
         return False
 
 
-def _is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
+def is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
     """Whether the plan's commit is provably not there."""
     try:
         return not ports.has_commit(which, plan)
@@ -378,22 +417,19 @@ def _is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
 
 
 def _abort(p: Process, ports: Ports) -> Process:
-    plan = _plan(p)
+    plan = plan_of(p)
     _, state = ports.read()
-    _check_lease(p, state)  # whoever took over may have seen a commit that can no longer be read now
-    if state.plan is None or state.plan.id != plan.id:
-        msg = f"refresh {plan.n} of '{state.name}' was ended by another process"
-        raise LeaseLostError(msg)
-    if _is_known(Which.PARTIALS, plan, ports):
+    check_plan(p, state)  # whoever took over may have seen a commit that can no longer be read now
+    if is_known(Which.PARTIALS, plan, ports):
         return replace(p, at=At.FINISH, failure=None)
     ports.fence(Which.OUTPUT, plan)
     return replace(p, at=At.ABORTED)
 
 
 def _aborted(p: Process, ports: Ports) -> Process:
-    plan = _plan(p)
+    plan = plan_of(p)
     events: list[Event] = [Aborted(plan.n, str(p.failure) if p.failure else "the process that planned it died")]
-    if not _is_absent(Which.PARTIALS, plan, ports):
+    if not is_absent(Which.PARTIALS, plan, ports):
         forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
         events.append(Invalidated(forgotten, "the partials carry the plan, or nobody can tell any more"))
     if p.failure:
@@ -401,20 +437,21 @@ def _aborted(p: Process, ports: Ports) -> Process:
     _commit(p, ports, lambda _: events)
     if p.failure:
         raise p.failure
-    return _after_recovery(p, "aborted")
+    return after_recovery(p, "aborted")
 
 
 def _finish(p: Process, ports: Ports) -> Process:
-    plan = _plan(p)
+    plan = plan_of(p)
     _, state = ports.read()
     if ports.head(Which.OUTPUT).n < plan.n:
         ports.publish(plan, state.held)
     return replace(p, at=At.FINISHED)
 
 
-def _after_recovery(p: Process, how: str | None) -> Process:
-    recovered = p.recovered if how is None else (*p.recovered, (_plan(p).n, how))
-    at = At.END if p.is_recovery_only else At.PLAN
+def after_recovery(p: Process, how: str | None) -> Process:
+    """Return the process where it goes on after recovery; *how* an open plan was ended, if there was one."""
+    recovered = p.recovered if how is None else (*p.recovered, (plan_of(p).n, how))
+    at = At.END if p.is_recovery_only else At.SWITCH_PLAN if p.switches else At.PLAN
     return replace(p, at=at, plan=None, recovered=recovered)
 
 
@@ -422,10 +459,10 @@ def _decide(p: Process, ports: Ports) -> Process:
     p = replace(p, plan=None)
     for _ in range(ATTEMPTS):
         version, state = ports.read()
-        _check_lease(p, state)
+        check_lease(p, state)
         heads = {which: ports.head(which) for which in Which}
         try:
-            _check_heads(state, heads)
+            check_heads(state, heads)
         except (ForeignTableError, TablesAheadError):
             if ports.read()[0] != version:
                 continue  # the tables moved on together with the journal, after it was read
@@ -444,7 +481,7 @@ def _decide(p: Process, ports: Ports) -> Process:
     raise JournalConflictError(msg)
 
 
-def _check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
+def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
     """Refuse to plan over tables that are not as the journal left them."""
     for which, head in heads.items():
         if head.table_id != state.tables[which]:
@@ -465,14 +502,14 @@ def _check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
 
 def _compute(p: Process, ports: Ports) -> Process:
     try:
-        result = ports.compute(_plan(p))
+        result = ports.compute(plan_of(p))
     except MaterializerError as exc:  # nothing was written yet: the plan is ended here, not by who comes next
         return replace(p, at=At.FENCE, failure=exc)
     return replace(p, at=At.AUDIT, result=result, todo=BOTH)
 
 
 def _audit(p: Process, ports: Ports) -> Process:
-    plan = _plan(p)
+    plan = plan_of(p)
     try:
         audit = ports.audit(plan, p.result)
     except MaterializerError as exc:  # a gate that cannot look lets nothing through

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.errors import JournalConflictError, LeaseHeldError, MaterializerError, SourceDamagedError, SparkError
-from materializer.journal.events import Dropped, Lease
+from materializer.errors import LeaseHeldError, LeaseLostError, MaterializerError, SourceDamagedError, SparkError
+from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
@@ -132,7 +132,8 @@ class Refresher:
             MaterializerError: Whatever planning, computing or writing found.
         """
         began = time.perf_counter()
-        handler = handlers.handler_of(self.journal.view().named(name), self.handlers)
+        state = self.journal.view().named(name)
+        handler = None if state.builds else handlers.handler_of(state, self.handlers)
         idle = self._nothing_to_do(name, request)
         if idle is not None:
             self._deliver(name, handler)
@@ -170,7 +171,7 @@ class Refresher:
             self._deliver(name, handler)
         self.journal.tidy()
         state = self.journal.view().named(name)
-        if self.bound(state).definition.spec.lateness != "recompute":
+        if self.bound(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.bound(state), self.engine)
         after = afterwards(self, state, [run.plan.n for run in runs])
         return RefreshReport(
@@ -216,19 +217,43 @@ class Refresher:
             state.name, "up-to-date", window, state.cursor, left=dirty_below_newest(state), null_times=state.null_times
         )
 
-    def _run(self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None]) -> Process:
-        state = self.journal.view().named(name)
-        bench = Workbench(self.journal, self.bound(state), self.config, self.engine, request, self.on_checkpoint)
-        process = Process(processes.new_lease(time.time(), self.config.lease_seconds))
-        with self._working(process.lease, bench):
+    def switch(self, name: str) -> Process:
+        """Publish the build of an aggregate, or end a switch that was begun; see :mod:`materializer.services.switching`."""
+        return self._run(name, Request(), lambda _plan, _note: None, switches=True)
+
+    def _run(
+        self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None], *, switches: bool = False
+    ) -> Process:
+        bench = self._bench(self.journal.view().named(name), request)
+        process = Process(processes.new_lease(time.time(), self.config.lease_seconds), switches=switches)
+        with self._working(process.lease, bench), ExitStack() as closing:
             while process.at is not At.END:
                 self.on_checkpoint(process.at.value)
-                before = process
+                before, bench = process, self._bound_now(process, bench, closing)
                 process = protocol.advance(process, bench)
                 if before.at is At.PLAN and process.plan is not None:
                     on_plan(process.plan, process.note)
             self.on_checkpoint(At.END.value)
         return process
+
+    def _bench(self, state: AggregateState, request: Request) -> Workbench:
+        return Workbench(self.journal, self.bound(state), self.config, self.engine, request, self.on_checkpoint)
+
+    def _bound_now(self, process: Process, bench: Workbench, closing: ExitStack) -> Workbench:
+        """Return what the next step works with: something new when another version was published, by us or before us.
+
+        Raises:
+            LeaseLostError: If the request was cut to the buckets of the version before, or its time is of another type.
+        """
+        state = self.journal.view().all.get(bench.bound.aggregate_id)
+        if process.at is At.LEASE or state is None or state.data_version == bench.bound.data_version:
+            return bench
+        found = self._bench(state, bench.request)
+        closing.callback(found.close)
+        if bench.request.inside is not None or not _is_same_time(found.bound, bench.bound):
+            msg = f"another version of '{state.name}' was published while this process worked"
+            raise LeaseLostError(msg, wrote="what was finished before is published, or was replaced")
+        return found
 
     @contextmanager
     def _working(self, lease: Lease, bench: Workbench) -> Iterator[None]:
@@ -263,39 +288,38 @@ class Refresher:
     @contextmanager
     def writing(self, name: str) -> Iterator[AggregateState]:
         """Hold the lease of an aggregate, recovered, while another command writes; see architecture section 6, step 0."""
-        with self.holding(self.journal.view().named(name)) as (process, bench):
+        state = self.journal.view().named(name)
+        with self.holding(state) as (process, bench):
             self.recovered(process, bench)
-            yield self.journal.view().named(name)
+            yield self.journal.view().named(state.id)
 
     @contextmanager
     def holding(self, state: AggregateState) -> Iterator[tuple[Process, Workbench]]:
         """Hold the lease of an aggregate as it is, while a repair looks whether it can be recovered."""
-        bench = Workbench(self.journal, self.bound(state), self.config, self.engine, Request(), self.on_checkpoint)
+        bench = self._bench(state, Request())
         process = Process(processes.new_lease(time.time(), self.config.lease_seconds), is_recovery_only=True)
         with self._working(process.lease, bench):
             self.on_checkpoint(process.at.value)
             yield protocol.advance(process, bench), bench
-            if any(s.id == state.id for s in self.journal.view().states.values()):
+            if state.id in self.journal.view().all:
                 protocol.release(process, bench)
 
     def recovered(self, process: Process, bench: Workbench) -> None:
         """End what a dead process left of an aggregate, under the lease."""
-        while process.at is not At.END:
-            self.on_checkpoint(process.at.value)
-            process = protocol.advance(process, bench)
-
-    def forget(self, state: AggregateState) -> None:
-        """Tell the journal that an aggregate is gone; its lease goes with it."""
-        while True:
-            try:
-                self.journal.append(self.journal.view().version, state.id, [Dropped()])
-            except JournalConflictError:
-                continue
-            return
+        with ExitStack() as closing:
+            while process.at is not At.END:
+                self.on_checkpoint(process.at.value)
+                bench = self._bound_now(process, bench, closing)
+                process = protocol.advance(process, bench)
 
     def bound(self, state: AggregateState) -> Bound:
         """Return the aggregate of *state*, compiled once a data version."""
         return Bound.of(state, self.root)
+
+
+def _is_same_time(one: Bound, other: Bound) -> bool:
+    specs = one.definition.spec, other.definition.spec
+    return len({(spec.time_type, spec.resolution) for spec in specs}) == 1
 
 
 def dirty_below_newest(state: AggregateState) -> SpanSet:

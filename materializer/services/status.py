@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from materializer.core.instants import SECOND, render
 from materializer.core.lateness import Advice, Lateness, advice
 from materializer.core.plan import RunReport
 from materializer.core.policies import has_clock, promise_of
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, Ended, policy_of
@@ -21,9 +21,15 @@ from materializer.journal.journal import Journal
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
-from materializer.services import processes
 from materializer.services.definitions import Bound
 from materializer.services.freshness import Freshness, freshness_of
+from materializer.services.next_version import (
+    NextVersion,
+    PreviousVersion,
+    holder_of,
+    next_version,
+    previous_versions,
+)
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
 from materializer.services.refresh import dirty_below_newest
 
@@ -59,6 +65,8 @@ class Status:
         lateness: How late the rows were that the source got since the aggregate was defined.
         advice: What follows from that for policies and for the source's retention; None before enough rows came.
         maintained: What the last maintenance did, as JSON; empty before the first.
+        next: The version that is built beside what is published; None without one.
+        previous: Versions that were published before and are kept, newest first.
     """
 
     name: str
@@ -87,6 +95,8 @@ class Status:
     lateness: Lateness = field(default_factory=Lateness)
     advice: Advice | None = None
     maintained: Mapping[str, Any] = field(default_factory=dict)
+    next: NextVersion | None = None
+    previous: tuple[PreviousVersion, ...] = ()
 
 
 @dataclass(slots=True)
@@ -131,6 +141,8 @@ class Looker:
                 plans[n] = row
             elif row["kind"] == "audited":
                 verdicts[n] = row["verdict"]
+            elif row["kind"] == "switched" and n not in known:
+                ended.append(Ended(n, row["at"], "switched", EVERYTHING, RunReport(**row["report"])))
             elif n not in known and n in plans:
                 window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
                 report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
@@ -140,7 +152,9 @@ class Looker:
 
     def _status(self, state: AggregateState, given: str | int | None) -> Status:
         bound = Bound.of(state, self.root)
-        newest, problem, rows = None, "", None
+        newest, problem, rows, beside = None, "", None, None
+        with suppress(MaterializerError):  # its source may be another, and away
+            beside = next_version(state, self.journal.view().build_of(state), self.root)
         try:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
@@ -173,7 +187,7 @@ class Looker:
             known,
             state.null_times,
             state.plan.n if state.plan else None,
-            _holder(state),
+            holder_of(state),
             rows,
             state.ended[-1] if state.ended else None,
             _word(state, known, dirty, problem),
@@ -186,6 +200,8 @@ class Looker:
             state.lateness,
             advice_of(state, grid),
             state.maintained,
+            beside,
+            previous_versions(state),
         )
 
     def show(
@@ -210,7 +226,7 @@ def _held(state: AggregateState) -> SpanSet:
     """Return what gates held back or refused since it was last published."""
     found = SpanSet()
     for e in state.ended:
-        if e.outcome == "done":
+        if e.outcome in ("done", "switched"):
             held = SpanSet.from_json(e.verdict.get("held", []))
             found = (found - SpanSet.of(e.window)) | held
         elif e.verdict:
@@ -228,13 +244,6 @@ def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: st
     if dirty:
         return "dirty"
     return "empty" if state.threshold == NEG_INF else "fresh"
-
-
-def _holder(state: AggregateState) -> str:
-    if state.lease is None:
-        return ""
-    dead = processes.is_dead(state.lease, time.time())
-    return f"process {state.lease.pid} on {state.lease.host}" + (" (dead)" if dead else "")
 
 
 def text(time_type: TimeType, instant: int) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.errors import RetryableError
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
@@ -87,6 +88,9 @@ class Verifier:
         """
         began = time.perf_counter()
         state = self.journal.view().named(name)
+        if state.switch:
+            msg = f"the next version of '{state.name}' is being published"
+            raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if whoever did that has died")
         bound = Bound.of(state, self.root)
         dirty = dirty_at_cursor(state)
         asked = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, bound.definition.grid))

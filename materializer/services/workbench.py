@@ -58,6 +58,7 @@ from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.switch_tables import SwitchTables
 
 if TYPE_CHECKING:
     from materializer.services.definitions import Bound
@@ -107,7 +108,7 @@ class RunNote:
     state: AggregateState
 
 
-class Workbench:
+class Workbench(SwitchTables):
     """The protocol's ports over real Delta tables.
 
     Args:
@@ -131,7 +132,7 @@ class Workbench:
         self.request = request
         self.counters = Counters()
         self._journal = journal
-        self._bound = bound
+        self.bound = bound
         self._config = config
         self._engine = engine
         self._checkpoint = on_checkpoint
@@ -150,12 +151,12 @@ class Workbench:
     def read(self) -> tuple[int, AggregateState]:
         """See :class:`Ports`."""
         view = self._journal.view()
-        return view.version, view.named(self._bound.name)
+        return view.version, view.living(self.bound.aggregate_id, self.bound.name)
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`."""
         if events:
-            self._journal.append(version, self._bound.aggregate_id, events)
+            self._journal.append(version, self.bound.aggregate_id, events)
             self.counters.commits += 1
 
     def is_dead(self, lease: Lease) -> bool:
@@ -183,23 +184,23 @@ class Workbench:
         try:
             head = table.head()
         except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
-            exc.hint = f"it is the {which} table of '{self._bound.name}': run 'materializer repair {self._bound.name}'"
+            exc.hint = f"it is the {which} table of '{self.bound.name}': run 'materializer repair {self.bound.name}'"
             raise
-        return TableHead(head.table_id, head.version, table.transaction_version(self._bound.app_ids[which.value]) or 0)
+        return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
         """See :class:`Ports`."""
         base = plan.partials if which is Which.PARTIALS else plan.output
         try:
-            notes = find_notes(self._bound.paths[which.value], base.version)
+            notes = find_notes(self.bound.paths[which.value], base.version)
         except LogGapError as exc:
             raise CommitsGoneError(str(exc)) from exc
         written = [note for note in notes if note.kind in ("data", "switch")]
         if stranger := next((n for n in written if n.plan_id != plan.id and n.n <= plan.n), None):
             # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
             raise TablesAheadError(
-                f"the {which} table of '{self._bound.name}' carries refresh {stranger.n} of a journal that is not this one",
-                hint=f"run 'materializer repair {self._bound.name}'",
+                f"the {which} table of '{self.bound.name}' carries refresh {stranger.n} of a journal that is not this one",
+                hint=f"run 'materializer repair {self.bound.name}'",
                 wrote=f"refresh {plan.n} may be in the tables; the repair counts it as never written",
             )
         return any(note.plan_id == plan.id for note in written)
@@ -209,7 +210,7 @@ class Workbench:
         if self.head(which).n >= plan.n:
             return
         note = self._note(plan, "fence")
-        fence(self._bound.paths[which.value], self._bound.app_ids[which.value], plan.n, note)
+        fence(self.bound.paths[which.value], self.bound.app_ids[which.value], plan.n, note)
         self.counters.commits += 1
 
     def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
@@ -233,7 +234,7 @@ class Workbench:
         self._checkpoint(f"wrote_{which}")
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
-        bound, note = self._bound, self._note(plan, "data")
+        bound, note = self.bound, self._note(plan, "data")
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
         column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):
@@ -272,7 +273,7 @@ class Workbench:
         rows = self._kept(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
         output = self._engine().finalise_committed(
-            self._bound.definition, self._bound.paths["partials"], version, spans, fetch=in_driver
+            self.bound.definition, self.bound.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
 
@@ -286,7 +287,7 @@ class Workbench:
         captured = self._look(state)
         events: list[Event] = [captured] if captured else []
         state = _applied(state, captured) if captured else state
-        window = planning.whole_window(self.request, state, self._bound.definition.grid)
+        window = planning.whole_window(self.request, state, self.bound.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         if self.request.is_forced:
@@ -316,7 +317,7 @@ class Workbench:
             replace(self.request, run_rows=self._run_rows(state) if self._engine_planner is None else WHOLE),
             window,
             replace(state.log, entries=dirt),
-            self._bound.definition.grid,
+            self.bound.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
@@ -411,7 +412,7 @@ class Workbench:
             SourceRolledBackError: If its newest version lies before the cursor.
         """
         if table_id != state.source.table_id:
-            mend = f"run 'materializer apply --rebuild' to build '{state.name}' from the new table, or drop it"
+            mend = f"apply the definition of '{state.name}' again to build it from the new table, or drop it"
             if cascade.parent_of(state.source.path, self._journal.root, self._journal.view().states):
                 mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
             raise SourceReplacedError(
@@ -423,7 +424,7 @@ class Workbench:
         if version < state.cursor:
             raise SourceRolledBackError(
                 f"the source of '{state.name}' is at version {version}, but {state.cursor} was already captured",
-                hint=f"if it was replaced by an older copy, run 'materializer apply --rebuild' to build '{state.name}' again",
+                hint=f"if it was replaced by an older copy, apply the definition of '{state.name}' again to build it anew",
                 found=version,
                 expected=state.cursor,
             )
@@ -431,19 +432,19 @@ class Workbench:
     def _extent_end(self, extent: Extent) -> int:
         hull = extent.hull
         if extent.unknown.files:
-            newest = self._engine().newest_time(self._bound.definition, self._bound.source, extent.version)
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version)
             hull = None if newest is None else Span(newest, newest + 1)
         if hull is None:
             return NEG_INF
-        return self._bound.definition.grid.cover(hull).end
+        return self.bound.definition.grid.cover(hull).end
 
     def _stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
         """Return where the output has rows that the partials may not have, after a repair."""
         is_repaired = any(e.cause is Cause.REPAIRED for e in dirty)
-        return held.published(self._bound, heads[Which.OUTPUT].version) if is_repaired else SpanSet()
+        return held.published(self.bound, heads[Which.OUTPUT].version) if is_repaired else SpanSet()
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
-        grid = self._bound.definition.grid
+        grid = self.bound.definition.grid
 
         def present(spans: SpanSet) -> SpanSet:
             found = raw.present(spans) | kept.present(spans) | (stale & spans)
@@ -455,7 +456,7 @@ class Workbench:
             kept=lambda spans: _estimate(kept, spans),
             present=present,
             feed_from=0 if self.request.may_merge else None,
-            not_mergeable=self._bound.definition.layout.not_mergeable,
+            not_mergeable=self.bound.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
         )
@@ -463,7 +464,7 @@ class Workbench:
     def _changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
         try:
-            adds = [a for c in commits(self._bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+            adds = [a for c in commits(self.bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
         except LogGapError:
             adds = []
         rows = state.changed_rows(after)
@@ -505,20 +506,20 @@ class Workbench:
         for step in steps:
             if isinstance(step, Recompute) and step.is_rebuild:
                 raise NotIncrementalError(
-                    f"the plan for '{self._bound.name}' is a rebuild: {step.reason}",
+                    f"the plan for '{self.bound.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
 
     def _raw(self, version: int) -> Extent:
-        spec = self._bound.definition.spec
-        return self._extent(self._bound.source.path, version, spec.time_column)
+        spec = self.bound.definition.spec
+        return self._extent(self.bound.source.path, version, spec.time_column)
 
     def _kept(self, version: int) -> Extent:
-        return self._extent(self._bound.paths["partials"], version, "slice")
+        return self._extent(self.bound.paths["partials"], version, "slice")
 
     def _extent(self, path: str, version: int, column: str) -> Extent:
         if (path, version) not in self._extents:
-            self._extents[path, version] = files(path, version, column, self._bound.definition.time_type)
+            self._extents[path, version] = files(path, version, column, self.bound.definition.time_type)
         return self._extents[path, version]
 
     # -- computing -------------------------------------------------------------------------------------------------------
@@ -531,11 +532,11 @@ class Workbench:
             pid = engine.jvm_pid()
             if state.lease is not None and pid:
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
-        paths, definition = self._bound.paths, self._bound.definition
+        paths, definition = self.bound.paths, self.bound.definition
         hull = self.hull(plan.source_version)
         try:
             self._computed = engine.compute(
-                definition, self._bound.source, paths["partials"], plan, hull=hull, work=self._work
+                definition, self.bound.source, paths["partials"], plan, hull=hull, work=self._work
             )
         except DataError as exc:
             where = planning.spans_text(definition.grid, plan.spans)
@@ -544,10 +545,10 @@ class Workbench:
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        if not has_gate(self._bound.definition.spec):
+        if not has_gate(self.bound.definition.spec):
             return None
         _, state = self.read()
-        gate = Gate(self._bound, state, self._engine, self.hull, self.request.publish_anyway)
+        gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway)
         return gate(plan, result)
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
@@ -576,7 +577,9 @@ def _likely(kept: Extent, spans: SpanSet) -> float:
 
 def _groups_per_row(state: AggregateState) -> float | None:
     """Return the most groups that a source row made in recent recomputes, None when there were none."""
-    reports = [e.report for e in state.ended[-RECENT:] if e.outcome == "done" and "merge" not in e.report.strategy]
+    since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
+    ended = state.ended[since:][-RECENT:]
+    reports = [e.report for e in ended if e.outcome == "done" and "merge" not in e.report.strategy]
     return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)
 
 

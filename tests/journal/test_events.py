@@ -54,6 +54,11 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
         st.none() | VERSIONS,
         st.none() | st.dictionaries(NAMES, NAMES),
     ),
+    "build_started": st.builds(events.BuildStarted, NAMES, NAMES, OBJECTS, VERSIONS),
+    "switch_planned": st.builds(events.SwitchPlanned, some.plans(), NAMES),
+    "build_closed": st.builds(events.BuildClosed),
+    "build_opened": st.builds(events.BuildOpened),
+    "switched": st.builds(events.Switched, VERSIONS, OBJECTS, VERSIONS, some.reports()),
     "dropped": st.builds(events.Dropped),
     "snapshot": st.builds(events.Snapshot, OBJECTS),
 }

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from tests.model import switches
 from tests.model.exploration import FULL, Bounds
 from tests.model.mutations import MUTATIONS, explore
 
@@ -24,7 +25,10 @@ def main() -> int:
     parser.add_argument(
         "--calls", action="store_true", help="others may come between any two calls, not only two steps"
     )
+    parser.add_argument("--switches", action="store_true", help="a switch to another version instead, and its mistakes")
     args = parser.parse_args()
+    if args.switches:
+        return _switches()
     if args.list:
         print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
         return 0
@@ -39,6 +43,21 @@ def main() -> int:
         if found.trace:
             return 1
     return 0
+
+
+def _switches() -> int:
+    """Print the number of states of each exploration of a switch, and which mistakes are caught."""
+    wrong = 0
+    for bounds in switches.FULL:
+        found = switches.explore(bounds)
+        print(*(found.trace or ["every rule holds"]), sep="\n")
+        print(f"{found.states} states, {bounds}")
+        wrong += bool(found.trace)
+    for name, mistake in switches.MISTAKES.items():
+        found = switches.explore(mistake.bounds, name)
+        print(f"{name:18} {'caught' if found.trace else 'NOT CAUGHT'}: {mistake.says}")
+        wrong += not found.trace
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

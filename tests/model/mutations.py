@@ -88,7 +88,7 @@ def _remerge(patch: pytest.MonkeyPatch) -> None:
 
 
 def _blind_tables(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "_check_heads", lambda *_: None)
+    patch.setattr(protocol, "check_heads", lambda *_: None)
 
 
 class BlindFence(MemoryPorts):

@@ -335,5 +335,5 @@ def the_dead() -> Iterator[set[str]]:
 
 def leave_behind(materializer: Materializer, dead: set[str]) -> None:
     """Declare dead whoever holds a lease in the lake."""
-    held = (state.lease for state in materializer.journal.view().states.values())
+    held = (state.lease for state in materializer.journal.view().all.values())
     dead |= {lease.owner for lease in held if lease is not None}

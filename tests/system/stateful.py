@@ -244,7 +244,7 @@ class Work(RuleBasedStateMachine):
             self.materializer.plan(name, start, end)
         except RefreshWindowTooSmallError:
             self.check_too_small(name, window)
-        aggregate = AGGREGATES[name]
+        aggregate = self.now(name)
         rows = self.materializer.read(name, fresh=True).toArrow().to_pylist()
         found = [tuple(row[c] for c in aggregate.columns) for row in rows]
         wrong = differences(aggregate.expected(self.source.at(self.source.newest)), found, aggregate.known_by)
@@ -256,7 +256,7 @@ class Work(RuleBasedStateMachine):
     @invariant()
     def clean_buckets_are_true(self) -> None:
         """Every published row outside dirt equals the oracle at the cursor, and none is missing."""
-        for aggregate in AGGREGATES.values():
+        for aggregate in map(self.now, AGGREGATES):
             [status] = self.materializer.status(aggregate.name)
             if status.open_refresh is not None:
                 Work.seen["left unfinished"] += 1
@@ -304,6 +304,10 @@ class Work(RuleBasedStateMachine):
             self.closing.close()
 
     # -- helpers --------------------------------------------------------------------------------------------------------
+
+    def now(self, name: str) -> Defined:
+        """Return the definition of what an aggregate publishes."""
+        return AGGREGATES[name]
 
     def committed(self, commits: list[Commit]) -> None:
         """Write to the source; a change of rows where there are none is left out."""
@@ -371,7 +375,7 @@ class Work(RuleBasedStateMachine):
         first, last = window
         assert first is not None
         assert last is not None
-        assert abs(last - first) < 2 * AGGREGATES[name].longest, f"{name} refuses {window}"
+        assert abs(last - first) < 2 * self.now(name).longest, f"{name} refuses {window}"
 
     def brought_up_to_date(self, name: str) -> None:
         """A refresh of everything leaves the truth at the newest version and no dirt; a second one does nothing.
@@ -379,7 +383,7 @@ class Work(RuleBasedStateMachine):
         What the gate refuses is left out, and corrected.
         """
         Work.seen["refreshes of everything"] += 1
-        aggregate = AGGREGATES[name]
+        aggregate = self.now(name)
         if refused := aggregate.refused(self.source.at(self.source.newest)):
             self.check_refused(aggregate, refused)
             self.committed([Commit("mends", 5, [])])
@@ -433,7 +437,13 @@ class Work(RuleBasedStateMachine):
 
 
 def explore(
-    spark: SparkSession, folder: Path, how: settings, seed: int | None = None, *, lane: Lane = Lane.DRIVER
+    spark: SparkSession,
+    folder: Path,
+    how: settings,
+    seed: int | None = None,
+    *,
+    lane: Lane = Lane.DRIVER,
+    machine: type[Work] = Work,
 ) -> Counter[str]:
     """Run examples in one lane; return how often what happened.
 
@@ -442,7 +452,7 @@ def explore(
     """
     Work.spark, Work.folder, Work.seen = spark, folder, Counter()
     Work.driver_lane_rows = 200_000 if lane is Lane.DRIVER else 0
-    test = get_state_machine_test(Work, settings=how)
+    test = get_state_machine_test(machine, settings=how)
     (test if seed is None else hypothesis.seed(seed)(test))()
     return Work.seen
 
@@ -450,12 +460,14 @@ def explore(
 def main() -> int:
     """Print what was run and what was found; return 1 when an example failed."""
     from materializer.spark import session
+    from tests.system.stateful_versions import Changing
 
     parser = argparse.ArgumentParser(prog="python -m tests.system.stateful", description=__doc__)
     parser.add_argument("--examples", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20, help="at most so many an example")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lane", type=Lane, choices=list(Lane), default=Lane.DRIVER)
+    parser.add_argument("--versions", action="store_true", help="definitions change, too")
     parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
     args = parser.parse_args()
     phases = [Phase.generate, Phase.shrink] if args.shrink else [Phase.generate]
@@ -473,7 +485,8 @@ def main() -> int:
         options["spark.sql.warehouse.dir"] = folder
         spark = session.start(Config(spark=SparkConfig(options=options)))
         try:
-            explore(spark, Path(folder), how, args.seed, lane=args.lane)
+            machine = Changing if args.versions else Work
+            explore(spark, Path(folder), how, args.seed, lane=args.lane, machine=machine)
             finding = None
         except Exception as exc:  # noqa: BLE001 (whatever is found is reported)
             finding = exc
@@ -486,4 +499,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tests.system import stateful  # the module that others import, and not a second one
+
+    sys.exit(stateful.main())

@@ -173,8 +173,6 @@ ASKED = {
     "path that is read as another": (defined("./per%20cent"), "storage.failed", "%20"),
     "managed by a catalog": (defined("managed"), "source.catalog-managed", "managed"),
     # names and definitions that are there
-    "changed definition": (defined(name="hourly", width="2 hours"), "definition.changed", "--rebuild"),
-    "name taken in other letters": (defined(name="HOURLY", width="1 day"), "definition.changed", "another name"),
     "folder in the way": (defined(name="taken"), "tables.foreign", "taken"),
     "defined in two files": (
         lambda s: s.lake.apply([s.root / "a.sql", s.root / "b.sql"]),

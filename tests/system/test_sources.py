@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 
 from materializer.core.define import define
 from materializer.errors import (
-    DefinitionChangedError,
     NotIncrementalError,
     RefreshWindowTooSmallError,
     SourceReplacedError,
@@ -223,20 +222,17 @@ def replaced_by_spark(site):
 @pytest.mark.parametrize("replace", [recreated, replaced_by_spark])
 def test_a_replaced_source_is_refused_until_rebuilt(refreshed, replace):
     """
-    Another table at the same place is never taken for the old one; `apply --rebuild` takes it.
+    Another table at the same place is never taken for the old one; applying again builds from it.
     """
     replace(refreshed)
     before = refreshed.published("hourly")
 
     with pytest.raises(SourceReplacedError) as refused:
         refreshed.lake.refresh("hourly")
-    assert "apply --rebuild" in refused.value.hint
+    assert "apply the definition" in refused.value.hint
     assert before == refreshed.published("hourly")
-    with pytest.raises(DefinitionChangedError):
-        refreshed.hourly()
 
     rebuild(refreshed)
-    refreshed.expect_refresh()
     refreshed.expect_true()
 
 
@@ -253,16 +249,16 @@ def test_a_source_rolled_back_to_an_older_copy_is_refused_until_rebuilt(refreshe
 
     with pytest.raises(SourceRolledBackError) as refused:
         refreshed.lake.refresh("hourly")
-    assert "apply --rebuild" in refused.value.hint
+    assert "apply the definition" in refused.value.hint
 
     rebuild(refreshed)
-    refreshed.expect_refresh()
     refreshed.expect_true()
 
 
 def rebuild(site, **parts):
     given = {"time": "ts", "width": "1 hour", "keys": ["sym"], "measures": MEASURES} | parts
-    site.lake.apply(define("hourly", "trades", **given), rebuild=True)
+    site.lake.apply(define("hourly", "trades", **given))
+    assert site.lake.build("hourly").switched
 
 
 # -- columns change --------------------------------------------------------------------------------------------------------
@@ -314,7 +310,6 @@ def test_a_column_that_is_read_changes(refreshed, change, column):
 
     total = "" if column is None else f", sum({column}) AS total"
     rebuild(refreshed, measures={"n": "count(*)"} | ({} if column is None else {"total": f"sum({column})"}))
-    refreshed.expect_refresh()
     query = f"SELECT window(ts, '1 hour').start, sym, count(*) AS n{total} FROM {{source}} GROUP BY 1, 2"
     refreshed.expect_true(query=query)
 

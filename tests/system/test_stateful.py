@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
 from tests.system.stateful import explore
+from tests.system.stateful_versions import Changing
 
 
 def how(examples: int) -> settings:
@@ -40,3 +41,15 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
         "refused by the gate",
     ):
         assert what in happened, f"never {what}: {dict(drivers + sparks)}"
+
+
+def test_random_changes_of_definitions_leave_the_truth(spark, tmp_path) -> None:
+    """
+    Definitions that are changed, built, switched, rolled back and given up in any order: what is clean is true.
+    """
+    drivers = explore(spark, tmp_path, how(6), lane=Lane.DRIVER, machine=Changing)
+    sparks = explore(spark, tmp_path, how(1), lane=Lane.SPARK, machine=Changing)
+
+    happened = drivers + sparks
+    for what in ("switched", "not switched", "data started", "roll back"):
+        assert happened[what], f"never {what}: {dict(happened)}"

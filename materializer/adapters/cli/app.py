@@ -9,7 +9,17 @@ from typing import Any
 
 import typer
 
-from materializer.adapters.cli import about, defining, engines, looking, maintaining, mending, policies, refreshing
+from materializer.adapters.cli import (
+    about,
+    defining,
+    engines,
+    looking,
+    maintaining,
+    mending,
+    policies,
+    refreshing,
+    versions,
+)
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.errors import UsageError
 
@@ -20,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _module in (defining, refreshing, policies, looking, maintaining, mending, engines, about):
+for _module in (defining, versions, refreshing, policies, looking, maintaining, mending, engines, about):
     _module.register(app)
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from materializer.adapters.cli.json_mending import backup_form, repair_form, restore_form
 from materializer.adapters.cli.results import (
+    Abandoned,
     Applied,
     BackedUp,
+    Built,
     CheckedRows,
     Dropped,
     Engines,
@@ -25,6 +27,7 @@ from materializer.adapters.cli.results import (
     Maintained,
     Planned,
     PolicyList,
+    Published,
     Refreshed,
     Repaired,
     Restored,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.building import BuildReport
     from materializer.services.check import CheckReport
     from materializer.services.freshness import Freshness
     from materializer.services.maintain import MaintainReport, TablePlan
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     from materializer.services.refresh import RefreshReport, RunDone
     from materializer.services.status import Status
     from materializer.services.verify import VerifyReport
+    from materializer.services.versions import SwitchReport
 
 
 def document(result: Result) -> tuple[str, dict[str, Any]]:
@@ -66,7 +71,14 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
                 "dry_run": is_dry_run,
                 "changes": [asdict(c) for c in changes],
                 "warnings": [_problem(w) for w in warnings],
+                "builds": [_built(b) for b in result.builds],
             }
+        case Built(report=report):
+            return "", _built(report)
+        case Published(report=report):
+            return "", _switched(report)
+        case Abandoned(name=name):
+            return "", {"name": name, "abandoned": True}
         case Planned(preview=preview):
             return "", _preview(preview)
         case Refreshed(report=report, time_type=time_type, policy=policy, now=now):
@@ -293,6 +305,32 @@ def _status(s: Status) -> dict[str, Any]:
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
+        **_versions(s),
+    }
+
+
+def _built(b: BuildReport) -> dict[str, Any]:
+    return {
+        "name": b.name,
+        "runs": [_run(run, b.time_type) for run in b.runs],
+        "missing": _spans(b.lack.spans, b.time_type),
+        "why_not": b.why_not,
+        "switch": None if b.switched is None else _switched(b.switched),
+        "seconds": round(b.seconds, 3),
+    }
+
+
+def _switched(s: SwitchReport) -> dict[str, Any]:
+    return asdict(s) | {"seconds": round(s.seconds, 3)}
+
+
+def _versions(s: Status) -> dict[str, Any]:
+    n = s.next
+    return {
+        "next": None
+        if n is None
+        else asdict(n) | {"missing": _spans(n.missing, n.time_type), "time_type": n.time_type.value},
+        "previous": [asdict(p) for p in s.previous],
     }
 
 

@@ -151,9 +151,10 @@ BucketsPerRun: TypeAlias = Annotated[
 RunOrder: TypeAlias = Annotated[Order, Option("--order", help="Which end is done first.")]
 Limit: TypeAlias = Annotated[int, Option("--limit", min=1, help="How many at most.", metavar="N")]
 DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Only say what would change.")]
-Rebuild: TypeAlias = Annotated[
-    bool, Option("--rebuild", help="Let a definition whose data changed empty its output and start over.")
+BuildNow: TypeAlias = Annotated[
+    bool, Option("--build", help="Build and publish changed definitions at once, as 'build' does.")
 ]
+NoSwitch: TypeAlias = Annotated[bool, Option("--no-switch", help="Build, and leave publishing to 'switch'.")]
 Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; kept in the journal.", metavar="TEXT")]
 DefinitionFiles: TypeAlias = Annotated[
     list[Path] | None,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.backup import BackupReport, RestoreReport
+    from materializer.services.building import BuildReport
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.fresh import FreshRead
@@ -25,15 +26,38 @@ if TYPE_CHECKING:
     from materializer.services.status import Status
     from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
+    from materializer.services.versions import SwitchReport
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What ``apply`` did, or would do."""
+    """What ``apply`` did, or would do; *builds* are those of ``--build``."""
 
     changes: tuple[Change, ...]
     warnings: tuple[Problem, ...] = ()
     is_dry_run: bool = False
+    builds: tuple[BuildReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What ``build`` or ``rollback`` did to the next version of one aggregate."""
+
+    report: BuildReport
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What ``switch`` did."""
+
+    report: SwitchReport
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A next version that was given up."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +211,9 @@ class Engines:
 
 Result: TypeAlias = (
     Applied
+    | Built
+    | Published
+    | Abandoned
     | Planned
     | Refreshed
     | PolicyList
@@ -211,7 +238,7 @@ def is_idle(result: Result) -> bool:
     """Return whether *result* says that nothing was to do."""
     match result:
         case Applied(changes=changes):
-            return all(c.kind == "unchanged" for c in changes)
+            return all(c.kind == "unchanged" and not c.next for c in changes)
         case Planned(preview=preview):
             return preview.plan is None and preview.unfinished is None
         case Refreshed(report=report):
@@ -222,6 +249,10 @@ def is_idle(result: Result) -> bool:
             return False
         case Maintained(report=report):
             return not report.has_work
+        case Built(report=report):
+            return not report.runs and report.switched is None
+        case Published() | Abandoned():
+            return False
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
         case Examined() | PolicyList() | Versions() | Engines():

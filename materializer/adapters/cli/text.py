@@ -8,8 +8,10 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
 from materializer.adapters.cli.results import (
+    Abandoned,
     Applied,
     BackedUp,
+    Built,
     CheckedRows,
     Dropped,
     Engines,
@@ -19,6 +21,7 @@ from materializer.adapters.cli.results import (
     Maintained,
     Planned,
     PolicyList,
+    Published,
     Refreshed,
     Repaired,
     Restored,
@@ -34,6 +37,7 @@ from materializer.adapters.cli.text_mending import backup_lines, repair_lines, r
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import check_lines, gate_text
+from materializer.adapters.cli.text_versions import build_lines, change_lines, switch_lines, version_pairs
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 from materializer.core.lateness import in_words
 from materializer.core.spans import Span
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
     from materializer.core.spec import TimeType
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
-    from materializer.services.definitions import Change
     from materializer.services.status import Status
     from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
@@ -86,6 +89,12 @@ def lines(result: Result, *, width: int) -> list[str]:
             )
         case Maintained(report=report):
             return list(maintain_lines(report, width))
+        case Built(report=report):
+            return list(build_lines(report, width))
+        case Published(report=report):
+            return list(switch_lines(report, width))
+        case Abandoned(name=name):
+            return [f"{name}: the next version is given up; what is published stays"]
         case Dropped(name=name):
             return [f"{name}: dropped with its tables; its source was not touched"]
         case Examined(findings=findings):
@@ -125,29 +134,13 @@ def _applied(result: Applied, width: int) -> Iterator[str]:
         yield f"warning: {first}"
         yield from rest
     for change in result.changes:
-        yield from _change(change, width, is_dry_run=result.is_dry_run)
+        yield from change_lines(change, width, is_dry_run=result.is_dry_run)
+    for build in result.builds:
+        yield from build_lines(build, width)
     if not result.changes:
         yield "no definitions found"
     if result.is_dry_run:
         yield "dry run: nothing was written"
-
-
-def _change(change: Change, width: int, *, is_dry_run: bool) -> Iterator[str]:
-    source = f"source {change.source}" + (
-        f", changes count from version {change.source_version}" if change.source else ""
-    )
-    done = {
-        "new": ("would be created", "created")[not is_dry_run] + "; everything is dirty, backfill or refresh it",
-        "unchanged": "unchanged",
-        "metadata": ("would change", "changed")[not is_dry_run] + " in its metadata; nothing is computed again",
-        "data": ("would be rebuilt", "changed in its data")[not is_dry_run]
-        + "; its output is emptied and everything is dirty",
-    }
-    yield from wrapped(done.get(change.kind, change.kind), f"{change.name}: ", width=width)
-    if change.kind in {"new", "data"}:
-        yield from wrapped(source, "    ", width=width)
-    for line in change.differences:
-        yield from wrapped(line, "    ", width=width)
 
 
 # -- status and history --------------------------------------------------------------------------------------------------
@@ -162,6 +155,8 @@ def _statuses(items: tuple[Status, ...], width: int) -> Iterator[str]:
     for s in items:
         if s.problem:
             yield from wrapped(s.problem, f"{s.name}: ", width=width)
+        if s.next is not None:
+            yield from wrapped(version_pairs(s)[0][1].split("\n")[0], f"{s.name}, next version: ", width=width)
 
 
 def _status_row(s: Status) -> tuple[str, ...]:
@@ -191,6 +186,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("log", count(s.entries, "entry", "entries")),
         ("null times", null_times),
         ("held back", f"{spans(s.held, s.time_type)} by the gate" if s.held else ""),
+        *version_pairs(s),
         *status_pairs(s),
         ("open refresh", "" if s.open_refresh is None else f"{s.open_refresh} has not ended"),
         ("worked on by", s.holder),
@@ -227,6 +223,8 @@ def _last(e: Ended) -> str:
 
 def _what(e: Ended) -> str:
     r = e.report
+    if e.outcome == "switched":
+        return f"version {r.source_version} of another definition, {count(r.commits, 'commit')}, {duration(r.seconds)}"
     if e.outcome != "done":
         return e.reason or "given back; its buckets are dirty again"
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from materializer.adapters.cli.results import (
+    Abandoned,
     Applied,
     BackedUp,
+    Built,
     CheckedRows,
     Dropped,
     Engines,
@@ -19,6 +21,7 @@ from materializer.adapters.cli.results import (
     Maintained,
     Planned,
     PolicyList,
+    Published,
     Refreshed,
     Repaired,
     Restored,
@@ -46,12 +49,15 @@ from materializer.journal.copies import Manifest
 from materializer.journal.events import Captured
 from materializer.journal.fold import Ended
 from materializer.services.backup import BackupReport, Compared, RestoreReport
+from materializer.services.building import BuildReport
 from materializer.services.check import CheckReport
-from materializer.services.definitions import Change
+from materializer.services.covering import Lack
+from materializer.services.definitions import Change, Reads
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
 from materializer.services.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.mending import Mending, Table
+from materializer.services.next_version import NextVersion, PreviousVersion
 from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
 from materializer.services.refresh import RefreshReport, RunDone
@@ -59,6 +65,7 @@ from materializer.services.repair import RepairReport
 from materializer.services.status import Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Difference, VerifyReport
+from materializer.services.versions import SwitchReport
 
 TS = TimeType.TIMESTAMP
 
@@ -160,6 +167,23 @@ POLICY = PolicyState(
     is_due=False,
 )
 LATENESS = Lateness({0: 900, 24: 60, 68: 40})
+DIFFERENCES = ("- measure mean: avg(dep_delay)", "+ measure mean: avg(arr_delay)")
+SWITCH = SwitchReport("flights_hourly", 13, 341, 336_776, previous=True, differences=DIFFERENCES, seconds=0.4)
+BUILT = BuildReport("flights_hourly", TS, (REFRESH,), Lack(), "", SWITCH, 4.5)
+HALF_BUILT = BuildReport("flights_hourly", TS, (REFRESH,), Lack(DIRTY, (340, 341)), "it does not cover it", seconds=4.5)
+NEXT = NextVersion(
+    "building",
+    0.4,
+    202_000,
+    DIRTY,
+    TS,
+    "1 hour",
+    339,
+    behind=True,
+    open_refresh=3,
+    holder="process 12",
+    differences=DIFFERENCES,
+)
 STATUS = Status(
     name="flights_hourly",
     source="lake/flights",
@@ -187,6 +211,8 @@ STATUS = Status(
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
     advice=advice(LATENESS, 3600.0, 90.0),
+    next=NEXT,
+    previous=(PreviousVersion(330, DIFFERENCES),),
 )
 PROBLEM = Problem(
     "definition.unknown-column",
@@ -259,13 +285,22 @@ RESULTS: dict[str, Result] = {
     "apply": Applied(
         (
             Change(
-                "flights_hourly", "data", ("- avg(dep_delay) AS mean", "+ avg(arr_delay) AS mean"), "lake/flights", 341
+                "flights_hourly",
+                "data",
+                DIFFERENCES,
+                "lake/flights",
+                341,
+                "started",
+                Reads(336_776, 12_345_678, 12, 2),
             ),
-            Change("flights_daily", "unchanged"),
         ),
         (PROBLEM,),
         is_dry_run=True,
+        builds=(BUILT,),
     ),
+    "build": Built(BUILT),
+    "switch": Published(SWITCH),
+    "abandon": Abandoned("flights_hourly"),
     "plan": Planned(PREVIEW),
     "refresh": Refreshed(REFRESH, TS),
     "policy list": PolicyList((POLICY,)),
@@ -296,6 +331,19 @@ RESULTS: dict[str, Result] = {
     "backup": BackedUp(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
     "restore": Restored(RESTORED),
     "version": Versions({"materializer": "0.1.0", "python": "3.11.7"}),
+}
+OTHERS: dict[str, Result] = {
+    "build in part": Built(HALF_BUILT),
+    "build without a switch": Built(replace(HALF_BUILT, lack=Lack(), why_not="asked")),
+    "status of what is ready": Statuses((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),
+    **{
+        f"apply {kind} {what}": Applied(
+            (Change("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4)),)
+        )
+        for kind in ("data", "measures")
+        for what in ("started", "replaced", "building", "switched")
+    },
+    "apply what is published": Applied((Change("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)),
 }
 IDLE: dict[str, Result] = {
     "apply": Applied((Change("flights_daily", "unchanged"),)),

@@ -17,7 +17,7 @@ from materializer.adapters.cli.output import JsonOutput
 from tests.adapters.cli import samples
 
 ROOT = Path(__file__).parents[3]
-LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", "values", "kwargs"}
+LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", "values", "kwargs", "switch"}
 """Objects that the page describes as one thing."""
 DESCRIBED = {
     "aggregates[].policies",
@@ -25,6 +25,8 @@ DESCRIBED = {
     "aggregates[].maintained.tables",
     "refreshes[].maintained",
     "refreshes[].gate.suites[].failed",
+    "builds",
+    "runs",
     "checked[].findings",
 }
 """Lists whose objects have a section of their own."""

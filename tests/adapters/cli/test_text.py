@@ -15,7 +15,7 @@ from materializer.core.spec import TimeType
 from materializer.errors import DefinitionError, StorageError
 from tests.adapters.cli import samples
 
-ALL = {**samples.RESULTS, **{f"{k} idle": v for k, v in samples.IDLE.items()}}
+ALL = {**samples.RESULTS, **samples.OTHERS, **{f"{k} idle": v for k, v in samples.IDLE.items()}}
 
 
 def text_of(result, width: int = 100) -> str:

@@ -1,0 +1,306 @@
+"""Versions of an aggregate's data: the one that is published, the next one beside it, and the previous one that is kept.
+
+```
+          apply                 build (in runs)            switch                    rollback
+ current ───────▶ current ═══════════════════▶ current ─────────▶ current(new) ─────────▶ current(new)
+                  next: empty                  next: covers it     previous(old)           next: the old one, caught up
+```
+
+The next version is an aggregate of its own to the journal and to the protocol of a refresh, so the old one is refreshed
+and read meanwhile. Tables are created first and the journal is told last: folders of versions that it does not know are
+what a death left, and are removed by the next command that changes versions. All of this is done under the lease of the
+aggregate; only the runs of a build need nothing but its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from materializer.config import Config
+from materializer.core.invalidation import InvalidationLog
+from materializer.core.plan import Lane, Plan, Recompute, TableBase
+from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.core.spec import AggregateSpec
+from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, RetryableError, TablesAheadError
+from materializer.journal.events import BuildStarted, Described, Dropped, Event
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.journal.versions import Version, fields_of, version_of
+from materializer.lake.copying import copy_rows
+from materializer.lake.rows import row_count
+from materializer.lake.table import DeltaFolder
+from materializer.services import processes
+from materializer.services.check import Checker
+from materializer.services.definitions import (
+    Bound,
+    Change,
+    Definitions,
+    Prepared,
+    build_path,
+    create_tables,
+    differences,
+    partials_path,
+)
+from materializer.services.gate import has_gate
+from materializer.services.planning import Request
+from materializer.services.refresh import Refresher
+from materializer.services.switch_tables import refuse_uncovered
+from materializer.services.workbench import Workbench
+
+if TYPE_CHECKING:
+    from materializer.spark.engine import Engine
+
+COPIED: Final = 1
+"""Refresh number of the tables of a build that starts from partials that are there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReport:
+    """What publishing the next version came to.
+
+    Args:
+        name: The aggregate.
+        refresh: Number of the switch.
+        source_version: Source version that is published now.
+        rows: Rows of the output.
+        previous: Whether the version before can be had back.
+        differences: What became of the definition, ``-`` was, ``+`` is.
+        seconds: Wall time.
+    """
+
+    name: str
+    refresh: int
+    source_version: int
+    rows: int | None
+    previous: bool
+    differences: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Versions:
+    """Changes versions of the aggregates of one lake."""
+
+    root: Path
+    journal: Journal
+    config: Config
+    engine: Callable[[], Engine]
+    definitions: Definitions
+    refresher: Refresher
+
+    # -- what apply does -------------------------------------------------------------------------------------------------
+
+    def apply(self, prepared: Prepared) -> Change:
+        """Write one checked definition; another definition of the data starts a build, and nothing else.
+
+        Raises:
+            LeaseHeldError: If another process works on the aggregate, or on a build that would be replaced.
+            QualityGateError: If what would be published from stored partials does not meet its expectations.
+        """
+        change = prepared.change
+        match change.next:
+            case "":
+                self.definitions.apply(prepared, writing=self.refresher.writing)
+            case "abandoned":
+                with self.refresher.writing(change.name) as state:
+                    self._give_up(state)
+                self.definitions.apply(prepared, writing=self.refresher.writing)
+            case "building":
+                if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
+                    with self.refresher.writing(change.name):
+                        self.journal.insist([(prepared.build.id, Described(prepared.spec.as_json()))])
+            case _:
+                with self.refresher.writing(change.name) as state:
+                    self._start(state, prepared)
+                if change.next == "switched":
+                    self.switch(change.name)
+        return change
+
+    def _start(self, state: AggregateState, prepared: Prepared) -> None:
+        if prepared.existing is None or prepared.existing.data_version != state.data_version:
+            raise RetryableError(f"another version of '{state.name}' was published a moment ago")
+        self._give_up(state)
+        if prepared.change.kind == "measures" and state.threshold != NEG_INF:
+            version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
+            self._start_from(state, version_of(state), version)
+            return
+        data_version, build = uuid4().hex, uuid4().hex
+        paths = {
+            "partials": partials_path(self.root, state.name, data_version),
+            "output": build_path(self.root, state.name, data_version),
+        }
+        tables = create_tables(paths, prepared.spec, prepared.schemas, build)
+        new = replace(
+            state,
+            spec=prepared.spec.as_json(),
+            data_version=data_version,
+            source=prepared.source,
+            schemas=prepared.schemas,
+            tables=tables,
+            cursor=prepared.change.source_version,
+            threshold=NEG_INF,
+            log=InvalidationLog.everything(),
+            extent_end=NEG_INF,
+            null_times=None,
+            changes=(),
+            engine={},
+        )
+        self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+
+    def _start_from(self, state: AggregateState, origin: Version, version: Version) -> None:
+        """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them."""
+        data_version, build = uuid4().hex, uuid4().hex
+        version = {**version, "data_version": data_version, "written_n": COPIED}
+        spec = AggregateSpec.from_json(version["spec"])
+        new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
+        old = Bound.of(replace(state, **fields_of(origin)), self.root)
+        bound = Bound.of(new, self.root)
+        head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
+        found = head.transaction_version(old.app_ids["partials"]) or 0
+        if found != n:
+            msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
+            raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
+        tables = create_tables(bound.paths, spec, version["schemas"], build)
+        copy_rows(
+            old.paths["partials"],
+            head.head().version,
+            bound.paths["partials"],
+            bound.definition.partial_columns,
+            bound.slice_column("partials")[0],
+            bound.definition.time_type,
+            bound.app_ids["partials"],
+            COPIED,
+            {"plan": "", "n": COPIED, "kind": "data", "source_version": version["cursor"]},
+        )
+        base = TableBase("", 0)
+        steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
+        plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
+        Workbench(self.journal, bound, self.config, self.engine, Request()).publish(plan, SpanSet())
+        event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
+        self.journal.insist([(build, event)])
+        if version["spec"] != origin["spec"] and has_gate(spec):
+            self._check(state, build)
+
+    def _check(self, state: AggregateState, build: str) -> None:
+        """Refuse a build whose output, made without a refresh, does not meet its expectations."""
+        report = Checker(self.root, self.journal, self.engine).check(build)
+        if not report.verdict.is_publishable:
+            self._give_up(state)
+            shown = "; ".join(f.words() for f in report.verdict.failed)
+            msg = f"the changed definition of '{state.name}' does not meet its expectations: {shown}"
+            raise QualityGateError(msg, wrote="nothing was published or changed")
+
+    # -- giving up, going back -------------------------------------------------------------------------------------------
+
+    def abandon(self, name: str) -> None:
+        """Give the next version up, with its tables; what is published stays.
+
+        Raises:
+            NothingBuiltError: If there is none.
+            LeaseHeldError: If another process works on either.
+        """
+        with self.refresher.writing(name) as state:
+            self.build_of(state)
+            self._give_up(state)
+
+    def _give_up(self, state: AggregateState) -> None:
+        """Remove the build, if there is one, and whatever dead processes left; the caller holds the aggregate's lease."""
+        build = self.journal.view().build_of(state)
+        if build is not None:
+            self.refuse_busy(build)
+            self.journal.insist([(build.id, Dropped())])
+        self.sweep(state.name)
+
+    def refuse_busy(self, build: AggregateState) -> None:
+        """Raise LeaseHeldError when a living process works on the build."""
+        held = build.lease
+        if held is not None and not processes.is_dead(held, time.time()):
+            msg = f"process {held.pid} on {held.host} is building the next version of '{build.name}'"
+            hint = "wait until it has ended or stop it, then run the same command again"
+            raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+
+    def sweep(self, name: str) -> None:
+        """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
+        view = self.journal.view()
+        state = view.named(name)
+        build = view.build_of(state)
+        known = {state.data_version, *(v["data_version"] for v in state.previous)}
+        known |= {build.data_version} if build is not None else set()
+        for kind in ("partials", "build"):
+            folder = self.root / state.name / kind
+            for found in folder.iterdir() if folder.is_dir() else ():
+                if found.name not in known or (kind == "build" and (build is None or found.name != build.data_version)):
+                    shutil.rmtree(found, ignore_errors=True)
+
+    def rollback(self, name: str) -> None:
+        """Make the version that was published before the next one, from its partials; it still has to catch up.
+
+        Raises:
+            NothingBuiltError: If none is kept.
+            LeaseHeldError: If another process works on either.
+        """
+        with self.refresher.writing(name) as state:
+            if not state.previous:
+                msg = f"no previous version of '{state.name}' is kept"
+                hint = "apply the definition that you want; 'versions.keep' says how many are kept"
+                raise NothingBuiltError(msg, hint=hint)
+            self._give_up(state)
+            before = state.previous[0]
+            self._start_from(state, before, before)
+
+    # -- switching -------------------------------------------------------------------------------------------------------
+
+    def switch(self, name: str) -> SwitchReport:
+        """Publish the next version in one commit, if it covers what is published.
+
+        Raises:
+            NothingBuiltError: If there is none.
+            NotCoveredError: If it does not cover what is published.
+            LeaseHeldError: If another process works on either.
+        """
+        began = time.perf_counter()
+        view = self.journal.view()
+        state = view.named(name)
+        old = AggregateSpec.from_json(state.spec)
+        build = view.build_of(state)
+        if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
+            with self.refresher.writing(build.id):
+                pass  # what a dead run left is ended
+        if build is not None and state.plan is None:
+            refuse_uncovered(state, self.journal.view().living(build.id, name), Bound.of(build, self.root))
+        self.refresher.switch(state.name)
+        with self.refresher.writing(name):
+            self.sweep(name)
+        self.journal.tidy()
+        return self._switched(name, old, time.perf_counter() - began)
+
+    def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
+        state = self.journal.view().named(name)
+        rows = row_count(Bound.of(state, self.root).paths["output"])
+        lines = differences(old, AggregateSpec.from_json(state.spec))
+        n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
+        return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
+
+    def build_of(self, state: AggregateState) -> AggregateState:
+        """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
+        build = self.journal.view().build_of(state)
+        if build is None:
+            msg = f"no next version of '{state.name}' is being built"
+            raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
+        return build
+
+    def drop(self, name: str) -> None:
+        """Remove an aggregate with all its versions; its source is never touched."""
+        with self.refresher.writing(name) as state:
+            build = self.journal.view().build_of(state)
+            if build is not None:
+                self.refuse_busy(build)
+            self.definitions.remove_folders(state)
+            gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
+            self.journal.insist(gone)
