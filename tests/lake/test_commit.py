@@ -296,17 +296,23 @@ def test_checkpoints_come_by_themselves(bars: str) -> None:
 
 def test_a_new_schema(bars: str) -> None:
     """
-    Columns are replaced and rows emptied in one commit; id and numbers stay.
+    Columns and rows are replaced in one commit with the number; id and place stay, and a late one is refused.
     """
     replace(bars, [0], SpanSet.of(EVERYTHING), 4)
     before = DeltaFolder(bars).head().table_id
-    lane.replace_schema(bars, [["x", "double"], ["b", "binary"]], note(4, "switch"))
+
+    def batches(shape: pa.Schema) -> list[pa.RecordBatch]:
+        return pa.table({"x": [1.5, 2.5], "b": [b"1", b"2"]}, schema=shape).to_batches()
+
+    lane.replace_all(bars, [["x", "double"], ["b", "binary"]], batches, APP, 5, note(5, "switch"))
     folder = DeltaFolder(bars)
 
     assert [("x", "double"), ("b", "binary")] == folder.schema()
-    assert (before, 4) == (folder.head().table_id, folder.transaction_version(APP))
-    assert 0 == DeltaTable(bars).to_pyarrow_table().num_rows
+    assert (before, 5) == (folder.head().table_id, folder.transaction_version(APP))
+    assert [1.5, 2.5] == DeltaTable(bars).to_pyarrow_table()["x"].to_pylist()
     assert "switch" == find_notes(bars, 1)[0].kind
+    with pytest.raises(WriteFencedError):
+        lane.replace_all(bars, [["x", "double"]], batches, APP, 5, note(5, "switch"))
 
 
 FULL_DISK = """

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.adapters.cli import defining, looking, policies, refreshing
+from materializer.adapters.cli import defining, looking, policies, refreshing, versions
 from materializer.adapters.cli.call import Call, guarded
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.config import Config
@@ -162,3 +162,26 @@ def test_a_definition_with_problems_writes_nothing(lake):
     assert "definition.unknown-column" in text
     assert "did you mean `volume`" in text
     assert before == sorted(p.name for p in lake.root.iterdir())
+
+
+def test_a_definition_is_changed_and_taken_back(lake):
+    """
+    Apply says what kind of change it is and what it costs; build publishes it, rollback takes it back, status tells.
+    """
+    path = lake.root / "trades.sql"
+    told(lake, defining.apply, [path])
+    formed(lake, refreshing.refresh, "trades_1h")
+    path.write_text(path.read_text().replace("1 hour", "2 hours"))
+
+    change = told(lake, defining.apply, [path])
+    assert "changed in its data; is the next version" in change
+    assert "building it reads about" in change
+    assert "'materializer build trades_1h' builds and publishes it" in change
+    assert "0% built, about" in told(lake, looking.status, "trades_1h")
+    assert "the next version is published" in told(lake, versions.build, "trades_1h")
+    assert "1 version kept" in told(lake, looking.status, "trades_1h")
+    assert 0 == sum(r["rows_read"] for r in formed(lake, versions.rollback, "trades_1h")["runs"])
+    again = formed(lake, defining.apply, [path], build=True)
+    assert ["data", "started"] == [again["changes"][0][key] for key in ("kind", "next")]
+    assert again["builds"][0]["switch"]["previous"]
+    assert "no next version" in told(lake, versions.switch, "trades_1h", status=64)
