@@ -61,9 +61,14 @@ class Page:
         return self.box(selector, text) is not None
 
     def go(self, path: str) -> None:
-        """Open a page and wait for what it loads."""
+        """Open a page and wait until it stands still."""
         self.call("Page.navigate", url=self.url + path)
-        time.sleep(4)
+        shown: list[Any] = [None, None, None]
+        for _ in range(30):  # something may tick for as long as it is looked at
+            if shown[0] is not None and shown[1:] == shown[:-1]:
+                break
+            time.sleep(2 * SHORTEST)
+            shown = [*shown[1:], self.value("document.body && document.body.innerText.trim() || null")]
 
     def goes(self, path: str, text: str) -> bool:
         """Open a page, and say whether it has a link."""
@@ -82,6 +87,13 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x + width / 2, y + height / 2)
         time.sleep(2 * SHORTEST)
+
+    def turn_on(self, selector: str) -> None:
+        """Click on a switch until it is on."""
+        until(selector, lambda: self.has(selector))
+        while not self.has(f"{selector}[data-state=checked]"):
+            self.click(selector)
+            time.sleep(4 * SHORTEST)
 
     def key(self, name: str, number: int) -> None:
         """Press a key."""

@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("no Chromium was found; install one (Debian: chromium) or name it with --browser")
     if args.home.exists():
         parser.error(f"{args.home} is there already; remove it or name another folder with --home")
+    if answers(URL):
+        parser.error(f"something answers at {URL} already; stop it")
     args.home.mkdir()
     args.out.mkdir(exist_ok=True)
     try:
@@ -72,7 +74,7 @@ def walk(home: Path, program: str, out: Path, stack: ExitStack) -> None:
 
     for name in (HOURLY, DAILY):
         b.go(f"/dags/{name}")
-        b.click("[data-testid=toggle-pause]")
+        b.turn_on("[data-testid=toggle-pause]")
     until("two refreshes", lambda: b.states(HOURLY) == ["success"] and b.states(DAILY) == ["success"])
     b.log(HOURLY)
     b.picture(out / "log.png", DIALOG, height=360)
@@ -110,9 +112,9 @@ def form(b: AirflowPage, picture: Path | None, *, is_dry: bool) -> None:
         b.type("input[placeholder='HH:mm']", "00:00")
         b.key("Enter", 13)
         b.key("Escape", 27)
-    b.click("label:has([name=element_force])")
+    b.turn_on("label:has([name=element_force])")
     if is_dry:
-        b.click("label:has([name=element_dry_run])")
+        b.turn_on("label:has([name=element_dry_run])")
     if picture is not None:
         b.picture(picture, "[data-scope=accordion][data-part=item]")
     b.click("[data-testid=trigger-dag-submit]")
