@@ -87,7 +87,7 @@ def walk(home: Path, program: str, out: Path, stack: ExitStack) -> None:
     told(home, spoil)
     until("a run that the gate stops", lambda: b.states(HOURLY)[0] == "failed")
     b.log(HOURLY)
-    b.picture(out / "gate.png", DIALOG, height=490)
+    b.picture(out / "gate.png", DIALOG, height=482)
     there = spoil.splitlines()[0] + "\n"
     assert "dirty" in told(home, f"{there}materializer status")
 
