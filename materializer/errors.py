@@ -407,7 +407,7 @@ class QualityGateError(MaterializerError):
     code = "quality.gate"
     exit_status = 1
     default_hint = (
-        "look at the quarantine of the aggregate, correct the source or the suite, and refresh again; "
+        "look at the failing rows, correct the source or the suite, and refresh again; "
         "--publish-anyway REASON publishes it as it is"
     )
 

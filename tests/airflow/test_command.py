@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from materializer import errors
-from materializer.adapters.airflow.command import Command, Outcome, Verdict, verdict
+from materializer.adapters.airflow.command import LINE, Command, Outcome, Verdict, verdict
 
 
 def classes(root):
@@ -68,6 +68,19 @@ def test_a_command_is_read_while_it_works(tmp_path):
     assert [] == lines
     assert f"{sys.executable} -m materializer status nothing --lake {tmp_path / 'lake'}" == command.text
     assert Outcome(0, {"aggregates": []}) == Command(["status"], str(tmp_path / "lake")).run(lines.append)
+
+
+def test_a_log_gets_a_long_problem_in_short_lines():
+    """
+    Nothing of it is lost, and the hint and what was written begin lines of their own; alerts get it in one line.
+    """
+    error = {"code": "quality.gate", "message": " ".join(["fails"] * 60), "hint": "correct it", "wrote": "nothing"}
+    outcome = Outcome(1, {}, (error,))
+
+    assert max(map(len, outcome.problem_lines)) <= LINE
+    assert error["message"] in " ".join(line.strip() for line in outcome.problem_lines)
+    assert ["  hint: correct it", "  nothing", "exit status 1"] == outcome.problem_lines[-3:]
+    assert "\n" not in outcome.problem
 
 
 def alive(pid: int) -> bool:

@@ -3,13 +3,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from materializer.adapters.airflow import dags_of, deadlines
+from materializer.adapters.airflow.catalog import Entry, read_lake
 from materializer.adapters.airflow.form import form, read
+from materializer.adapters.airflow.pages import page
+from materializer.adapters.airflow.settings import Settings
+from materializer.core.policies import policies_of
 from materializer.core.spec import TimeType
 from materializer.errors import UsageError
 from tests.benchmarks.dags import READ, definition, lake_of
@@ -161,8 +166,21 @@ def test_the_page_has_the_definition_and_the_policies(root):
     page = dags_of(root)["agg_000"].doc_md
 
     assert "CREATE MATERIALIZED VIEW agg_000" in page
-    assert "| old | none | 1 week |" in page
+    assert "* **old**: at `0 3 * * *` UTC, from the beginning to 1 week ago, newest first" in page
     assert "At most 2 hours stale" in page
+    assert "the pool `materializer`" in page
+    assert "**gate**" not in page
+
+
+def test_the_page_names_the_gate(root):
+    """
+    The suites that were applied, and how much they ask.
+    """
+    suite = json.dumps({"name": "plausible", "expectations": [{"type": "expect_column_to_exist"}] * 2})
+    (spec,) = (entry.spec for entry in read_lake(root, only="agg_000"))
+    gated = page(Entry("agg_000"), replace(spec, suites=(("output", suite),)), policies_of(spec), Settings(str(root)))
+
+    assert "* **gate**: `plausible`, 2 expectations of its rows, before anything is published\n" in gated
 
 
 @pytest.mark.parametrize("kind", [None, *TimeType])

@@ -78,6 +78,24 @@ def test_a_form_is_done_as_it_says(dags_file, lake, spark):
     assert opened.verify("trades_1h").is_equal
 
 
+def test_a_dry_run_of_policies_plans_their_windows(dags_file, lake, spark, capsys):
+    """
+    Each the whole buckets that it would refresh now; the log has the plans in words, and why the task was skipped.
+    """
+    now = "'refresh.start_offset' = '2 hours', 'refresh.schedule' = '@daily'"
+    older = "'refresh.old.end_offset' = '1 day', 'refresh.old.schedule' = '@weekly'"
+    Materializer(lake, spark=spark, config=Config()).apply(HOURLY.format(properties=f"{now}, {older}"))
+    feed(lake, 6, rows=3)
+    state, done, events = ran(lake, "trades_1h", {"dry_run": True}, environment=NO_JAVA)
+    told = capsys.readouterr().out
+
+    assert ("skipped", []) == (state, events)
+    assert [True, False] == [done["policies"][name]["plan"] is None for name in ("default", "old")]
+    assert "policy default: trades_1h: nothing is to do in an empty window" in told
+    assert "policy old:   recompute [2013-12-06T00:00:00Z, 2013-12-06T01:00:00Z)" in told
+    assert "dry run: nothing was done" in told
+
+
 def test_what_cannot_be_done_fails_at_once(dags_file, lake):
     """
     A window given to policies and an aggregate that is gone are not tried again; a missing Java neither.

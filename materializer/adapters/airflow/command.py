@@ -12,6 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from typing import IO, Any, Final
 GRACE_SECONDS: Final = 3.0
 """How long a process that was asked to end may take; Airflow kills a task 5 s after it asked."""
 _POLL_SECONDS: Final = 0.05
+LINE: Final = 100
+"""Characters of a line of a log, as of the lines that the command line tells."""
 
 
 class Verdict(Enum):
@@ -82,10 +85,21 @@ class Outcome:
 
     @property
     def problem(self) -> str:
-        """What went wrong, for people."""
-        how = f"signal {-self.status} ended it" if self.status < 0 else f"exit status {self.status}"
+        """What went wrong, in one line."""
         told = [f"{e.get('code')}: {e.get('message')} (hint: {e.get('hint')}; {e.get('wrote')})" for e in self.errors]
-        return "; ".join([*told, how])
+        return "; ".join([*told, self._end])
+
+    @property
+    def problem_lines(self) -> list[str]:
+        """What went wrong, for a log: short lines, because Airflow's page cuts them off where its window ends."""
+        told = []
+        for e in self.errors:
+            told += [f"{e.get('code')}: {e.get('message')}", f"  hint: {e.get('hint')}", f"  {e.get('wrote')}"]
+        return [short for line in [*told, self._end] for short in _wrapped(line)]
+
+    @property
+    def _end(self) -> str:
+        return f"signal {-self.status} ended it" if self.status < 0 else f"exit status {self.status}"
 
 
 @dataclass(slots=True)
@@ -171,6 +185,11 @@ def _signal_group(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, LINE, subsequent_indent=f"{indent}    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _drain(stream: IO[str] | None, into: list[str]) -> None:

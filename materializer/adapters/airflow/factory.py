@@ -108,7 +108,7 @@ class _Factory:
             start_date=settings.start,
             catchup=False,
             max_active_runs=1,
-            doc_md=page(entry, spec, policies, tells_last=settings.tells_last),
+            doc_md=page(entry, spec, policies, settings),
             tags=sorted(settings.tags),
             deadline=self._deadline(entry, spec),
         ) as dag:

@@ -51,12 +51,18 @@ def form(time_type: TimeType | None) -> dict[str, Param]:
             enum=["policies", "refresh", "backfill"],
             title="What",
             source="dag",
-            description="policies: what the schedule does. refresh: one window. backfill: a window in runs.",
+            description="policies: the windows that its policies have now. refresh: the window below. backfill: that window, in runs.",
         ),
         "start": _instant("Start", f"First instant of the window{is_open}.", time_type),
-        "end": _instant("End", "First instant after the window; empty for the end of the newest bucket.", time_type),
+        "end": _instant(
+            "End", "First instant after the window; leave it empty for the end of the newest bucket.", time_type
+        ),
         "force": Param(
-            False, type="boolean", source="dag", title="Force", description="Compute clean buckets again too."
+            False,
+            type="boolean",
+            source="dag",
+            title="Force",
+            description="Compute clean buckets of the window again too.",
         ),
         "order": Param(
             "newest",
@@ -72,14 +78,14 @@ def form(time_type: TimeType | None) -> dict[str, Param]:
             minimum=1,
             title="Buckets per run",
             source="dag",
-            description="Of a backfill; empty sizes its runs by source rows.",
+            description="Of a backfill; leave it empty to size its runs by source rows.",
         ),
         "dry_run": Param(
             False,
             type="boolean",
             source="dag",
             title="Dry run",
-            description="Put the plan into the log and the result; do nothing.",
+            description="Only put the plan into the log and the result.",
         ),
     }
 

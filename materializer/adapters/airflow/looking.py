@@ -28,6 +28,15 @@ def grid_of(lake: str, aggregate: str, config: str | None = None) -> Grid:
     return _opened(lake, config).grid(aggregate)
 
 
+def policy_windows(lake: str, aggregate: str, now: str, config: str | None = None) -> dict[str, Span | None]:
+    """Return the whole buckets that each policy of an aggregate would refresh at *now*, or None where there are none.
+
+    Raises:
+        UnknownAggregateError: If there is no such aggregate.
+    """
+    return {p.policy.name: p.window for p in _opened(lake, config).policies(aggregate, now)}
+
+
 def why_stale(lake: str, aggregate: str, until: str | None = None, config: str | None = None) -> str:
     """Return why an aggregate is not fresh, in one line, or ``""`` when it is.
 

@@ -79,7 +79,8 @@ class CommandOperator(BaseOperator):
         self.log.info("Running %s", self._command.text)
         outcome = self._command.run(self.log.info)
         if outcome.verdict in {Verdict.FAIL, Verdict.RETRY}:
-            self.log.error("%s", outcome.problem)
+            for line in outcome.problem_lines:
+                self.log.error("%s", line)
         return outcome
 
     def on_kill(self) -> None:
@@ -134,6 +135,7 @@ class RefreshingOperator(CommandOperator):
         Raises:
             AirflowSkipException: Always.
         """
+        self.log.info("%s", told)  # Airflow hides the reason of a skip in a part of the log that is folded
         context["ti"].xcom_push(key=RESULT, value=document)
         raise AirflowSkipException(told)
 

@@ -63,5 +63,33 @@ def summary(document: Mapping[str, Any]) -> str:
     )
 
 
+def planned(document: Mapping[str, Any]) -> list[str]:
+    """Return what the document of ``plan`` says, in a few lines: the window, then each step of the first run."""
+    at = f"at source version {document['source_version']}"
+    if document["plan"] is None:
+        return [f"{document['name']}: nothing is to do in {_span(document['window'])} {at}"]
+    many = f", the first of {document['runs']} runs" if document["runs"] > 1 else ""
+    lines = [f"{document['name']} would refresh {_span(document['plan']['window'])} {at}{many}"]
+    for step in document["plan"]["steps"]:
+        spans, reads = step["spans"], step["reads"]
+        where = (
+            _span(spans[0]) if len(spans) == 1 else f"{len(spans)} spans from {_span(spans[0])} to {_span(spans[-1])}"
+        )
+        read = f"; reads at most {reads['rows']:,} rows, files: {reads['files']:,}" if reads["files"] else ""
+        lines += [
+            f"  {step['strategy']} {where}",
+            f"    {step['reason']}{read}",
+            *(f"    not {r['strategy']}: {r['reason']}" for r in step["rejected"] if r["reason"] != step["reason"]),
+        ]
+    return lines
+
+
+def _span(span: Mapping[str, Any] | None) -> str:
+    if span is None:
+        return "an empty window"
+    start, end = span["start"], span["end"]
+    return f"[{'the beginning' if start is None else start}, {'open' if end is None else end})"
+
+
 def _runs(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [run for r in document.get("refreshes", []) for run in r.get("runs", [])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk.exceptions import AirflowFailException
 
 from materializer.adapters.airflow.form import Asked, read
-from materializer.adapters.airflow.looking import grid_of
+from materializer.adapters.airflow.looking import grid_of, policy_windows
 from materializer.adapters.airflow.operators import RefreshingOperator, judge, options
+from materializer.adapters.airflow.results import planned
 from materializer.adapters.airflow.schedules import is_due, previous_point
 from materializer.adapters.airflow.windows import run_window, window_arguments
 from materializer.errors import MaterializerError
@@ -41,7 +41,7 @@ class PoliciesOperator(RefreshingOperator):
         try:
             asked = read(context["params"])
             if asked.dry_run:
-                self.preview(context, asked)
+                self.preview(context, self._plans(context, asked))
             commands = self._commands(context, asked)
         except MaterializerError as exc:
             raise AirflowFailException(f"{exc.message} (hint: {exc.hint})") from exc
@@ -49,18 +49,35 @@ class PoliciesOperator(RefreshingOperator):
             self.skip_with(context, {"refreshes": []}, "nothing is due")
         return self.refresh(context, commands)
 
-    def preview(self, context: Context, asked: Asked) -> None:
-        """Put the plan into the log and the result, and skip the task: nothing was done.
+    def preview(self, context: Context, plans: Mapping[str, Sequence[str]]) -> None:
+        """Put plans into the log and the result, and skip the task: nothing was done.
+
+        Args:
+            context: Of the task.
+            plans: Options of ``plan``, by policy; under ``""`` when a window was asked for.
 
         Raises:
-            AirflowSkipException: Always, unless the plan cannot be made.
+            AirflowSkipException: Always, unless a plan cannot be made.
         """
-        outcome = self.run_command(
-            ["plan", self.aggregate, *options(start=asked.start, end=asked.end, force=asked.force)]
-        )
-        judge([outcome])
-        self.log.info("%s", json.dumps(outcome.document, indent=2, ensure_ascii=False))
-        self.skip_with(context, outcome.document, "dry run: nothing was done")
+        found = {}
+        for name, window in plans.items():
+            outcome = self.run_command(["plan", self.aggregate, *window])
+            judge([outcome])
+            found[name] = outcome.document
+            for line in planned(outcome.document):
+                self.log.info("%s", f"policy {name}: {line}" if name else line)
+        self.skip_with(context, found.get("", {"policies": found}), "dry run: nothing was done")
+
+    def _plans(self, context: Context, asked: Asked) -> dict[str, list[str]]:
+        if asked.mode != "policies":
+            return {"": options(start=asked.start, end=asked.end, force=asked.force)}
+        run: Any = context["dag_run"]
+        now = (run.logical_date or run.run_after).isoformat()
+        grid = grid_of(self.lake, self.aggregate, self.config)
+        windows = policy_windows(self.lake, self.aggregate, now, self.config)
+        for name in (n for n, span in windows.items() if span is None):
+            self.log.info("policy %s: its window holds no whole bucket", name)
+        return {name: window_arguments(span, grid) for name, span in windows.items() if span is not None}
 
     def _commands(self, context: Context, asked: Asked) -> list[Sequence[str]]:
         run: Any = context["dag_run"]

@@ -18,7 +18,7 @@ from typing import Final
 from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.policies import has_clock, instant_of
-from materializer.core.spans import Span
+from materializer.core.spans import NEG_INF, POS_INF, Span
 from materializer.errors import UsageError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,5 +46,6 @@ def run_window(grid: Grid, previous: datetime, point: datetime) -> Span | None:
 
 
 def window_arguments(span: Span, grid: Grid) -> list[str]:
-    """Return the options of a command that name *span*."""
-    return ["--start", render(span.start, grid.time_type), "--end", render(span.end, grid.time_type)]
+    """Return the options of a command that name *span*; an open end has none."""
+    start = [] if span.start == NEG_INF else ["--start", render(span.start, grid.time_type)]
+    return start + ([] if span.end == POS_INF else ["--end", render(span.end, grid.time_type)])
