@@ -143,6 +143,7 @@ class Work(RuleBasedStateMachine):
     spark: ClassVar[SparkSession]
     folder: ClassVar[Path]
     driver_lane_rows: ClassVar[int]
+    has_gates: ClassVar[bool] = True
     seen: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -173,7 +174,7 @@ class Work(RuleBasedStateMachine):
         self.base = base
         expectations = self.home / "expectations"
         expectations.mkdir()
-        for aggregate in AGGREGATES.values():
+        for aggregate in AGGREGATES.values() if self.has_gates else ():
             (expectations / f"{aggregate.name}.json").write_text(json.dumps(aggregate.suite))
         self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40, expectations=expectations)
         self.before: dict[str, Held] = {}
@@ -278,7 +279,7 @@ class Work(RuleBasedStateMachine):
     @invariant()
     def nothing_refused_is_published(self) -> None:
         """No published row fails its suite; where the newest rows do, older ones stand, and go on standing."""
-        for aggregate in AGGREGATES.values():
+        for aggregate in AGGREGATES.values() if self.has_gates else ():
             [status] = self.materializer.status(aggregate.name)
             found = published(self.home / "lake", aggregate)
             assert not [row for row in found if aggregate.is_refused(row)], aggregate.name
@@ -384,7 +385,7 @@ class Work(RuleBasedStateMachine):
         """
         Work.seen["refreshes of everything"] += 1
         aggregate = self.now(name)
-        if refused := aggregate.refused(self.source.at(self.source.newest)):
+        if self.has_gates and (refused := aggregate.refused(self.source.at(self.source.newest))):
             self.check_refused(aggregate, refused)
             self.committed([Commit("mends", 5, [])])
         self.check_report(name, self.materializer.refresh(name))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
@@ -47,9 +48,18 @@ def test_random_changes_of_definitions_leave_the_truth(spark, tmp_path) -> None:
     """
     Definitions that are changed, built, switched, rolled back and given up in any order: what is clean is true.
     """
-    drivers = explore(spark, tmp_path, how(6), lane=Lane.DRIVER, machine=Changing)
-    sparks = explore(spark, tmp_path, how(1), lane=Lane.SPARK, machine=Changing)
+    happened = explore(spark, tmp_path, how(6), lane=Lane.DRIVER, machine=Changing)
 
-    happened = drivers + sparks
     for what in ("switched", "not switched", "data started", "roll back"):
         assert happened[what], f"never {what}: {dict(happened)}"
+
+
+@pytest.mark.slow
+def test_random_changes_of_definitions_leave_the_truth_when_spark_commits(spark, tmp_path) -> None:
+    """
+    The same where Spark commits.
+    """
+    happened = explore(spark, tmp_path, how(3), lane=Lane.SPARK, machine=Changing)
+
+    assert happened["lane spark"] > 3
+    assert happened["data started"]
