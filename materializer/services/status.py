@@ -165,9 +165,9 @@ class Looker:
             rows = row_count(bound.paths["output"])
         except MaterializerError as exc:
             problem = exc.message
-        dirty, known = dirty_below_newest(state), newest
+        dirty, changed = dirty_below_newest(state), newest
         if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
-            known = state.cursor  # the same rows in other files
+            changed = state.cursor  # the same rows in other files
         keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = bound.definition.grid, wall_clock()
@@ -190,11 +190,11 @@ class Looker:
             holder_of(state),
             rows,
             state.ended[-1] if state.ended else None,
-            _word(state, known, dirty, problem),
+            _word(state, changed, dirty, problem),
             problem,
             policy_states(state, bound, now, now if now is not None and has_clock(grid) else clock),
             outside(state, bound, now),
-            None if promise is None else freshness_of(promise, state, grid, newest=known, now=now),
+            None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
