@@ -48,11 +48,12 @@ def freshness_of(
         newest: Newest version of its source, or None when that cannot be read.
         now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
     """
-    if state.threshold == NEG_INF:
+    shown = _shown_below(state)
+    if shown == NEG_INF:
         return Freshness(promise, None, False)
     if now is None:
         return Freshness(promise, None, None)
-    since = min(_not_shown(state, grid, newest), default=now)
+    since = min(_not_shown(state, grid, newest, shown), default=now)
     is_kept = since >= micros_of(back(now, promise, grid), grid)
     is_known = newest == state.cursor or (newest is not None and has_clock(grid))
     stale = max(0, now - since)
@@ -63,11 +64,19 @@ def freshness_of(
     )
 
 
-def _not_shown(state: AggregateState, grid: Grid, newest: int | None) -> Iterator[int]:
+def _shown_below(state: AggregateState) -> int:
+    """Up to where refreshes published; the threshold moves before they do, and stays when they do not."""
+    done = (e for e in state.ended if e.outcome == "done")
+    ends = (min((s.start for s in SpanSet.from_json(e.verdict.get("held", []))), default=e.window.end) for e in done)
+    return min(max(ends, default=NEG_INF), state.threshold)
+
+
+def _not_shown(state: AggregateState, grid: Grid, newest: int | None, shown: int) -> Iterator[int]:
     """Since when, as *now* counts, there has been something that the aggregate does not show."""
     top = max(state.extent_end, state.threshold)
-    for entry in state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken:
-        since = max(entry.span.start, state.threshold) if entry.cause is Cause.NEW else entry.span.start
+    computed = state.plan.taken if state.plan else ()
+    for entry in (*state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken, *computed):
+        since = max(entry.span.start, shown) if entry.cause is Cause.NEW else entry.span.start
         if since < entry.span.end:
             yield since if since == NEG_INF else micros_of(since, grid)
     if newest is not None and newest > state.cursor and has_clock(grid):

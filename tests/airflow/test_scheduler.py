@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sqlite3
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -23,6 +26,16 @@ from materializer.wiring import Materializer
 from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY, ROOT, feed
 
 LONGEST = 240
+PROMISED = BY_CLOCK.replace("1 hour", "1 second")
+"""Broken while the first refresh runs, kept when the source is captured."""
+WAITING = """
+from airflow.sdk import DAG
+
+from materializer.adapters.airflow import FreshnessSensor
+
+with DAG("waiting", schedule="@once"):
+    FreshnessSensor(task_id="fresh", lake={lake!r}, aggregate="trades_1h", poke_interval=1)
+"""
 SEEN = HOURLY.replace("trades_1h", "trades_seen").format(properties="'refresh.start_offset' = 'none'")
 
 
@@ -47,7 +60,7 @@ class Airflow:
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
@@ -122,6 +135,19 @@ class Airflow:
         except OSError:
             return False
 
+    def mark_failed(self, name: str, run: str) -> None:
+        """Do what *Mark as failed* does in the UI, to the task of a run."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/auth/token", timeout=30) as answer:
+            token = json.load(answer)["access_token"]
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/api/v2/dags/{name}/dagRuns/{quote(run)}/taskInstances/refresh",
+            json.dumps({"new_state": "failed"}).encode(),
+            {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            method="PATCH",
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.status == 200
+
     def stop(self) -> None:
         """End all processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -169,7 +195,7 @@ def lake_now(tmp_path, spark) -> Materializer:
     for day in (1, 2, 3):
         feed(root, day)
     opened = Materializer(root, spark=spark, config=Config())
-    for text in (HOURLY.format(properties=BY_CLOCK), DAILY, SEEN):
+    for text in (HOURLY.format(properties=PROMISED), DAILY, SEEN):
         opened.apply(text)
     return opened
 
@@ -177,7 +203,9 @@ def lake_now(tmp_path, spark) -> Materializer:
 @pytest.fixture
 def airflow(tmp_path, lake_now) -> Iterator[Airflow]:
     """Airflow, started on that lake."""
-    (tmp_path / "airflow").mkdir()
+    (tmp_path / "airflow" / "dags").mkdir(parents=True)
+    shutil.copy(ROOT / "dags" / "materializer_lake.py", tmp_path / "airflow" / "dags")
+    (tmp_path / "airflow" / "dags" / "waiting.py").write_text(WAITING.format(lake=str(lake_now.root)))
     started = Airflow(tmp_path / "airflow", lake_now.root)
     try:
         started.start()
@@ -186,13 +214,25 @@ def airflow(tmp_path, lake_now) -> Iterator[Airflow]:
         started.stop()
 
 
-def pids_of(*words: str) -> list[int]:
-    """Processes whose arguments contain *words* one after the other."""
+def pids_of(lake: Path, *words: str) -> list[int]:
+    """Processes whose arguments contain *words* one after the other, of this lake: others may run the same test."""
     wanted = "\0".join(words)
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
-            if wanted in (entry / "cmdline").read_text():
+            is_ours = f"MATERIALIZER_LAKE={lake}\0" in (entry / "environ").read_text()
+            if is_ours and wanted in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+    return found
+
+
+def pids_in(session: int) -> list[int]:
+    """Processes that a command started, and itself; not those that have ended and nobody has asked how."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            state, _, _, its, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(its) == session and state != "Z":
                 found.append(int(entry.name))
     return found
 
@@ -200,11 +240,12 @@ def pids_of(*words: str) -> list[int]:
 def test_clock_arrival_parents_and_kills(airflow: Airflow, lake_now: Materializer) -> None:
     """
     A policy comes due, a child follows its parent, an arriving row wakes the aggregate that waits for its source, a killed
-    task is tried again, and ``airflow backfill`` takes the buckets of its points. Every table then equals plain Spark.
+    task is tried again, one that was marked as failed ends with its JVM, and ``airflow backfill`` takes the buckets of its
+    points. A sensor waits in the triggerer, and a deadline that passes says whether its promise is broken. Every table then
+    equals plain Spark.
     """
-    killed = airflow.until(
-        "the first refresh of trades_seen", lambda: pids_of("-m", "materializer", "policy", "run", "trades_seen")
-    )
+    command = (lake_now.root, "-m", "materializer", "policy", "run", "trades_seen")
+    killed = airflow.until("the first refresh of trades_seen", lambda: pids_of(*command))
     for pid in killed:
         os.killpg(pid, signal.SIGKILL)
     (seen,) = airflow.until("a retry after the kill", lambda: airflow.tasks("trades_seen", "success"))
@@ -212,11 +253,27 @@ def test_clock_arrival_parents_and_kills(airflow: Airflow, lake_now: Materialize
 
     due = airflow.until("a refresh by the clock", lambda: airflow.tasks("trades_1h", "success"))
     assert "scheduled" == due[0][1]
+    waited = airflow.until("the end of the wait", lambda: airflow.tasks("waiting", "success"))
+    assert [1] == [tries for _, _, tries in waited]
+    assert any("DEFERRED" in log.read_text() for log in airflow.home.glob("logs/dag_id=waiting/**/*.log"))
+    (passed,) = airflow.until(
+        "the callback of a deadline",
+        lambda: airflow.rows("SELECT output FROM callback WHERE state = 'success' ORDER BY created_at LIMIT 1"),
+    )
+    assert "trades_1h is staler than 1 second" in passed[0]
     child = airflow.until("a child after its parent", lambda: airflow.tasks("trades_1d", "success"))
     assert "asset_triggered" == child[0][1]
 
     feed(lake_now.root, 2, rows=1, volume=100)
-    airflow.until("a refresh after a row arrived", lambda: len(airflow.tasks("trades_seen", "success")) > 1)
+    (pid,) = airflow.until("a refresh after a row arrived", lambda: pids_of(*command))
+    airflow.until("its JVM", lambda: len(pids_in(pid)) > 1)
+    (run,) = airflow.until("its task", lambda: airflow.tasks("trades_seen", "running"))
+    airflow.mark_failed("trades_seen", run[0])
+    airflow.until("the end of the command and its JVM", lambda: not pids_in(pid))
+    assert [(run[0], "asset_triggered", 1)] == airflow.tasks("trades_seen", "failed")
+
+    feed(lake_now.root, 3, rows=1, volume=100)
+    airflow.until("a refresh after another row arrived", lambda: len(airflow.tasks("trades_seen", "success")) > 1)
     airflow.until("the parent's second refresh", lambda: len(airflow.tasks("trades_1h", "success")) > 1)
     airflow.until("the child's second refresh", lambda: len(airflow.tasks("trades_1d", "success")) > 1)
     names = ["trades_1h", "trades_1d", "trades_seen"]
@@ -240,7 +297,7 @@ def test_clock_arrival_parents_and_kills(airflow: Airflow, lake_now: Materialize
     )
     assert ["2013-12-02T00:00:00Z" in str(value) for (value,) in results] == [False, True]
 
-    assert [] == pids_of("-m", "materializer", "policy", "run", "trades_seen")
+    assert [] == pids_of(*command)
     for name in names:
         report = lake_now.verify(name)
         assert report.is_equal, name

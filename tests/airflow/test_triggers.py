@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.airflow.deadlines import tell_stale
 from materializer.adapters.airflow.looking import describe, why_stale
 from materializer.adapters.airflow.sensors import FreshnessSensor
 from materializer.adapters.airflow.triggers import DeltaTableTrigger, FreshnessTrigger
 from materializer.config import Config
 from materializer.wiring import Materializer
-from tests.airflow.conftest import START, feed
+from tests.airflow.conftest import BY_CLOCK, HOURLY, START, feed
 
 
 class Store:
@@ -102,19 +103,25 @@ def test_a_restart_tells_what_was_committed_meanwhile(tmp_path):
 
 def test_freshness_follows_source_and_log(lake, spark):
     """
-    Not fresh while versions are not captured or something before the instant is dirty; then the sensor ends without
-    waiting, and the trigger fires once.
+    Not fresh before anything was materialised, while versions are not captured, or while something before the instant is dirty; then the sensor ends without
+    waiting, and the trigger fires once. What a deadline tells judges the promise as it stands.
     """
     opened = Materializer(lake, spark=spark, config=Config())
+    opened.apply(HOURLY.format(properties=BY_CLOCK).replace("trades_1h", "trades_new"))
+    assert "ever materialised" in why_stale(str(lake), "trades_new")
+    opened.drop("trades_new")
+    opened.apply(HOURLY.format(properties=BY_CLOCK))
     opened.refresh("trades_1h")
+    assert "trades_1h is not staler than 1 hour" in asyncio.run(tell_stale(lake=str(lake), aggregate="trades_1h"))
     assert why_stale(str(lake), "trades_1h") == ""
     feed(lake, 9, rows=1)
     assert "the newest is" in why_stale(str(lake), "trades_1h")
     cut = (START + timedelta(days=1)).isoformat()
     opened.refresh("trades_1h", end=cut)
     assert "1 dirty spans" in why_stale(str(lake), "trades_1h")
+    assert "trades_1h is staler than 1 hour" in asyncio.run(tell_stale(lake=str(lake), aggregate="trades_1h"))
     assert why_stale(str(lake), "trades_1h", cut) == ""
-    assert "1 of them in no policy" not in describe(str(lake), "trades_1h", "2026-01-01T00:00:00Z")
+    assert "1 of them in no policy" not in describe(str(lake), "trades_1h", "2026-01-01T00:00:00Z")[1]
 
     sensor = FreshnessSensor(task_id="wait", lake=str(lake), aggregate="trades_1h", until=cut)
     assert sensor.execute({}) is None

@@ -278,3 +278,27 @@ def test_engines_are_held_back_whole(site):
             measures={"total": "sum(price)"},
             properties={"quality.on_failure": "buckets"},
         )
+
+
+def test_what_a_gate_refuses_is_stale(site):
+    """
+    New buckets that were computed but not published count for the promise, and so does an aggregate that never published;
+    a refresh that moved the threshold and then ended without publishing has shown nothing.
+    """
+
+    def kept(now: str) -> bool | None:
+        (status,) = site.lake.status("hourly", now=now)
+        return status.freshness.is_kept
+
+    gated(site, AT_MOST_10)
+    site.lake.add_policy("hourly", start_offset="none", max_staleness="3 hours")
+    assert kept("2034-01-01") is True
+    site.tables["trades"].trade(("05:20", "A", 50))
+    with pytest.raises(QualityGateError):
+        site.lake.refresh("hourly")
+
+    assert kept("2024-03-01T05:30:00Z") is True
+    assert kept("2024-03-01T09:00:00Z") is False
+    site.tables["trades"].update("price = 50", price=5)
+    site.expect_refresh()
+    assert kept("2034-01-01") is True

@@ -61,14 +61,16 @@ def why_stale(lake: str, aggregate: str, until: str | None = None, config: str |
         return f"{aggregate}: refresh {status.open_refresh} has not ended"
     if status.state == "behind":
         return f"{aggregate} knows its source up to version {status.cursor}; the newest is {status.newest}"
+    if status.state == "empty":
+        return f"nothing of {aggregate} was ever materialised"
     if stale:
         before = "" if end == POS_INF else f" before {render(end, grid.time_type)}"
         return f"{aggregate} has {len(stale)} dirty spans{before}"
     return ""
 
 
-def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> str:
-    """Return how stale an aggregate is: what is dirty, and what of that no policy will take.
+def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> tuple[bool, str]:
+    """Return whether an aggregate breaks its promise, and how stale it is: what is dirty, and what of that no policy takes.
 
     Args:
         lake: Root folder of the lake.
@@ -81,17 +83,19 @@ def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> 
     """
     opened = _opened(lake, config)
     grid = opened.grid(aggregate)
-    (status,) = opened.status(aggregate)
+    (status,) = opened.status(aggregate, now)
     spec = AggregateSpec.from_json(opened.journal.view().named(aggregate).spec)
     policies = policies_of(spec)
     outside = status.dirty & beyond(policies, read_now(now, grid), grid) if policies else status.dirty
     last = f"last refreshed at {status.last.at}" if status.last else "never refreshed"
+    is_broken = status.freshness is None or status.freshness.is_kept is not True
+    promise = spec.property_map.get(MAX_STALENESS, "promised")
     told = [
-        f"{aggregate} is staler than {spec.property_map.get(MAX_STALENESS, 'promised')}: it is {status.state}, {last}",
+        f"{aggregate} is {'' if is_broken else 'not '}staler than {promise}: it is {status.state}, {last}",
         f"source version {status.cursor} is known, {status.newest} is the newest",
         f"{len(status.dirty)} dirty spans, {len(outside)} of them in no policy's window",
     ]
-    return "; ".join([*told, status.problem] if status.problem else told)
+    return is_broken, "; ".join([*told, status.problem] if status.problem else told)
 
 
 def _opened(lake: str, config: str | None) -> Materializer:

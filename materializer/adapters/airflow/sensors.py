@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class FreshnessSensor(BaseSensorOperator):
     """Waits until every version of the source is captured and nothing is dirty; refreshes nothing itself.
 
+    What was never materialised is not fresh.
+
     Args:
         lake: Root folder of the lake (templated).
         aggregate: Name of the aggregate (templated).
