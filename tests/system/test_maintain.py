@@ -26,7 +26,11 @@ from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the
 from tests.system.processes.running import World
 
 HOURS = 6
-BOTH = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+BOTH = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 
 
 def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -> None:
@@ -75,7 +79,7 @@ def versions(site: Site) -> dict[str, int]:
 # -- what it does --------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_rows_stay_and_files_go(worn, no_retention):
     """
     Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do.

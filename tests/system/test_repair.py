@@ -18,7 +18,11 @@ from materializer.lake.log import find_notes
 from materializer.services.repair import RepairReport
 from tests.system.builders import Site
 
-in_both_lanes = pytest.mark.parametrize("site", [200_000, 0], indirect=True, ids=["driver", "spark"])
+in_both_lanes = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 
 
 @pytest.fixture

@@ -17,7 +17,11 @@ from materializer.lake import copying
 from materializer.services import processes
 from tests.system.builders import HOURLY, MEASURES, Site
 
-BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+BOTH_LANES = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 TRADES: Final = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
 PARTS: Final = {"time": "ts", "width": "1 hour", "keys": ["sym"], "measures": MEASURES}
 TWO_HOURS: Final = HOURLY.replace("1 hour", "2 hours")
@@ -52,7 +56,7 @@ def folders(site: Site) -> tuple[int, int]:
 # -- the way of a changed definition -------------------------------------------------------------------------------------
 
 
-@BOTH_LANES
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_the_old_version_is_refreshed_and_read_until_the_switch(refreshed: Site) -> None:
     """
     Apply starts a build and changes nothing; a few runs later the old version still takes new rows; then one commit
@@ -361,7 +365,9 @@ STEPS: Final = {
 
 
 @BOTH_LANES
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param(s, marks=[] if s.startswith("switch") else pytest.mark.slow) for s in STEPS]
+)
 def test_a_switch_that_dies_is_ended_by_the_next_command(
     refreshed: Site, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,7 +438,14 @@ def test_a_full_disk_leaves_the_old_version(refreshed: Site, monkeypatch: pytest
     refreshed.expect_true(query=WIDER)
 
 
-@pytest.mark.parametrize("step", ["plan", "compute", "write", "wrote_partials", "check", "done"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "compute",
+        "wrote_partials",
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ("plan", "write", "check", "done")),
+    ],
+)
 def test_a_build_that_dies_goes_on(refreshed: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A run of a build is a refresh like any other; the old version does not notice that it died.
