@@ -39,7 +39,8 @@ class Broken:
         name = self.name or self.id
         by = "a newer release may have written it: use that one. Else " if self.is_too_new else ""
         mend = f"'materializer repair {name}'" if self.last else "'materializer repair --definitions FILE'"
-        return JournalError(
+        kind = JournalVersionError if self.is_too_new else JournalError
+        return kind(
             f"'{name}' cannot be used: {self.reason}",
             hint=f"{by}{mend} declares everything of it dirty; or restore a backup of the journal",
             name=name,

@@ -77,11 +77,13 @@ class View:
 
         Raises:
             UnknownAggregateError: If there is none.
-            JournalError: If one of its events cannot be read.
+            JournalError: If one of its events cannot be read, or those of an aggregate whose name is lost with them.
         """
         state = by_name(self.states, name) or self.all.get(name)
         if state is None:
             self.refuse_broken(name)
+            if nameless := next((b for b in self.broken.values() if not b.name), None):
+                raise nameless.error()  # it may be the one
             known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",

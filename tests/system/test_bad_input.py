@@ -457,7 +457,7 @@ DAMAGED = {
     journal_file_of_rubbish: ("refresh", "journal.corrupt", "backup"),
     journal_file_gone: ("refresh", "journal.corrupt", "backup"),
     journal_with_a_hole: ("history", "journal.corrupt", "backup"),
-    journal_of_before: ("refresh", "tables.ahead", "drop"),
+    journal_of_before: ("refresh", "tables.ahead", "repair"),
     output_of_somebody_else: ("refresh", "tables.foreign", "output"),
     partials_of_somebody_else: ("refresh", "tables.foreign", "partials"),
     output_missing: ("refresh", "table.not-found", "output"),
