@@ -206,7 +206,7 @@ def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
         case "no log":
             shutil.rmtree(old / "_delta_log")
         case _:
-            next(old.glob("*.parquet")).unlink()
+            Path(DeltaTable(str(old)).file_uris()[0]).unlink()
     code = "table.not-found" if damage == "missing" else "tables.foreign"
     report = repaired(refreshed, is_everything_dirty=True, codes=[code])
 
@@ -235,7 +235,7 @@ def test_an_output_is_rebuilt_without_a_raw_row(refreshed: Site, damage: str) ->
         case "no log":
             shutil.rmtree(old / "_delta_log")
         case _:
-            next(old.glob("*.parquet")).unlink()
+            Path(DeltaTable(str(old)).file_uris()[0]).unlink()
     source = refreshed.tables["trades"].path
     source.rename(source.with_name("away"))
     code = "table.not-found" if damage == "missing" else "tables.foreign"
