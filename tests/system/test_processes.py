@@ -271,7 +271,9 @@ def test_processes_race_over_a_source_that_changes(world: World) -> None:
 # -- stopped by hand -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("checkpoint", "how"), [("compute", "aborted"), ("check", "finished")])
+@pytest.mark.parametrize(
+    ("checkpoint", "how"), [pytest.param("compute", "aborted", marks=pytest.mark.slow), ("check", "finished")]
+)
 def test_ctrl_c_is_mended_by_the_next_command(world: World, checkpoint: str, how: str) -> None:
     """
     Ctrl-C gives the lease back at once; the next command, in any process, ends what was begun.

@@ -192,7 +192,9 @@ def test_a_table_from_an_old_copy(refreshed: Site, which: str) -> None:
 # -- partials ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damage", ["missing", "foreign", "no log", "file"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "file", *(pytest.param(d, marks=pytest.mark.slow) for d in ("foreign", "no log"))]
+)
 def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
     """
     They are made anew and everything is dirty; the output stays readable until it is refreshed.
@@ -220,7 +222,9 @@ def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
 
 
 @in_both_lanes
-@pytest.mark.parametrize("damage", ["missing", "foreign", "no log", "file"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "file", *(pytest.param(d, marks=pytest.mark.slow) for d in ("foreign", "no log"))]
+)
 def test_an_output_is_rebuilt_without_a_raw_row(refreshed: Site, damage: str) -> None:
     """
     It comes back from the partials with the source out of reach; dirty stays dirty, clean stays clean.

@@ -25,7 +25,9 @@ FAILURES: Final = {
 """A measure, the value it cannot take, and what Spark calls that."""
 
 
-@pytest.mark.parametrize("driver_lane_rows", [200_000, 0], ids=["driver", "spark"])
+@pytest.mark.parametrize(
+    "driver_lane_rows", [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failing_rows(tmp_path: Path, spark: SparkSession, failure: str, driver_lane_rows: int) -> None:
     """

@@ -97,7 +97,7 @@ SLOW: Final = {"marks": pytest.mark.slow}
 KILLED: Final = [
     pytest.param("nothing is written", "refresh", 200_000),
     pytest.param("only the partials are", "apply", 200_000),
-    pytest.param("both are", "refresh", 200_000),
+    pytest.param("both are", "refresh", 200_000, **SLOW),
     pytest.param("nothing is written", "apply", 200_000, **SLOW),
     pytest.param("only the partials are", "refresh", 200_000, **SLOW),
     pytest.param("only the output is", "refresh", 200_000, **SLOW),
