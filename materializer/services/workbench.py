@@ -381,9 +381,9 @@ class Workbench(SwitchTables):
 
     def whole_plan(self, state: AggregateState, heads: dict[Which, TableHead], window: Span) -> Plan:
         """Return a plan for everything dirty in a window, in one run that nobody writes."""
-        end = min(window.end, max(state.extent_end, state.threshold))
-        window = Span(window.start, max(window.start, end))
-        taken = state.log.cut(SpanSet.of(window)).taken
+        newest = max(state.extent_end, state.threshold)
+        below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
+        taken = state.log.cut(SpanSet.of(window) & below).taken
         kept = self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, self._raw(state.cursor), kept, self._stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))

@@ -64,3 +64,17 @@ def test_a_fresh_read_of_a_window_computes_that_window(site: Site) -> None:
     clean = site.lake.fresh("hourly", "2024-03-01T02:00:00Z", "2024-03-01T04:00:00Z")
     assert ("nothing", 0) == (clean.strategy, clean.estimate.rows)
     assert [(2, "A", 2), (3, "A", 3)] == rows_of(clean.frame)
+
+
+def test_a_fresh_read_where_nothing_is(site: Site) -> None:
+    """
+    An empty source, and a window above its newest row, have no rows; nothing is computed.
+    """
+    trades = site.table("trades")
+    site.hourly()
+    assert ([], "nothing") == (rows_of(site.lake.fresh("hourly").frame), site.lake.fresh("hourly").strategy)
+
+    trades.trade(("01:10", "A", 1))
+    above = site.lake.fresh("hourly", "2024-03-01T05:00:00Z", "2024-03-01T06:00:00Z")
+    assert ([], "nothing") == (rows_of(above.frame), above.strategy)
+    assert [(1, "A", 1)] == rows_of(site.lake.fresh("hourly").frame)
