@@ -127,5 +127,6 @@ def _copy_version(path: Path, to: Path) -> None:
     last = path / "_delta_log" / "_last_checkpoint"
     if last.exists():
         text = last.read_text(encoding="utf-8")
-        if json.loads(text)["version"] <= version:
+        # it may have been written after the names were listed, and its checkpoint is not among them
+        if any(log.glob(f"{json.loads(text)['version']:020d}.checkpoint*")):
             (log / last.name).write_text(text, encoding="utf-8")
