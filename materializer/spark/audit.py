@@ -25,6 +25,8 @@ from materializer.core.spec import TimeType
 from materializer.spark.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.failures import spoken
 
+MOST_BUCKETS: Final = 10_000
+"""Failing buckets of one check that are fetched; more count as all of them."""
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _COPIES: Final = "materializer copies "
 _CHECK: Final = "materializer check"
@@ -87,10 +89,12 @@ def failing(
         ]
         rows = reduce(DataFrame.unionAll, parts).collect()
         place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(columns_of(frame)[bucket]))))
-        sets = [sf.collect_set(sf.when(test, place)).alias(f"s_{i}") for i, test in tests]
+        found_at = ((i, sf.collect_set(sf.when(test, place))) for i, test in tests)
+        sets = [sf.slice(places, 1, MOST_BUCKETS + 1).alias(f"s_{i}") for i, places in found_at]
         held = seen.agg(*sets).collect()[0]
     for i, check in about_rows:
-        buckets[check.index, check.type] = frozenset(entry[0] for entry in held[f"s_{i}"])
+        if len(held[f"s_{i}"]) <= MOST_BUCKETS:
+            buckets[check.index, check.type] = frozenset(entry[0] for entry in held[f"s_{i}"])
     found = [(failed[r[_CHECK]], {n: r[n] for n in frame.columns}) for r in rows]
     return Failing(tuple(FailingRow(c.index, c.type, values) for c, values in found), buckets)
 

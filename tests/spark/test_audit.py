@@ -23,6 +23,7 @@ from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import GridSpec, TimeType, Width
 from materializer.errors import DataError
 from materializer.services.quality import Audited, audit
+from materializer.spark import audit as in_spark
 from materializer.spark.analyse import analyse
 from materializer.spark.audit import built_in
 from materializer.spark.bucket_sql import bucket_start_sql
@@ -135,6 +136,20 @@ def test_failing_rows_and_their_buckets_are_found(session: SparkSession):
     assert all(
         r.values["x"] < 0 or r.values["x"] > 50 or r.values["x"] != r.values["x"] for r in found.rows if r.index == 0
     )
+
+
+def test_too_many_failing_buckets_are_all_of_them(session: SparkSession, monkeypatch: pytest.MonkeyPatch):
+    """
+    Where more buckets fail than are fetched, nobody can tell the others: none of the run may be published.
+    """
+    monkeypatch.setattr(in_spark, "MOST_BUCKETS", 1)
+    given = session.createDataFrame([(AT, 1), (AT + HOUR, 2)], "bucket bigint, v int")
+    one, two = (
+        asked(given, ("expect_column_values_to_be_between", {"column": "v", "max_value": most})) for most in (1, 0)
+    )
+
+    assert frozenset({AT + HOUR}) == one.buckets
+    assert two.buckets is None
 
 
 def test_times_are_put_down_to_buckets_where_they_are(session: SparkSession):
