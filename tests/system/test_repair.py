@@ -78,6 +78,19 @@ def another_table(path: Path) -> None:
     )
 
 
+def ruin(path: Path, damage: str) -> None:
+    """Damage a table of ours in a named way."""
+    match damage:
+        case "missing":
+            shutil.rmtree(path)
+        case "foreign":
+            another_table(path)
+        case "no log":
+            shutil.rmtree(path / "_delta_log")
+        case _:
+            Path(DeltaTable(str(path)).file_uris()[0]).unlink()
+
+
 def change_and_refresh(site: Site) -> None:
     site.tables["trades"].trade(("01:40", "A", 100), ("12:00", "C", 5))
     site.tables["trades"].delete("sym = 'A' AND price = 3")
@@ -200,15 +213,7 @@ def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
     They are made anew and everything is dirty; the output stays readable until it is refreshed.
     """
     old, before = partials(refreshed), refreshed.published("hourly")
-    match damage:
-        case "missing":
-            shutil.rmtree(old)
-        case "foreign":
-            another_table(old)
-        case "no log":
-            shutil.rmtree(old / "_delta_log")
-        case _:
-            Path(DeltaTable(str(old)).file_uris()[0]).unlink()
+    ruin(old, damage)
     code = "table.not-found" if damage == "missing" else "tables.foreign"
     report = repaired(refreshed, is_everything_dirty=True, codes=[code])
 
@@ -231,15 +236,7 @@ def test_an_output_is_rebuilt_without_a_raw_row(refreshed: Site, damage: str) ->
     """
     refreshed.lake.invalidate("hourly", "2024-03-01T05:00:00", "2024-03-01T06:00:00")
     before, state, old = refreshed.published("hourly"), state_of(refreshed), output(refreshed)
-    match damage:
-        case "missing":
-            shutil.rmtree(old)
-        case "foreign":
-            another_table(old)
-        case "no log":
-            shutil.rmtree(old / "_delta_log")
-        case _:
-            Path(DeltaTable(str(old)).file_uris()[0]).unlink()
+    ruin(old, damage)
     source = refreshed.tables["trades"].path
     source.rename(source.with_name("away"))
     code = "table.not-found" if damage == "missing" else "tables.foreign"
