@@ -13,7 +13,7 @@ from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Verdict
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import JournalConflictError, UsageError
+from materializer.errors import UsageError
 from materializer.journal.events import Checked
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -25,7 +25,6 @@ from materializer.services.gate import summary
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
 
-_ATTEMPTS: Final = 50
 _RENDER: Final = "materializer.adapters.quality:render"
 
 
@@ -111,12 +110,7 @@ class Checker:
             "version": report.version,
             "window": report.window and report.window.as_json(),
         }
-        for _ in range(_ATTEMPTS):
-            try:
-                self.journal.append(self.journal.view().version, state.id, [Checked(verdict)])
-            except JournalConflictError:
-                continue
-            return
+        self.journal.insist([(state.id, Checked(verdict))])
 
 
 def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:

@@ -17,15 +17,12 @@ from materializer.journal.events import Invalidated
 from materializer.journal.fold import AggregateState, apply
 from materializer.services.definitions import Bound
 from materializer.services.planning import Request, whole_buckets
-from materializer.services.protocol import TableHead, Which
+from materializer.services.protocol import ATTEMPTS, TableHead, Which
 from materializer.services.refresh import Refresher
 from materializer.services.workbench import Workbench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ATTEMPTS = 20
-"""How often the journal is folded again while refreshes end between it and the tables."""
 
 
 @dataclass(frozen=True, slots=True)

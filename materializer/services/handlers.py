@@ -7,13 +7,12 @@ since, and again when it failed or its process died: at least once for each row,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from materializer.core.definition import quoted
 from materializer.core.imported import imported
 from materializer.core.spans import SpanSet
 from materializer.errors import (
-    JournalConflictError,
     LogGapError,
     MaterializerError,
     OutputHandlerError,
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 OutputHandler: TypeAlias = Callable[[Any, int], object]
 """Called with rows that are new or have new content, and the version of the output that holds them."""
-
-_ATTEMPTS: Final = 20
 
 
 def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
@@ -89,12 +86,7 @@ def deliver(
         rows = engine().published_since(path, state.delivered, version, where)
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, bound.name)
-    for _ in range(_ATTEMPTS):
-        try:
-            journal.append(journal.view().version, state.id, [Delivered(version)])
-        except JournalConflictError:
-            continue
-        return
+    journal.insist([(state.id, Delivered(version))])
 
 
 def _call(handler: OutputHandler, message: Any, version: int, name: str) -> None:

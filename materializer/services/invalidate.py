@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.spans import Span
-from materializer.errors import JournalConflictError
 from materializer.journal.events import Invalidated
 from materializer.services.refresh import Refresher
 
@@ -29,10 +28,5 @@ class Invalidator:
         with self.refresher.writing(name) as state:
             # once more, for another version may have been published since, with other buckets
             span = self.refresher.bound(state).definition.grid.cover(span)
-            while True:
-                try:
-                    event = Invalidated((Entry(span, None, Cause.INVALIDATED),), reason)
-                    journal.append(journal.view().version, state.id, [event])
-                except JournalConflictError:
-                    continue
-                return span
+            journal.insist([(state.id, Invalidated((Entry(span, None, Cause.INVALIDATED),), reason))])
+        return span

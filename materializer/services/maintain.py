@@ -24,7 +24,7 @@ from materializer.core.definition import quoted
 from materializer.core.maintenance import every_of, retention_hours_of
 from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import AggregateSpec
-from materializer.errors import JournalConflictError, LeaseLostError, MaterializerError, RetryableError
+from materializer.errors import LeaseLostError, MaterializerError
 from materializer.journal.events import Maintained
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import CHECKPOINT_EVERY, CommitResult
@@ -45,7 +45,6 @@ DRIVER_BYTES: Final = 256 << 20
 ROUNDS: Final = 3
 """Small files that a rewrite left side by side are merged in another round; a fourth was never needed."""
 _TABLES: Final = ("partials", "output")
-_ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,7 @@ class Maintainer:
 
     def _read_since(self, state: AggregateState, path: str) -> int | None:
         """Return the oldest version of an output that somebody will still ask for, however long ago that was."""
-        states = self.refresher.journal.view().states.values()
+        states = self.refresher.journal.view().all.values()  # next versions of others read it too
         asked = [s.plan.source_version for s in states if s.plan is not None and s.source.path == path]
         if dict(state.spec["properties"]).get("output_handler") and state.delivered is not None:
             asked.append(state.delivered)
@@ -328,15 +327,8 @@ class Maintainer:
     def _tell(self, held: AggregateState, done: tuple[TableDone, ...], seconds: float) -> None:
         """Write into the journal what was done; the tables are whole without it."""
         report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
-        journal = self.refresher.journal
-        for _ in range(_ATTEMPTS):
-            self._check_lease(held)
-            try:
-                journal.append(journal.view().version, held.id, [Maintained(report)])
-            except JournalConflictError:
-                continue
-            return
-        raise RetryableError("other processes committed to the journal first, again and again")
+        self._check_lease(held)
+        self.refresher.journal.insist([(held.id, Maintained(report))])
 
     def _checkpoint(self, name: str) -> None:
         self.refresher.on_checkpoint(name)
