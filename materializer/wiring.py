@@ -30,7 +30,7 @@ from materializer.services import cascade
 from materializer.services.backup import BackupReport, Backups, RestoreReport
 from materializer.services.building import Builder, BuildReport
 from materializer.services.check import Checker, CheckReport
-from materializer.services.definitions import Bound, Change, Definitions
+from materializer.services.definitions import Bound, Change, Definitions, Prepared
 from materializer.services.doctor import Doctor
 from materializer.services.fresh import FreshRead, FreshReader
 from materializer.services.handlers import OutputHandler
@@ -172,13 +172,18 @@ class Materializer:
             DefinitionError: With every problem of every definition; nothing was written.
         """
         specs, _ = self.read_definitions(what)
-        try:
-            prepared = self._definitions.prepare(specs)
-        except DefinitionError as exc:
-            raise DefinitionError(_placed(exc.problems, specs, what)) from exc
+        prepared = self._prepared(specs, what)
         if dry_run:
             return [p.change for p in prepared]
+        if self._versions.end_open_switches(prepared):
+            prepared = self._prepared(specs, what)
         return [self._versions.apply(p) for p in prepared]
+
+    def _prepared(self, specs: Sequence[AggregateSpec], what: Any) -> list[Prepared]:
+        try:
+            return self._definitions.prepare(specs)
+        except DefinitionError as exc:
+            raise DefinitionError(_placed(exc.problems, specs, what)) from exc
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
         """Define an aggregate from Python.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,6 +95,20 @@ class Versions:
     refresher: Refresher
 
     # -- what apply does -------------------------------------------------------------------------------------------------
+
+    def end_open_switches(self, prepared: Iterable[Prepared]) -> bool:
+        """End the switches that dead processes left of the aggregates to apply, and return whether there were any.
+
+        What a definition changes has to be found again then: another one is published.
+
+        Raises:
+            LeaseHeldError: If the process that switches is alive.
+        """
+        left = [p.existing.id for p in prepared if p.existing is not None and p.existing.switch]
+        for aggregate_id in left:
+            with self.refresher.writing(aggregate_id):
+                pass
+        return bool(left)
 
     def apply(self, prepared: Prepared) -> Change:
         """Write one checked definition; another definition of the data starts a build, and nothing else.

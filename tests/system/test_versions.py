@@ -403,6 +403,35 @@ def test_undoing_a_switch_dies_again_and_again(refreshed: Site, monkeypatch: pyt
     refreshed.expect_true(query=WIDER)
 
 
+@pytest.mark.parametrize(
+    ("parts", "kind", "following"),
+    [
+        pytest.param({"comment": "as it was"}, "data", "started", id="the-old-one-again"),
+        pytest.param({"width": "2 hours"}, "unchanged", "", id="the-new-one-again"),
+        pytest.param({"width": "2 hours", "comment": "wide"}, "metadata", "", id="a-comment"),
+        pytest.param({"width": "3 hours"}, "data", "started", id="a-third"),
+    ],
+)
+def test_what_is_applied_after_a_switch_that_died_changes_what_it_published(
+    refreshed: Site, parts: dict[str, Any], kind: str, following: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The switch is ended first: the definition is compared with the one that is published then.
+    """
+    applied(refreshed, width="2 hours")
+    refreshed.lake.build("hourly", switch=False)
+    killed(refreshed, "switch_done", lambda lake: lake.switch("hourly"), monkeypatch)
+
+    change = applied(refreshed, **parts)
+
+    assert (change.kind, change.next) == (kind, following)
+    refreshed.expect_true(query=WIDER)
+    if following:
+        assert refreshed.lake.build("hourly").switched is not None
+    state = refreshed.lake.journal.view().named("hourly")
+    assert AggregateSpec.from_json(state.spec).comment == parts.get("comment", "")
+
+
 @pytest.mark.parametrize("step", ["switch_fence", "switch_done"])
 def test_a_switch_asked_again_is_one_switch(refreshed: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
