@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from materializer.config import Config
@@ -219,6 +219,7 @@ class Versions:
             NothingBuiltError: If there is none.
             LeaseHeldError: If another process works on either.
         """
+        self._expect_build(name)
         with self.refresher.writing(name) as state:
             self.build_of(state)
             self._give_up(state)
@@ -259,13 +260,12 @@ class Versions:
             NothingBuiltError: If none is kept.
             LeaseHeldError: If another process works on either.
         """
+        now = self.journal.view().named(name)
+        if not now.switch:  # one that has not ended makes what is published the previous version
+            _previous(now)
         with self.refresher.writing(name) as state:
-            if not state.previous:
-                msg = f"no previous version of '{state.name}' is kept"
-                hint = "apply the definition that you want; 'versions.keep' says how many are kept"
-                raise NothingBuiltError(msg, hint=hint)
+            before = _previous(state)
             self._give_up(state)
-            before = state.previous[0]
             self._start_from(state, before, before)
 
     # -- switching -------------------------------------------------------------------------------------------------------
@@ -281,6 +281,7 @@ class Versions:
         began = time.perf_counter()
         view = self.journal.view()
         state = view.named(name)
+        self._expect_build(name)
         old = AggregateSpec.from_json(state.spec)
         build = view.build_of(state)
         if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
@@ -301,6 +302,12 @@ class Versions:
         n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
 
+    def _expect_build(self, name: str) -> None:
+        """Refuse, before anything is written, when there is nothing to publish or give up, or to end."""
+        state = self.journal.view().named(name)
+        if state.plan is None and not state.switch:
+            self.build_of(state)
+
     def build_of(self, state: AggregateState) -> AggregateState:
         """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
         build = self.journal.view().build_of(state)
@@ -318,3 +325,11 @@ class Versions:
             self.definitions.remove_folders(state)
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.journal.insist(gone)
+
+
+def _previous(state: AggregateState) -> Mapping[str, Any]:
+    if not state.previous:
+        msg = f"no previous version of '{state.name}' is kept"
+        hint = "apply the definition that you want; 'versions.keep' says how many are kept"
+        raise NothingBuiltError(msg, hint=hint)
+    return state.previous[0]
