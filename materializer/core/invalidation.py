@@ -44,7 +44,9 @@ class Cause(IntEnum):
     """Neither feed nor statistics could tell what changed."""
     NEW = 6
     """Never materialised."""
-    REPAIRED = 7
+    DIFFERED = 7
+    """What is published there was compared with the raw rows, and differs."""
+    REPAIRED = 8
     """The tables hold something there, and nobody knows any more what."""
 
 

@@ -259,6 +259,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "quality.on_failure": _one_of("refresh", "buckets"),
     "quality.checks": _one_of("true", "false"),
     "quality.canaries": _whole_number(0),
+    "quality.canaries.every": _whole_number(1),
     "quality.parameters": _object,
     "quality.schedule": _schedule,
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",

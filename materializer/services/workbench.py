@@ -439,9 +439,9 @@ class Workbench(SwitchTables):
         return self.bound.definition.grid.cover(hull).end
 
     def _stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
-        """Return where the output has rows that the partials may not have, after a repair."""
-        is_repaired = any(e.cause is Cause.REPAIRED for e in dirty)
-        return held.published(self.bound, heads[Which.OUTPUT].version) if is_repaired else SpanSet()
+        """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
+        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in dirty)
+        return held.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
         grid = self.bound.definition.grid
@@ -545,7 +545,7 @@ class Workbench(SwitchTables):
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        if not has_gate(self.bound.definition.spec):
+        if not has_gate(self.bound.definition.spec, plan.n):
             return None
         _, state = self.read()
         gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway)

@@ -36,7 +36,7 @@ from materializer.adapters.cli.text_maintain import maintain_lines, maintained_t
 from materializer.adapters.cli.text_mending import backup_lines, repair_lines, restore_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
-from materializer.adapters.cli.text_quality import check_lines, gate_text
+from materializer.adapters.cli.text_quality import canaries_text, check_lines, gate_text
 from materializer.adapters.cli.text_versions import build_lines, change_lines, switch_lines, version_pairs
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
 from materializer.core.lateness import in_words
@@ -192,6 +192,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("worked on by", s.holder),
         ("last refresh", _last(s.last) if s.last else "never"),
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
+        ("canaries", canaries_text(s.canaries, s.time_type) if s.canaries else ""),
         ("lateness", _lateness(s)),
         ("last check", _last_check(s.last_check, s.time_type) if s.last_check else ""),
         ("maintained", maintained_text(s.maintained) if s.maintained else ""),

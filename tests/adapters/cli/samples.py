@@ -39,6 +39,7 @@ from materializer.core.invalidation import Cause, Entry
 from materializer.core.lateness import Lateness, advice
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
 from materializer.core.policies import Policy
+from materializer.core.quality.canaries import Canaries
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.verdict import Finding as Found
 from materializer.core.quality.verdict import Severity, Verdict
@@ -115,6 +116,7 @@ GATE = {
     "output": summary(VERDICT),
     "held": [[day(2), day(3)]],
     "published_anyway": {"reason": "a storm, confirmed"},
+    "sampled": {"clean": 5, "differed": [[day(2), day(3)]]},
 }
 ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT, verdict=GATE, policy="history")
 ABORTED = Ended(
@@ -207,6 +209,7 @@ STATUS = Status(
     outside=SpanSet.of(Span(day(1), day(2))),
     held=SpanSet.of(Span(day(2), day(3))),
     last_check=summary(VERDICT) | {"version": 12, "window": [day(1), day(8)], "at": "2013-12-09T00:00:00Z"},
+    canaries=Canaries(3, 2, 29, 20, "2013-12-09T00:00:00Z", 12, SpanSet.of(Span(day(2), day(3)))),
     maintained=MAINTAINED,
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
