@@ -62,7 +62,7 @@ class Entry:
         after: Source version that the partials in *span* reflect exactly, or None.
         cause: Why it is dirty.
         keys: The changed keys when they are few and known, or None for any key.
-        is_insert_only: Whether every change since *after* was an insert that the change feed names.
+        is_insert_only: Whether every change since *after* was an insert, as the change feed says, or no file went away.
     """
 
     span: Span

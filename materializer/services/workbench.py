@@ -52,7 +52,7 @@ from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, held, planning, processes
+from materializer.services import cascade, change_feed, held, planning, processes
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -235,6 +235,8 @@ class Workbench(SwitchTables):
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
         bound, note = self.bound, self._note(plan, "data")
+        if which is Which.OUTPUT:
+            note |= change_feed.note_of(bound, plan)
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
         column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):

@@ -17,6 +17,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -94,6 +95,9 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             found = [[_value(v) for v in row] for row in rows]
             cost = None if fresh is None else _fresh(fresh)
             return "", {"name": name, "columns": list(columns), "rows": found, "fresh": cost}
+        case ChangedRows(name=name, columns=columns, rows=rows, total=total):
+            found = [[_value(v) for v in row] for row in rows]
+            return "", {"name": name, "columns": list(columns), "rows": found, "total": total}
         case Verified(report=report, time_type=time_type):
             return "verified", _verified(report, time_type)
         case CheckedRows(report=report, time_type=time_type):

@@ -12,6 +12,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -79,6 +80,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(_history(result, width))
         case Shown():
             return list(_shown(result, width))
+        case ChangedRows():
+            return list(_changes(result, width))
         case Verified(report=report, time_type=time_type):
             return list(_verified(report, time_type, width))
         case CheckedRows(report=report, time_type=time_type):
@@ -290,7 +293,16 @@ def _shown(result: Shown, width: int) -> Iterator[str]:
         )
 
 
-def _rows(result: Shown, width: int) -> Iterator[str]:
+def _changes(result: ChangedRows, width: int) -> Iterator[str]:
+    if not result.rows:
+        yield f"{result.name}: no changes there"
+        return
+    yield from _rows(result, width)
+    if left := result.total - len(result.rows):
+        yield f"{count(left, 'change')} more: raise --limit, or go on with --after"
+
+
+def _rows(result: Shown | ChangedRows, width: int) -> Iterator[str]:
     if not result.rows:
         yield f"{result.name}: no rows there"
         return

@@ -11,6 +11,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -318,6 +319,15 @@ RESULTS: dict[str, Result] = {
             (datetime(2013, 12, 1, 2, tzinfo=UTC), date(2013, 12, 1), None, 7, float("nan"), None),
         ),
         FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3)),
+    ),
+    "changes": ChangedRows(
+        "flights_hourly",
+        ("bucket", "origin", "flights", "_change", "_reason", "_refresh", "_source_version", "_published_at"),
+        (
+            (day(12, 1), "JFK", 12, "update_preimage", "late", 12, 341, day(12, 9)),
+            (day(12, 1), "JFK", 13, "update_postimage", "late", 12, 341, day(12, 9)),
+        ),
+        5,
     ),
     "verify": Verified(VERIFIED, TS),
     "check": CheckedRows(CHECKED, TS),
