@@ -412,6 +412,16 @@ class QualityGateError(MaterializerError):
     )
 
 
+class CanaryError(QualityGateError):
+    """Buckets that were computed again from their raw rows differ; they are dirty, and recomputed by the next refresh."""
+
+    code = "quality.canary"
+    default_hint = (
+        "refresh again: the buckets are recomputed from their raw rows; what was expected and found stands among the "
+        "failing rows, and 'materializer verify' compares everything"
+    )
+
+
 class QualityCheckError(MaterializerError):
     """What is published does not meet the aggregate's expectations."""
 

@@ -25,8 +25,9 @@ from materializer.core.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, JournalError, Problem, UsageError
 from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
+from materializer.lake.row_changes import feed_rows
 from materializer.lake.rows import to_pandas
-from materializer.services import cascade
+from materializer.services import cascade, change_feed
 from materializer.services.backup import BackupReport, Backups, RestoreReport
 from materializer.services.building import Builder, BuildReport
 from materializer.services.check import Checker, CheckReport
@@ -495,6 +496,57 @@ class Materializer:
         if as_ == "pandas":
             return to_pandas(bound.paths["output"])
         return self.engine().read_output(bound.paths["output"])
+
+    @overload
+    def changes(
+        self,
+        name: str,
+        as_: Literal["spark"] = "spark",
+        *,
+        after_refresh: int | None = None,
+        reason: str | None = None,
+    ) -> DataFrame: ...
+
+    @overload
+    def changes(
+        self, name: str, as_: Literal["pandas"], *, after_refresh: int | None = None, reason: str | None = None
+    ) -> pd.DataFrame: ...
+
+    def changes(
+        self,
+        name: str,
+        as_: Literal["spark", "pandas"] = "spark",
+        *,
+        after_refresh: int | None = None,
+        reason: str | None = None,
+    ) -> DataFrame | pd.DataFrame:
+        """Return what refreshes changed in the output of an aggregate, from its change feed.
+
+        Args:
+            name: The aggregate; its definition says ``'output.change_feed' = 'true'``.
+            as_: ``spark`` or ``pandas``, which wants no JVM.
+            after_refresh: Number of the last refresh that is known already; None for everything.
+            reason: Only changes with this reason: ``new``, ``late``, ``correction``, ``delete`` or ``definition``.
+
+        Raises:
+            UsageError: If there is no feed.
+        """
+        path = change_feed.path_of(Bound.of(self.journal.view().named(name), self.root))
+        if as_ == "pandas":
+            columns, rows, _ = feed_rows(path, after=after_refresh, reason=reason)
+            import pandas as pd
+
+            return pd.DataFrame(rows, columns=columns)
+        frame = self.engine().read_output(path)
+        frame = frame if after_refresh is None else frame.where(frame["_refresh"] > after_refresh)
+        return frame if reason is None else frame.where(frame["_reason"] == reason)
+
+    def show_changes(
+        self, name: str, *, limit: int = 20, after_refresh: int | None = None, reason: str | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]], int]:
+        """Return column names, the first changes after a refresh, and how many there are, without a JVM."""
+        path = change_feed.path_of(Bound.of(self.journal.view().named(name), self.root))
+        return feed_rows(path, after=after_refresh, reason=reason, limit=limit)
 
     def fresh(self, name: str, start: Instant = None, end: Instant = None) -> FreshRead:
         """Return rows as of the newest source version, and what computing the dirty ones costs.

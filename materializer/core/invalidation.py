@@ -44,7 +44,9 @@ class Cause(IntEnum):
     """Neither feed nor statistics could tell what changed."""
     NEW = 6
     """Never materialised."""
-    REPAIRED = 7
+    DIFFERED = 7
+    """What is published there was compared with the raw rows, and differs."""
+    REPAIRED = 8
     """The tables hold something there, and nobody knows any more what."""
 
 
@@ -60,7 +62,7 @@ class Entry:
         after: Source version that the partials in *span* reflect exactly, or None.
         cause: Why it is dirty.
         keys: The changed keys when they are few and known, or None for any key.
-        is_insert_only: Whether every change since *after* was an insert that the change feed names.
+        is_insert_only: Whether every change since *after* was an insert, as the change feed says, or no file went away.
     """
 
     span: Span

@@ -233,6 +233,7 @@ _REASONS: Final = {
     Cause.FILES: "files that may hold rows of these buckets changed (no change feed)",
     Cause.FORCED: "forced",
     Cause.INVALIDATED: "invalidated by hand",
+    Cause.DIFFERED: "a canary found it to differ from its raw rows",
     Cause.LOST: "the source can no longer tell what changed",
     Cause.NEW: "never materialised",
     Cause.REPAIRED: "repaired: what the tables hold there is not known",

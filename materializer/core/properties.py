@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from materializer.core.change_feed import PROPERTY as CHANGE_FEED
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
@@ -30,7 +31,6 @@ _ENGINES_ONLY: Final = ("fill", "closed")
 _NOT_YET: Final = {
     "source.retention": "retention of the source",
     "output.retention": "retention of the output",
-    "output.change_feed": "the change feed of the output",
 }
 
 
@@ -259,14 +259,18 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "quality.on_failure": _one_of("refresh", "buckets"),
     "quality.checks": _one_of("true", "false"),
     "quality.canaries": _whole_number(0),
+    "quality.canaries.every": _whole_number(1),
     "quality.parameters": _object,
     "quality.schedule": _schedule,
+    CHANGE_FEED: _one_of("true", "false"),
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
 }
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of who is given the output."""
 _STORED: Final = frozenset(
-    k for k in _FORMS if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in HANDLER
+    k
+    for k in _FORMS
+    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED)
 )
 _KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))

@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 from materializer.core.invalidation import InvalidationLog
 from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
+from materializer.core.quality.canaries import after_sample
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import JournalError
 from materializer.journal.events import (
@@ -122,6 +123,7 @@ class AggregateState:
         switch: Id of the build that the open plan publishes; "" when that is a refresh.
         is_closed: Whether a switch to this build was planned.
         previous: Versions that were published before and are kept, newest first.
+        canaries: What canaries found of this version of the data, as JSON; see :mod:`materializer.core.quality.canaries`.
     """
 
     id: str
@@ -157,6 +159,7 @@ class AggregateState:
     switch: str = ""
     is_closed: bool = False
     previous: tuple[Version, ...] = ()
+    canaries: Mapping[str, Any] = field(default_factory=dict)
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -229,8 +232,9 @@ _PLAIN: Final = (
     "builds",
     "switch",
     "is_closed",
+    "canaries",
 )
-_LATER: Final = ("verdict", "policy", "maintained", "builds", "switch", "is_closed")
+_LATER: Final = ("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries")
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -302,7 +306,10 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return _planned(state, event)
         case Audited():
             _open_plan(state, event.n)
-            return replace(state, held=SpanSet.union(Span(a, b) for a, b in event.held), verdict=event.verdict)
+            sampled = event.verdict.get("sampled")
+            canaries = after_sample(state.canaries, sampled, event.n, at) if sampled else state.canaries
+            held = SpanSet.union(Span(a, b) for a, b in event.held)
+            return replace(state, held=held, verdict=event.verdict, canaries=canaries)
         case Done():
             plan = _open_plan(state, event.n)
             back = InvalidationLog(plan.taken).cut(state.held).taken
@@ -372,6 +379,7 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         engine_next={},
         delivered=None,
         policy_runs={},
+        canaries={},
     )
 
 
@@ -441,6 +449,7 @@ def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState
         delivered=None,
         policy_runs=state.policy_runs if is_same_clock else {},
         previous=(old, *state.previous)[: event.keep],
+        canaries={},
     )
 
 

@@ -25,7 +25,7 @@ class CapturedPiece:
     Args:
         times: Whole buckets.
         rung: How they were found.
-        is_insert_only: Whether every change in them was an insert that the feed names.
+        is_insert_only: Whether every change in them was an insert, as the feed or the files that came and went tell.
         rows: Changed rows in them; on the lower rungs the rows of whole files.
         keys: The changed keys, None for any.
         from_version: First version of the run they were found in.

@@ -267,7 +267,8 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
         look.learn(commit)
     times = whole_buckets(SpanSet.union(spans), look.floor, look.next_edge)
     total = sum(c.inserted + c.deleted for c in counts)
-    pieces = (CapturedPiece(times, Rung.FILES, False, total, None, first, last),) if times else ()
+    is_insert_only = not any(f.data_change for c in run for f in c.removes)
+    pieces = (CapturedPiece(times, Rung.FILES, is_insert_only, total, None, first, last),) if times else ()
     return Captured(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",))
 
 

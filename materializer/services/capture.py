@@ -98,7 +98,7 @@ class Capture:
                     state.cursor if is_fine else None,
                     _CAUSES[piece.rung],
                     piece.keys if is_fine else None,
-                    is_insert_only=is_fine and piece.is_insert_only,
+                    is_insert_only=piece.is_insert_only,
                 )
 
     def _by_spark(

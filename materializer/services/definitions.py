@@ -59,7 +59,7 @@ class Bound:
         aggregate_id: Its id.
         definition: The compiled definition.
         source: The table it reads.
-        paths: Where ``partials``, ``output``, ``quarantine`` and ``failing`` lie.
+        paths: Where ``partials``, ``output``, ``quarantine``, ``failing`` and ``changes`` lie.
         app_ids: Their transaction identifiers.
         data_version: Id of this version of its data.
     """
@@ -96,12 +96,14 @@ class Bound:
             else output_path(root, state.name),
             "quarantine": str(root / state.name / "quarantine"),
             "failing": str(root / state.name / "failing"),
+            "changes": str(root / state.name / "changes"),
         }
         app_ids = {
             "partials": f"materializer/{state.data_version}",
             "output": f"materializer/{state.id}",
             "quarantine": f"materializer/{state.data_version}/quarantine",
             "failing": f"materializer/{state.id}/failing",
+            "changes": f"materializer/{state.id}/changes",
         }
         return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version)
 

@@ -8,25 +8,25 @@ the output, for people; no refresh ever reads it.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from materializer.core.definition import quoted
-from materializer.core.grid import Grid
+from materializer.core.invalidation import Entry
 from materializer.core.plan import Plan, Recompute, Settle
-from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.quality.canaries import is_due
+from materializer.core.quality.verdict import Finding, Severity, Verdict
+from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import AggregateSpec
-from materializer.errors import QualityGateError, WriteFencedError
+from materializer.errors import CanaryError, QualityGateError, WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
-from materializer.services import planning, suites
+from materializer.services import canaries, planning, suites
 from materializer.services.definitions import Bound
 from materializer.services.protocol import Audit
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MAX_HELD: Final = 64
 """Pieces of time that are held back at most; more, and nothing of the run is published."""
+SHOWN: Final = 3
+"""Differing rows that a message names."""
 FAILING_COLUMNS: Final = (
     ("refresh", "bigint"),
     ("source_version", "bigint"),
@@ -58,6 +60,7 @@ class Gate:
         engine: Starts Spark on first use; what is audited was computed by it.
         hull: Where the source has rows at a version, when known.
         anyway: Why what fails is published all the same, or "".
+        sampled: What the canaries of the run found, once they have looked.
     """
 
     bound: Bound
@@ -65,6 +68,7 @@ class Gate:
     engine: Callable[[], Engine]
     hull: Callable[[int], Span | None]
     anyway: str = ""
+    sampled: list[canaries.Sampled] = field(default_factory=list)
 
     def __call__(self, plan: Plan, computed: Computed) -> Audit:
         """Return what of *computed* may be written, and why not the rest."""
@@ -75,16 +79,19 @@ class Gate:
         verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
         if failed and self.anyway:
             verdict["published_anyway"] = {"reason": self.anyway}
+        dirt: tuple[Entry, ...] = ()
+        for found in self.sampled:
+            verdict["sampled"], dirt = found.as_json(), found.dirt
         self._keep(plan, audited)
         if not failed or self.anyway:
-            return Audit(computed, SpanSet(), verdict)
+            return Audit(computed, SpanSet(), verdict, dirt=dirt)
         if held is None or not plan.spans - held:
-            return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed))
+            return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed), dirt)
         verdict["held"] = held.as_json()
         return Audit(self._without(plan, computed, held), held, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
-        from materializer.services.quality import audit  # noqa: PLC0415 (loads Spark)
+        from materializer.services.quality import Audited, audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
         from materializer.spark.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
 
@@ -109,8 +116,10 @@ class Gate:
                 yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column, bucket_sql=start)
             finally:
                 rows.unpersist()
-        if count := int(spec.property_map.get("quality.canaries", "0")):
-            yield "canaries", self._canaries(plan, frame, count)
+        if is_due(spec.property_map, plan.n):
+            found = canaries.look(bound, self.state, self.engine(), plan, frame, self.hull(plan.source_version))
+            self.sampled.append(found)
+            yield "canaries", Audited(found.verdict, found.rows, None if found.differed else frozenset())
 
     def _output(self, plan: Plan, computed: Computed) -> DataFrame:
         where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
@@ -148,10 +157,26 @@ class Gate:
         buckets = planning.spans_text(bound.definition.grid, plan.spans)
         rows = sum(len(a.rows) for a in audited.values())
         where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
+        differed = SpanSet.union(span for found in self.sampled for span in found.differed)
+        if differed:
+            return self._differing(plan, differed, where, rows)
         return QualityGateError(
             f"'{bound.name}' does not meet its expectations at source version {plan.source_version}: {shown} "
             f"(buckets {buckets}){where}",
             wrote="nothing was published; the buckets stay dirty",
+            refresh=plan.n,
+            source_version=plan.source_version,
+            failing_rows=rows,
+        )
+
+    def _differing(self, plan: Plan, differed: SpanSet, where: str, rows: int) -> CanaryError:
+        bound = self.bound
+        shown = [text for found in self.sampled for text in found.shown]
+        more = f" and {len(shown) - SHOWN} more rows" if len(shown) > SHOWN else ""
+        return CanaryError(
+            f"canaries of '{bound.name}' differ from plain Spark at source version {plan.source_version}: "
+            f"{'; '.join(shown[:SHOWN])}{more} (buckets {planning.spans_text(bound.definition.grid, differed)}){where}",
+            wrote="nothing was published; the buckets that differ are dirty, and so is what was to be refreshed",
             refresh=plan.n,
             source_version=plan.source_version,
             failing_rows=rows,
@@ -177,54 +202,11 @@ class Gate:
         with suppress(WriteFencedError):  # a later refresh has written there already
             append_rows(path, table, app_id, plan.n, note)
 
-    def _canaries(self, plan: Plan, frame: DataFrame, count: int) -> Audited:
-        """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones."""
-        from materializer.services.quality import Audited  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.gating import compare_buckets  # noqa: PLC0415 (likewise)
 
-        bound, grid = self.bound, self.bound.definition.grid
-        hull = self.hull(plan.source_version)
-        inside = SpanSet.of(hull) if hull else SpanSet()
-        touched = plan.spans & grid.cover_set(inside)
-        dirty = self.state.log.spans | SpanSet.union(e.span for e in plan.taken)
-        clean = (grid.cover_set(inside) & SpanSet.of(Span(NEG_INF, self.state.threshold))) - dirty
-        draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)
-        findings = []
-        for name, spans, is_new in (("touched", touched, True), ("untouched", clean, False)):
-            chosen = sample(spans, grid, count, draw)
-            differing, examples = 0, []
-            if chosen:
-                found = compare_buckets(
-                    self.engine(),
-                    bound.definition,
-                    bound.source,
-                    plan.source_version,
-                    frame if is_new else self.engine().read_output(bound.paths["output"], plan.output.version),
-                    chosen,
-                    where=bound.predicate("output", chosen),
-                )
-                differing, examples = found.differing, found.examples
-            buckets = planning.spans_text(grid, chosen) if chosen else "none"
-            findings.append(
-                Finding(
-                    BUILT_IN,
-                    f"canaries_{name}",
-                    {"buckets": buckets},
-                    Severity.CRITICAL,
-                    differing == 0,
-                    str(examples[0]) if examples else None,
-                    differing,
-                    len(chosen),
-                )
-            )
-        is_wrong = any(not f.success for f in findings)
-        return Audited(Verdict("", tuple(findings)), (), None if is_wrong else frozenset())
-
-
-def has_gate(spec: AggregateSpec) -> bool:
-    """Whether a definition asks for a gate."""
+def has_gate(spec: AggregateSpec, n: int = 0) -> bool:
+    """Whether a definition asks for a gate of refresh *n*; for 0, of any."""
     asked = spec.property_map
-    return bool(spec.suites) or _is_on(asked, "quality.checks") or asked.get("quality.canaries", "0") != "0"
+    return bool(spec.suites) or _is_on(asked, "quality.checks") or is_due(asked, n)
 
 
 def summary(verdict: Verdict) -> dict[str, Any]:
@@ -234,17 +216,6 @@ def summary(verdict: Verdict) -> dict[str, Any]:
         "passed": len(verdict.findings) - len(verdict.failed),
         "failed": [f.as_json() for f in verdict.failed],
     }
-
-
-def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:
-    """Return up to *count* whole buckets of bounded *spans*, each instant as likely as any other."""
-    lengths = [s.end - s.start for s in spans]
-    found = []
-    for _ in range(count if lengths else 0):
-        span = draw.choices(list(spans), lengths)[0]
-        at = draw.randrange(span.start, span.end)
-        found.append(grid.cover(Span(at, at + 1)))
-    return SpanSet.union(found)
 
 
 def _suite_name(kind: str, verdict: Verdict) -> str:

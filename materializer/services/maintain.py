@@ -23,7 +23,7 @@ from materializer.core.compaction import Group, depth, groups, is_small, target_
 from materializer.core.definition import quoted
 from materializer.core.maintenance import every_of, retention_hours_of
 from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec import AggregateSpec, TimeType
 from materializer.errors import LeaseLostError, MaterializerError
 from materializer.journal.events import Maintained
 from materializer.journal.fold import AggregateState
@@ -32,6 +32,7 @@ from materializer.lake.rearrange import exchange, pieces_of, rewrite, scratch
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
 from materializer.lake.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
+from materializer.services import change_feed
 from materializer.services.definitions import Bound
 from materializer.spark.bucket_sql import spans_sql
 
@@ -52,7 +53,7 @@ class TablePlan:
     """What one table would gain from maintenance.
 
     Args:
-        table: ``partials``, ``output``, ``journal`` or ``history``.
+        table: ``partials``, ``output``, ``changes``, ``journal`` or ``history``.
         files: Its files.
         rows: Its rows.
         bytes: Its size.
@@ -177,7 +178,8 @@ class Maintainer:
         done: tuple[TableDone, ...] = ()
         if report.has_work and not is_dry_run:
             with self.refresher.writing(state.name) as held:
-                done = tuple(self._table(held, table) for table in _TABLES)
+                change_feed.follow_held(self.refresher, held)  # before files go that it is derived from
+                done = tuple(self._table(held, table) for table in _tables(self.refresher.bound(held)))
                 self._checkpoint("maintain_done")
                 self._tell(held, done, time.perf_counter() - began)
         return replace(report, done=done, seconds=time.perf_counter() - began)
@@ -201,9 +203,9 @@ class Maintainer:
     def plans(self, state: AggregateState) -> Iterator[TablePlan]:
         """Yield what the tables of an aggregate would gain, from their logs; writes nothing."""
         bound = self.refresher.bound(state)
-        for table in _TABLES:
-            path = bound.paths[table]
-            _, pieces, unknown = pieces_of(path, bound.slice_column(table)[0], bound.definition.time_type)
+        for table in _tables(bound):
+            path, (column, time_type, _) = bound.paths[table], _laid_out(bound, table)
+            _, pieces, unknown = pieces_of(path, column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
             found, log = self._leftovers(state, bound, table), log_state(path, before=_log_before(path))
             yield TablePlan(
@@ -246,7 +248,8 @@ class Maintainer:
         log = log_state(path, before=_log_before(path))
         is_long = log.since_checkpoint > CHECKPOINT_EVERY or log.expired > 0
         checkpoint = is_long and shorten_log(path)
-        _, pieces, unknown = pieces_of(path, bound.slice_column(table)[0], bound.definition.time_type)
+        column, time_type, _ = _laid_out(bound, table)
+        _, pieces, unknown = pieces_of(path, column, time_type)
         return TableDone(
             table,
             len(pieces) + unknown,
@@ -262,7 +265,7 @@ class Maintainer:
 
     def _rewritten(self, held: AggregateState, bound: Bound, table: str) -> list[tuple[CommitResult, int]]:
         """Rewrite what is worth it; return each commit with its rows."""
-        column, time_type = bound.slice_column(table)[0], bound.definition.time_type
+        column, time_type, _ = _laid_out(bound, table)
         written: list[tuple[CommitResult, int]] = []
         for _ in range(ROUNDS):
             version, pieces, _ = pieces_of(bound.paths[table], column, time_type)
@@ -279,7 +282,7 @@ class Maintainer:
     def _rewrite(
         self, held: AggregateState, bound: Bound, table: str, version: int, group: Group, target: int
     ) -> CommitResult:
-        path, column, time_type = bound.paths[table], bound.slice_column(table)[0], bound.definition.time_type
+        path, (column, time_type, order) = bound.paths[table], _laid_out(bound, table)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
 
         def before_commit() -> None:
@@ -288,7 +291,7 @@ class Maintainer:
 
         is_small_enough = group.rows <= self.refresher.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
         if is_small_enough:
-            return rewrite(path, group, column, time_type, bound.order(table), target, note, before_commit)
+            return rewrite(path, group, column, time_type, order, target, note, before_commit)
         hull = Span(min(p.start for p in group.pieces), max(p.last for p in group.pieces) + unit(time_type))
         where = spans_sql(quoted(column), SpanSet.of(hull), time_type)
         with scratch(path) as folder:
@@ -298,7 +301,7 @@ class Maintainer:
                 [p.path for p in group.pieces],
                 where,
                 folder,
-                order=bound.order(table),
+                order=order,
                 files=max(1, round(group.rows / target)),
             )
             before_commit()
@@ -332,6 +335,18 @@ class Maintainer:
 
     def _checkpoint(self, name: str) -> None:
         self.refresher.on_checkpoint(name)
+
+
+def _tables(bound: Bound) -> tuple[str, ...]:
+    """Return the tables of an aggregate that are maintained."""
+    return (*_TABLES, change_feed.TABLE) if DeltaFolder.at(bound.paths[change_feed.TABLE]).exists() else _TABLES
+
+
+def _laid_out(bound: Bound, table: str) -> tuple[str, TimeType, list[str]]:
+    """Return the column that a table is cut by, its type, and what it is sorted by."""
+    if table == change_feed.TABLE:  # who reads it wants what came after a refresh
+        return "_refresh", TimeType.BIGINT, ["_refresh"]
+    return bound.slice_column(table)[0], bound.definition.time_type, bound.order(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ in-memory tables. Why the order is what it is:
 * the partials are fenced and looked at again before the output is fenced: a late writer that won in between is finished,
   not aborted;
 * the verdict of a gate is in the journal before a table is written, with the spans that are held back: neither table is
-  written there, so that they are as dirty as they were;
+  written there, so that they are as dirty as they were; what it shows to be wrong elsewhere is dirty in the same commit;
 * recovery finalises what was committed. It never merges again and never audits again.
 """
 
@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, assert_never
 
+from materializer.core.invalidation import Entry
 from materializer.core.plan import Plan, RunReport, TableBase
 from materializer.core.spans import SpanSet
 from materializer.errors import (
@@ -128,12 +129,14 @@ class Audit:
         held: Spans that neither table gets; they are dirty again when the plan ends.
         verdict: What the gate found, as JSON.
         failure: Set when nothing may be published; the plan is aborted with it.
+        dirt: What the audit showed to be wrong, published or not; it is dirty in the journal commit of the verdict.
     """
 
     result: Any
     held: SpanSet
     verdict: Mapping[str, Any]
     failure: MaterializerError | None = None
+    dirt: tuple[Entry, ...] = ()
 
 
 class CommitsGoneError(Exception):
@@ -517,7 +520,8 @@ def _audit(p: Process, ports: Ports) -> Process:
     if audit is None:
         return replace(p, at=At.WRITE)
     held = tuple((s.start, s.end) for s in audit.held)
-    _commit(p, ports, lambda _: [Audited(plan.n, held, audit.verdict)])
+    dirt = [Invalidated(audit.dirt, "the audit found it wrong")] if audit.dirt else []
+    _commit(p, ports, lambda _: [Audited(plan.n, held, audit.verdict), *dirt])
     if audit.failure is not None:
         return replace(p, at=At.FENCE, failure=audit.failure, result=None)
     return replace(p, at=At.WRITE, result=audit.result)

@@ -23,7 +23,7 @@ from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import handlers, planning, processes, protocol, quarantine
+from materializer.services import change_feed, handlers, planning, processes, protocol, quarantine
 from materializer.services.definitions import Bound
 from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
@@ -194,7 +194,8 @@ class Refresher:
         return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 
     def _deliver(self, name: str, handler: OutputHandler | None) -> None:
-        """Give the output handler, where there is one, what it was not given yet."""
+        """Give the change feed and the output handler, where there are any, what they were not given yet."""
+        change_feed.follow(self, name)
         if handler is not None:
             state = self.journal.view().named(name)
             handlers.deliver(handler, state, self.bound(state), self.engine, self.journal)
@@ -219,7 +220,10 @@ class Refresher:
 
     def switch(self, name: str) -> Process:
         """Publish the build of an aggregate, or end a switch that was begun; see :mod:`materializer.services.switching`."""
-        return self._run(name, Request(), lambda _plan, _note: None, switches=True)
+        change_feed.follow(self, name)
+        process = self._run(name, Request(), lambda _plan, _note: None, switches=True)
+        change_feed.follow(self, name)
+        return process
 
     def _run(
         self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None], *, switches: bool = False

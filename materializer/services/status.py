@@ -13,6 +13,7 @@ from materializer.core.instants import SECOND, render
 from materializer.core.lateness import Advice, Lateness, advice
 from materializer.core.plan import RunReport
 from materializer.core.policies import has_clock, promise_of
+from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
@@ -67,6 +68,7 @@ class Status:
         maintained: What the last maintenance did, as JSON; empty before the first.
         next: The version that is built beside what is published; None without one.
         previous: Versions that were published before and are kept, newest first.
+        canaries: What its canaries found; None where none are asked for.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Status:
     maintained: Mapping[str, Any] = field(default_factory=dict)
     next: NextVersion | None = None
     previous: tuple[PreviousVersion, ...] = ()
+    canaries: Canaries | None = None
 
 
 @dataclass(slots=True)
@@ -202,6 +205,7 @@ class Looker:
             state.maintained,
             beside,
             previous_versions(state),
+            canaries_of(bound.definition.spec.property_map, state.canaries),
         )
 
     def show(

@@ -52,7 +52,7 @@ from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, held, planning, processes
+from materializer.services import cascade, change_feed, held, planning, processes
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -235,6 +235,8 @@ class Workbench(SwitchTables):
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
         bound, note = self.bound, self._note(plan, "data")
+        if which is Which.OUTPUT:
+            note |= change_feed.note_of(bound, plan)
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
         column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):
@@ -439,9 +441,9 @@ class Workbench(SwitchTables):
         return self.bound.definition.grid.cover(hull).end
 
     def _stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
-        """Return where the output has rows that the partials may not have, after a repair."""
-        is_repaired = any(e.cause is Cause.REPAIRED for e in dirty)
-        return held.published(self.bound, heads[Which.OUTPUT].version) if is_repaired else SpanSet()
+        """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
+        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in dirty)
+        return held.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
         grid = self.bound.definition.grid
@@ -545,7 +547,7 @@ class Workbench(SwitchTables):
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        if not has_gate(self.bound.definition.spec):
+        if not has_gate(self.bound.definition.spec, plan.n):
             return None
         _, state = self.read()
         gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway)

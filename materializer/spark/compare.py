@@ -12,6 +12,7 @@ from materializer.core.definition import Definition, quoted
 from materializer.core.spans import SpanSet
 from materializer.core.spec import Call, Measure
 from materializer.spark import compute as c
+from materializer.spark.bucket_sql import instant_of_sql
 
 FLOAT_TOLERANCE: Final = 1e-9
 """Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
@@ -48,15 +49,26 @@ class Compared:
         rows: Rows of the reference form.
         differing: Rows that are missing, extra or different.
         examples: Some of them: kind, row (bucket and keys as text), columns (published, reference).
+        evidence: The same rows whole: kind, what was expected and what was found (None where there is no row).
+        buckets: Every bucket with a differing row, as the instant of the column that was asked for.
     """
 
     rows: int
     differing: int
     examples: list[dict[str, Any]] = field(default_factory=list)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    buckets: frozenset[int] = frozenset()
 
 
 def compare(
-    definition: Definition, raw: DataFrame, published: DataFrame, spans: SpanSet, inside: SpanSet, *, examples: int
+    definition: Definition,
+    raw: DataFrame,
+    published: DataFrame,
+    spans: SpanSet,
+    inside: SpanSet,
+    *,
+    examples: int,
+    bucket: str | None = None,
 ) -> Compared:
     """Compare *published* rows of *spans* with the reference form over *raw*.
 
@@ -67,6 +79,7 @@ def compare(
         spans: Where to compare.
         inside: The part of *spans* where the source has rows at all.
         examples: How many differing rows to return.
+        bucket: Column of the output whose instants tell all differing buckets, where those are few; None to tell none.
     """
     spec = definition.spec
     tolerances = dict(definition.layout.tolerances)
@@ -114,10 +127,22 @@ def compare(
         counted = both.agg(
             sf.count("r").alias("rows"), sf.count_if(sf.expr("size(wrong) > 0")).alias("differing")
         ).collect()[0]
-        found = both.where("size(wrong) > 0").limit(examples).collect() if counted["differing"] else []
+        differ = both.where("size(wrong) > 0")
+        found = differ.limit(examples).collect() if counted["differing"] else []
+        buckets: list[Any] = []
+        if counted["differing"] and bucket is not None:
+            at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
+            buckets = differ.select(sf.expr(at_sql).alias("at")).distinct().collect()
     finally:
         both.unpersist()
-    return Compared(counted["rows"], counted["differing"], [_example(r.asDict(), spec.columns, groups) for r in found])
+    rows_found = [r.asDict() for r in found]
+    return Compared(
+        counted["rows"],
+        counted["differing"],
+        [_example(r, spec.columns, groups) for r in rows_found],
+        [_evidence(r, spec.columns) for r in rows_found],
+        frozenset(int(r["at"]) for r in buckets),
+    )
 
 
 def _within(ours: str, low: str, high: str, kind: str) -> str:
@@ -159,8 +184,19 @@ def _parts(call: Call) -> list[str]:
     return parts
 
 
+def _kind(row: dict[str, Any]) -> str:
+    return "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
+
+
+def _evidence(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
+    expected, found = (
+        None if row[side] is None else {name: row[f"{side}_{i}"] for i, name in enumerate(columns)} for side in "ro"
+    )
+    return {"kind": _kind(row), "expected": expected, "found": found}
+
+
 def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str]) -> dict[str, Any]:
-    kind = "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
+    kind = _kind(row)
     side = "r" if kind == "missing" else "o"
     shown = {n: str(row[f"{side}_{columns.index(n)}"]) for n in groups}
     wrong = {columns[i]: (str(row[f"o_{i}"]), str(row[f"r_{i}"])) for i in row["wrong"] if i >= 0}

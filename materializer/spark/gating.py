@@ -88,8 +88,22 @@ def compare_buckets(
     spans: SpanSet,
     *,
     where: str,
+    bucket: str,
+    examples: int,
 ) -> Compared:
-    """Compare output *rows* of a few buckets with the reference form over the source at *version*."""
+    """Compare output *rows* of a few buckets with the reference form over the source at *version*.
+
+    Args:
+        engine: Reads the source.
+        definition: What is compared.
+        source: Where raw rows come from.
+        version: Of the source.
+        rows: Rows of the output.
+        spans: The buckets.
+        where: Predicate of their rows.
+        bucket: Column that places a row in time.
+        examples: How many differing rows to return.
+    """
     with spoken("computing canaries", table=source.path, version=version):
         raw = c.read_version(engine.spark, source, version)
-        return compare(definition, raw, rows.where(where), spans, spans, examples=1)
+        return compare(definition, raw, rows.where(where), spans, spans, examples=examples, bucket=bucket)

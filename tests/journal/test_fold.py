@@ -344,3 +344,22 @@ def test_the_state_keeps_the_last_ended_refreshes() -> None:
     ends = [e for n in range(1, KEPT_ENDED + 3) for e in (Planned(make_plan(n), 10), Done(n, REPORT))]
 
     assert list(range(3, KEPT_ENDED + 3)) == [e.n for e in folded(DEFINED, *ends).ended]
+
+
+def test_clean_canaries_add_up_until_one_differs() -> None:
+    """
+    What was sampled clean adds up over refreshes; a difference starts again and is remembered; a new definition forgets.
+    """
+
+    def looked(n: int, clean: int, *differed: list[int]) -> list[Event]:
+        found = Audited(n, (), {"sampled": {"clean": clean, "differed": list(differed)}})
+        return [Planned(make_plan(n), 10), found, Aborted(n, "refused") if differed else Done(n, REPORT)]
+
+    clean = [*looked(1, 6), *looked(2, 5), Planned(make_plan(3), 10), Audited(3, (), {}), Done(3, REPORT)]
+    wrong = [*looked(4, 2, [0, 10]), *looked(5, 4)]
+
+    assert {"clean": 11, "n": 2, "at": "t5"} == folded(DEFINED, *clean).canaries
+    assert {"clean": 4, "n": 5, "at": "t14", "differed_n": 4, "differed": [[0, 10]]} == folded(
+        DEFINED, *clean, *wrong
+    ).canaries
+    assert {} == folded(DEFINED, *clean, *wrong, replace(DEFINED, data_version="d2")).canaries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -115,7 +116,7 @@ HOURLY: Final = Defined(
             "any_ok": "bool_or(ok)",
             "big": "count(*) FILTER (WHERE v > 5)",
         },
-        "properties": {"quality.on_failure": "buckets"},
+        "properties": {"quality.on_failure": "buckets", "output.change_feed": "true"},
     },
     naive.every(timedelta(hours=1)),
     (
@@ -246,6 +247,17 @@ def published(lake: Path, aggregate: Defined) -> list[tuple[Any, ...]]:
     return [tuple(row[c] for c in aggregate.columns) for row in found]
 
 
+def replayed(lake: Path, name: str) -> Counter[tuple[Any, ...]]:
+    """Return what the change feed of an aggregate leads to, by the output's columns: rows, each as often as it is there."""
+    columns = [field.name for field in DeltaTable(str(lake / name / "output")).schema().fields]
+    found: Counter[tuple[Any, ...]] = Counter()
+    path = str(lake / name / "changes")
+    for row in DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else ():
+        came = row["_change"] in ("insert", "update_postimage")
+        found[tuple(row[c] for c in columns)] += 1 if came else -1
+    return Counter({row: n for row, n in found.items() if n})
+
+
 # -- dying ---------------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +294,7 @@ CHECKPOINTS: Final = (
         "done",
         "end",
     ),
-    *("fence", "abort", "aborted", "finish", "finished"),
+    *("fence", "abort", "aborted", "finish", "finished", "changes", "wrote_changes"),
 )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest import mock
 
 import hypothesis
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -33,7 +34,8 @@ from materializer.config import Config, SparkConfig
 from materializer.core.plan import Lane
 from materializer.core.spans import Span, SpanSet
 from materializer.errors import QualityGateError, RefreshWindowTooSmallError
-from materializer.services import maintain
+from materializer.services import change_feed, maintain
+from materializer.services.definitions import Bound
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
@@ -50,6 +52,7 @@ from tests.system.lake import (
     leave_behind,
     micros,
     published,
+    replayed,
     the_dead,
 )
 
@@ -293,6 +296,21 @@ class Work(RuleBasedStateMachine):
                     self.check_older(aggregate, at, rows[at], status.cursor)
             self.before[aggregate.name] = Held(refused, rows, was_open=status.open_refresh is not None)
 
+    @invariant()
+    def changes_lead_to_what_is_published(self) -> None:
+        """Replaying the change feed gives the output, unless a process died before it had followed; the next one does."""
+        state = self.materializer.journal.view().named("hourly")
+        if change_feed.is_behind(Bound.of(state, self.materializer.root)):
+            Work.seen["feed behind"] += 1
+            return
+        self.check_feed()
+
+    def check_feed(self) -> None:
+        """The feed leads to what is published, exactly."""
+        path = str(self.home / "lake" / "hourly" / "output")
+        rows = [tuple(row.values()) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
+        assert Counter(rows) == replayed(self.home / "lake", "hourly"), "the change feed leads to other rows"
+
     def teardown(self) -> None:
         """At the end both aggregates verify, and can be brought up to date."""
         try:
@@ -397,6 +415,8 @@ class Work(RuleBasedStateMachine):
         assert not wrong, f"{name} after a refresh of everything: {wrong}"
         again = self.materializer.refresh(name)
         assert (again.outcome, again.runs) == ("up-to-date", ()), f"{name}: the second refresh did something"
+        if name == "hourly":
+            self.check_feed()
 
     def check_refused(self, aggregate: Defined, refused: set[datetime]) -> None:
         """A refresh of everything is refused, or publishes all buckets but those that its suite does not let through."""
@@ -405,7 +425,7 @@ class Work(RuleBasedStateMachine):
         except QualityGateError:
             Work.seen["refused by the gate"] += 1
             return
-        assert aggregate.parts["properties"] == {"quality.on_failure": "buckets"}
+        assert aggregate.parts["properties"]["quality.on_failure"] == "buckets"
         [status] = self.materializer.status(aggregate.name)
         held = SpanSet.union(Span(micros(at), micros(at + aggregate.longest)) for at in refused)
         assert (held, held) == (status.dirty, status.held), f"{aggregate.name} holds back other buckets"

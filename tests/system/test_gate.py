@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.core.spans import Span
-from materializer.errors import DefinitionError, QualityGateError
+from materializer.errors import CanaryError, DefinitionError, QualityGateError
 from tests.system.builders import DAY, Site
 from tests.system.lake import Death, Died, dying, micros
 
@@ -199,8 +199,74 @@ def test_canaries_find_partials_that_lie(site):
     DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
     site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
 
-    with pytest.raises(QualityGateError, match="canaries_touched"):
+    with pytest.raises(CanaryError) as failed:
         site.lake.refresh("hourly")
+
+    assert "2024-03-01T01:00:00Z" in failed.value.message
+    assert "sym=A differs (n: found 54, expected 53" in failed.value.message
+    [evidence] = [r["row"] for r in failing(site) if r["expectation"] == "canaries_touched"]
+    assert (54, 53) == (evidence["found"]["n"], evidence["expected"]["n"])
+    [status] = site.lake.status("hourly")
+    assert 0 == status.canaries.clean
+    assert status.canaries.differed == status.dirty
+    site.expect_refresh(strategy="recompute")
+    site.expect_true()
+    assert site.lake.status("hourly")[0].canaries.clean
+
+
+def test_canaries_find_what_was_published_and_changed(site):
+    """
+    Rows of the output that somebody changed: the bucket is named, dirty though no change touched it, and mended.
+    """
+    gated(site, canaries="8")
+    output = DeltaTable(str(site.lake.root / "hourly" / "output"))
+    output.update({"total": "total + 1"}, predicate="bucket = '2024-03-01T00:00:00Z' AND sym = 'B'")
+    site.tables["trades"].trade(("02:20", "B", 1))
+
+    with pytest.raises(CanaryError, match=r"sym=B differs \(total: found 3, expected 2\) \(buckets \[2024-03-01T00"):
+        site.lake.refresh("hourly")
+
+    assert [0, 2] == [span.start // 3_600_000_000 % 24 for span in site.lake.status("hourly")[0].dirty]
+    site.expect_refresh()
+    site.expect_true()
+
+
+def test_canaries_look_at_every_nth_refresh(site):
+    """
+    Only at those whose number can be divided; what was found clean bounds how much is wrong.
+    """
+    gated(site, **{"canaries": "2", "canaries.every": "2"})
+    seen = []
+    for minute in (10, 11):
+        site.tables["trades"].trade((f"02:{minute}", "B", 1))
+        site.lake.refresh("hourly")
+        found = site.lake.status("hourly")[0].canaries
+        seen.append((site.lake.history("hourly")[0].n, found.n))
+    assert [(2, 2), (3, 2)] == seen
+    assert found.clean in range(1, 4)
+    assert found.at_most == pytest.approx(1 - 0.05 ** (1 / found.clean))
+    assert {} == site.lake.history("hourly")[0].verdict, "and the others have no gate at all"
+
+
+@pytest.mark.parametrize(
+    "step", ["fence", pytest.param("audit", marks=pytest.mark.slow), pytest.param("aborted", marks=pytest.mark.slow)]
+)
+def test_a_death_after_a_difference_forgets_nothing(site, step):
+    """
+    The verdict and the dirt are one commit: a refresh that dies before it is tried again, one that dies later recomputes.
+    """
+    gated(site, canaries="8")
+    output = DeltaTable(str(site.lake.root / "hourly" / "output"))
+    output.update({"total": "total + 1"}, predicate="bucket = '2024-03-01T00:00:00Z' AND sym = 'B'")
+    site.tables["trades"].trade(("02:20", "B", 1))
+    with dying(Death(step, 1, is_kill=False)) as on_checkpoint, pytest.raises(Died):
+        site.opened_with(on_checkpoint).refresh("hourly")
+    if step == "audit":
+        with pytest.raises(CanaryError):
+            site.lake.refresh("hourly")
+
+    site.expect_refresh()
+    site.expect_true()
 
 
 @pytest.mark.parametrize("step", ["audit", "write", "wrote_partials", "wrote_output", "done"])

@@ -17,6 +17,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -45,6 +46,7 @@ from materializer.core.instants import render
 from materializer.core.lateness import Advice
 from materializer.core.plan import Estimate, Plan, Settle, Step, strategy_of
 from materializer.core.policies import describe_offset, render_now
+from materializer.core.quality.canaries import CONFIDENCE, Canaries
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 
@@ -94,6 +96,9 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             found = [[_value(v) for v in row] for row in rows]
             cost = None if fresh is None else _fresh(fresh)
             return "", {"name": name, "columns": list(columns), "rows": found, "fresh": cost}
+        case ChangedRows(name=name, columns=columns, rows=rows, total=total):
+            found = [[_value(v) for v in row] for row in rows]
+            return "", {"name": name, "columns": list(columns), "rows": found, "total": total}
         case Verified(report=report, time_type=time_type):
             return "verified", _verified(report, time_type)
         case CheckedRows(report=report, time_type=time_type):
@@ -273,12 +278,19 @@ def _last_check(check: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
 
 
 def _gate(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
-    anyway = verdict.get("published_anyway")
+    anyway, sampled = verdict.get("published_anyway"), verdict.get("sampled")
+    if sampled:
+        sampled = {"clean": sampled["clean"], "differed": _spans(SpanSet.from_json(sampled["differed"]), kind)}
     return {
         "published_anyway": anyway["reason"] if anyway else None,
         "held": _spans(SpanSet.from_json(verdict.get("held", [])), kind),
+        "sampled": sampled,
         "suites": [{"of": of, **_plain(verdict[of])} for of in ("output", "source", "canaries") if of in verdict],
     }
+
+
+def _canaries(c: Canaries, kind: TimeType) -> dict[str, Any]:
+    return {**asdict(c), "differed": _spans(c.differed, kind), "at_most": c.at_most, "confidence": CONFIDENCE}
 
 
 def _status(s: Status) -> dict[str, Any]:
@@ -304,6 +316,7 @@ def _status(s: Status) -> dict[str, Any]:
         "last": None if s.last is None else _ended(s.last, kind),
         "held": _spans(s.held, kind),
         "last_check": None if s.last_check is None else _last_check(s.last_check, kind),
+        "canaries": None if s.canaries is None else _canaries(s.canaries, kind),
         "lateness": None if s.advice is None else _lateness(s, s.advice),
         "maintained": _plain(s.maintained) if s.maintained else None,
         "policies": [_policy(p) for p in s.policies],

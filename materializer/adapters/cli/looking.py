@@ -1,4 +1,4 @@
-"""``status``, ``history``, ``show``, ``verify`` and ``doctor``: reading, never writing."""
+"""``status``, ``history``, ``show``, ``changes``, ``verify`` and ``doctor``: reading, never writing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import (
+    After,
     All,
     Docs,
     End,
@@ -17,8 +18,18 @@ from materializer.adapters.cli.options import (
     Now,
     Start,
     SuiteFile,
+    WhyChanged,
 )
-from materializer.adapters.cli.results import CheckedRows, Examined, FreshCost, History, Shown, Statuses, Verified
+from materializer.adapters.cli.results import (
+    ChangedRows,
+    CheckedRows,
+    Examined,
+    FreshCost,
+    History,
+    Shown,
+    Statuses,
+    Verified,
+)
 from materializer.errors import QualityCheckError, VerifyFailedError
 
 PANEL = "Look"
@@ -27,7 +38,7 @@ FOUND = 1
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (status, history, show, verify, check, doctor):
+    for body in (status, history, show, changes, verify, check, doctor):
         command(app, panel=PANEL)(body)
 
 
@@ -53,6 +64,12 @@ def show(
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
     call.show(Shown(name, tuple(columns), tuple(rows)))
+
+
+def changes(call: Call, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20) -> None:
+    """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
+    columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
+    call.show(ChangedRows(name, tuple(columns), tuple(rows), total))
 
 
 def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None) -> None:

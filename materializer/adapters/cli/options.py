@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 from typer import Argument, Option
 
+from materializer.core.change_feed import Reason as Why
+
 _SHARED = "Options of every command"
 
 
@@ -150,6 +152,12 @@ BucketsPerRun: TypeAlias = Annotated[
 ]
 RunOrder: TypeAlias = Annotated[Order, Option("--order", help="Which end is done first.")]
 Limit: TypeAlias = Annotated[int, Option("--limit", min=1, help="How many at most.", metavar="N")]
+After: TypeAlias = Annotated[
+    int | None, Option("--after", help="Refresh that is known already; only later ones.", metavar="N")
+]
+WhyChanged: TypeAlias = Annotated[
+    Why | None, Option("--reason", help="Only changes with this reason.", case_sensitive=False)
+]
 DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Only say what would change.")]
 BuildNow: TypeAlias = Annotated[
     bool, Option("--build", help="Build and publish changed definitions at once, as 'build' does.")

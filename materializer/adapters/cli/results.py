@@ -136,6 +136,16 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """What refreshes changed in an output: the first rows of *total*."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedRows:
     """What ``check`` found in what one aggregate publishes."""
 
@@ -228,6 +238,7 @@ Result: TypeAlias = (
     | Statuses
     | History
     | Shown
+    | ChangedRows
     | Verified
     | CheckedRows
     | Invalidated
@@ -266,7 +277,7 @@ def is_idle(result: Result) -> bool:
             return False
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
-        case Examined() | PolicyList() | Versions() | Engines():
+        case ChangedRows() | Examined() | PolicyList() | Versions() | Engines():
             return False
         case _:
             assert_never(result)

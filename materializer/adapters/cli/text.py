@@ -12,6 +12,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -37,7 +38,7 @@ from materializer.adapters.cli.text_maintain import maintain_lines, maintained_t
 from materializer.adapters.cli.text_mending import backup_lines, repair_lines, restore_lines
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
-from materializer.adapters.cli.text_quality import check_lines, gate_text
+from materializer.adapters.cli.text_quality import canaries_text, check_lines, gate_text
 from materializer.adapters.cli.text_versions import build_lines, change_lines, switch_lines, version_pairs
 from materializer.adapters.cli.words import (
     count,
@@ -92,6 +93,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(_history(result, width))
         case Shown():
             return list(_shown(result, width))
+        case ChangedRows():
+            return list(_changes(result, width))
         case Verified(report=report, time_type=time_type):
             return list(_verified(report, time_type, width))
         case CheckedRows(report=report, time_type=time_type):
@@ -207,6 +210,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("worked on by", s.holder),
         ("last refresh", _last(s.last) if s.last else "never"),
         ("gate", gate_text(s.last.verdict, s.time_type) if s.last else ""),
+        ("canaries", canaries_text(s.canaries, s.time_type) if s.canaries else ""),
         ("lateness", _lateness(s)),
         ("last check", _last_check(s.last_check, s.time_type) if s.last_check else ""),
         ("maintained", maintained_text(s.maintained) if s.maintained else ""),
@@ -304,7 +308,16 @@ def _shown(result: Shown, width: int) -> Iterator[str]:
         )
 
 
-def _rows(result: Shown, width: int) -> Iterator[str]:
+def _changes(result: ChangedRows, width: int) -> Iterator[str]:
+    if not result.rows:
+        yield f"{result.name}: no changes there"
+        return
+    yield from _rows(result, width)
+    if left := result.total - len(result.rows):
+        yield f"{count(left, 'change')} more: raise --limit, or go on with --after"
+
+
+def _rows(result: Shown | ChangedRows, width: int) -> Iterator[str]:
     if not result.rows:
         yield f"{result.name}: no rows there"
         return

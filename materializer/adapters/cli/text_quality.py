@@ -11,6 +11,7 @@ from materializer.core.spans import SpanSet
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
+    from materializer.core.quality.canaries import Canaries
     from materializer.services.check import CheckReport
 
 KINDS = ("output", "source", "canaries")
@@ -31,6 +32,25 @@ def check_lines(report: CheckReport, kind: TimeType, width: int) -> Iterator[str
     if report.docs:
         yield from wrapped(report.docs, "  page      ", width=width)
     yield f"  {duration(report.seconds)}"
+
+
+def canaries_text(c: Canaries, kind: TimeType) -> str:
+    """Return what canaries found so far, and what it bounds."""
+    when = "in every refresh" if c.every == 1 else f"in every {c.every}th refresh"
+    parts = [f"{count(c.count, 'published bucket')} and {c.count} about to be, {when}"]
+    if c.n:
+        parts[0] += f"; last in refresh {c.n}, {c.at}"
+    if c.at_most is not None:
+        since = f" since refresh {c.differed_n}" if c.differed_n else ""
+        parts.append(
+            f"{count(c.clean, 'random bucket')} sampled clean{since}: at most {c.at_most:.2%} of the buckets as they were "
+            "then are wrong, with 95 % confidence"
+        )
+    else:
+        parts.append("nothing sampled clean yet: nothing is bounded")
+    if c.differed_n:
+        parts.append(f"refresh {c.differed_n} found a difference in {spans(c.differed, kind)}")
+    return "\n".join(parts)
 
 
 def gate_text(verdict: Mapping[str, Any], kind: TimeType) -> str:

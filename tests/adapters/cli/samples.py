@@ -12,6 +12,7 @@ from materializer.adapters.cli.results import (
     Applied,
     BackedUp,
     Built,
+    ChangedRows,
     CheckedRows,
     Dropped,
     Engines,
@@ -41,6 +42,7 @@ from materializer.core.invalidation import Cause, Entry
 from materializer.core.lateness import Lateness, advice
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
 from materializer.core.policies import Policy
+from materializer.core.quality.canaries import Canaries
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.verdict import Finding as Found
 from materializer.core.quality.verdict import Severity, Verdict
@@ -118,6 +120,7 @@ GATE = {
     "output": summary(VERDICT),
     "held": [[day(2), day(3)]],
     "published_anyway": {"reason": "a storm, confirmed"},
+    "sampled": {"clean": 5, "differed": [[day(2), day(3)]]},
 }
 ENDED = Ended(12, "2026-08-01T10:00:00Z", "done", WINDOW, REPORT, verdict=GATE, policy="history")
 ABORTED = Ended(
@@ -210,6 +213,7 @@ STATUS = Status(
     outside=SpanSet.of(Span(day(1), day(2))),
     held=SpanSet.of(Span(day(2), day(3))),
     last_check=summary(VERDICT) | {"version": 12, "window": [day(1), day(8)], "at": "2013-12-09T00:00:00Z"},
+    canaries=Canaries(3, 2, 29, 20, "2013-12-09T00:00:00Z", 12, SpanSet.of(Span(day(2), day(3)))),
     maintained=MAINTAINED,
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
@@ -318,6 +322,15 @@ RESULTS: dict[str, Result] = {
             (datetime(2013, 12, 1, 2, tzinfo=UTC), date(2013, 12, 1), None, 7, float("nan"), None),
         ),
         FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3)),
+    ),
+    "changes": ChangedRows(
+        "flights_hourly",
+        ("bucket", "origin", "flights", "_change", "_reason", "_refresh", "_source_version", "_published_at"),
+        (
+            (day(12, 1), "JFK", 12, "update_preimage", "late", 12, 341, day(12, 9)),
+            (day(12, 1), "JFK", 13, "update_postimage", "late", 12, 341, day(12, 9)),
+        ),
+        5,
     ),
     "verify": Verified(VERIFIED, TS),
     "check": CheckedRows(CHECKED, TS),

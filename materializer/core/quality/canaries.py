@@ -1,0 +1,94 @@
+"""Canaries: some buckets are computed again from raw rows, and what it says of all the others when none differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from materializer.core.spans import SpanSet
+
+CONFIDENCE: Final = 0.95
+"""How sure the bound is."""
+COUNT: Final = "quality.canaries"
+EVERY: Final = "quality.canaries.every"
+
+
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """What canaries found of one version of the data, and how often they look.
+
+    Args:
+        count: Buckets of each kind (about to be published, published) that a refresh looks at.
+        every: Every how many-th refresh looks.
+        clean: Buckets that did not differ, since the last difference or since this version of the data began.
+        n: The refresh that looked last; 0 for none.
+        at: When its verdict was recorded, ISO text.
+        differed_n: The last refresh that found a difference; 0 for none.
+        differed: The buckets that differed there.
+    """
+
+    count: int
+    every: int
+    clean: int = 0
+    n: int = 0
+    at: str = ""
+    differed_n: int = 0
+    differed: SpanSet = field(default_factory=SpanSet)
+
+    @property
+    def at_most(self) -> float | None:
+        """The share of wrong buckets that is ruled out from above; None before anything was sampled."""
+        return highest_share(self.clean) if self.clean else None
+
+
+def highest_share(clean: int) -> float:
+    """Return the share of wrong buckets above which *clean* random buckets would have shown one in 95 of 100 cases.
+
+    With a share p of wrong buckets, none is among so many independent draws with probability (1 - p) ** clean; that is
+    5 % at the returned share, about 3 / *clean* (the rule of three).
+
+    Args:
+        clean: Random buckets of which none was wrong, at least one.
+
+    Examples:
+        >>> [round(highest_share(n), 3) for n in (1, 10, 100, 1_000)]
+        [0.95, 0.259, 0.03, 0.003]
+    """
+    return float(1 - (1 - CONFIDENCE) ** (1 / clean))
+
+
+def is_due(properties: Mapping[str, str], n: int) -> bool:
+    """Whether refresh *n* looks at canaries.
+
+    Examples:
+        >>> [n for n in range(1, 8) if is_due({"quality.canaries": "2", "quality.canaries.every": "3"}, n)]
+        [3, 6]
+    """
+    return int(properties.get(COUNT, "0")) > 0 and n % int(properties.get(EVERY, "1")) == 0
+
+
+def after_sample(before: Mapping[str, Any], sampled: Mapping[str, Any], n: int, at: str) -> dict[str, Any]:
+    """Return what the journal remembers once refresh *n* has looked.
+
+    Args:
+        before: What it remembered; empty at first.
+        sampled: How many buckets were ``clean``, and which ``differed``.
+        n: The refresh.
+        at: When, ISO text.
+    """
+    seen = {"n": n, "at": at}
+    if sampled["differed"]:
+        return {"clean": 0, **seen, "differed_n": n, "differed": sampled["differed"]}
+    kept = {k: before[k] for k in ("differed_n", "differed") if k in before}
+    return {"clean": before.get("clean", 0) + sampled["clean"], **seen, **kept}
+
+
+def canaries_of(properties: Mapping[str, str], known: Mapping[str, Any]) -> Canaries | None:
+    """Return what is known of an aggregate's canaries; None where none are asked for."""
+    count = int(properties.get(COUNT, "0"))
+    if not count:
+        return None
+    differed = SpanSet.from_json(known.get("differed", []))
+    plain = {k: v for k, v in known.items() if k != "differed"}
+    return Canaries(count, int(properties.get(EVERY, "1")), differed=differed, **plain)

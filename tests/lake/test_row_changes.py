@@ -1,0 +1,96 @@
+"""What changed between two sets of rows, in the driver's memory."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.change_feed import META, Change, Reason
+from materializer.core.spans import Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake import row_changes
+
+SHAPE = pa.schema([("bucket", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("l", pa.list_(pa.int64()))])
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from([1.0, 2.0, math.nan, None]),
+        st.none() | st.lists(st.integers(0, 1), max_size=1),
+    ),
+    max_size=6,
+)
+PLACES = st.sampled_from([None, ["bucket", "k"]])
+
+
+def table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SHAPE.names, row, strict=True)) for row in rows], SHAPE)
+
+
+def counted(rows: pa.Table) -> Counter[str]:
+    """Return the rows as a bag; NaN has one text."""
+    return Counter(str(tuple(row[name] for name in SHAPE.names)) for row in rows.to_pylist())
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), PLACES)
+def test_replaying_all_changes_gives_the_last_rows(versions: list[list[Any]], place: list[str] | None) -> None:
+    """
+    Whatever the versions were, what their changes lead to is the last one, rows that are there twice included.
+    """
+    tables = [table([]), *map(table, versions)]
+    feed = []
+    for n, (old, new) in enumerate(pairwise(tables), 1):
+        changed = row_changes.changed(old, new, place)
+        feed.append(row_changes.published(row_changes.alike(changed, None), n, n, 0))
+        assert counted(changed) - counted(old) - counted(new) == Counter()
+
+    found = row_changes.replayed(pa.concat_tables(feed))
+    assert counted(tables[-1]) == counted(found)
+    assert {name for name, _ in META}.isdisjoint(found.column_names)
+
+
+@given(ROWS, ROWS)
+def test_equal_rows_are_no_change_and_places_make_updates(old: list[Any], new: list[Any]) -> None:
+    """
+    A row on both sides is left out; a row that is alone in its place on both sides became the other.
+    """
+    rows = row_changes.changed(table(old), table(new), ["bucket", "k"]).to_pylist()
+    gone, came = counted(table(old)) - counted(table(new)), counted(table(new)) - counted(table(old))
+    kinds = Counter(row["_change"] for row in rows)
+
+    assert sum(gone.values()) == kinds[Change.PREIMAGE] + kinds[Change.DELETE]
+    assert sum(came.values()) == kinds[Change.POSTIMAGE] + kinds[Change.INSERT]
+    assert kinds[Change.PREIMAGE] == kinds[Change.POSTIMAGE]
+    for before, after in pairwise(rows):
+        if before["_change"] == Change.PREIMAGE:
+            assert (after["_change"], after["bucket"], after["k"]) == (Change.POSTIMAGE, before["bucket"], before["k"])
+    assert not row_changes.changed(table(old), table(old), None).num_rows
+
+
+def test_reasons_follow_the_dirt() -> None:
+    """
+    What goes is deleted; where nothing was, what comes is new; elsewhere it is late where rows were only inserted.
+    """
+    old = table([(0, "a", 1.0, None), (1, "a", 1.0, None), (2, "a", 1.0, None), (2, "b", 1.0, None)])
+    new = table(
+        [(0, "a", 2.0, None), (1, "a", 2.0, None), (2, "a", 2.0, None), (3, "a", 2.0, None), (1, "b", 1.0, None)]
+    )
+    spans = (SpanSet.of(Span(2, 4)), SpanSet.of(Span(1, 2)), Reason.CORRECTION)
+    rows = row_changes.changed(old, new, ["bucket", "k"])
+    rows = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False).to_pylist()
+
+    found = {(r["bucket"], r["k"], r["_reason"]) for r in rows}
+    assert {
+        (0, "a", "correction"),
+        (1, "a", "late"),
+        (1, "b", "late"),
+        (2, "a", "correction"),
+        (2, "b", "delete"),
+        (3, "a", "new"),
+    } == found

@@ -1,0 +1,212 @@
+"""The change feed follows an output whatever happens to both, and begins where it ended; no Spark."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from materializer.config import Config
+from materializer.core.change_feed import NOTE
+from materializer.core.define import define
+from materializer.core.spans import Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.commit import create_table, fence, replace_spans
+from materializer.lake.row_changes import feed_rows
+from materializer.services import change_feed
+from tests.system.lake import Died, replayed
+
+SPEC = define(
+    "bars", "s", time="t", width=10, keys=["k"], measures={"v": "sum(x)"}, properties={"output.change_feed": "true"}
+).as_json()
+COLUMNS = (("bucket", "bigint"), ("k", "string"), ("v", "bigint"))
+ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=2, unique_by=lambda row: row[0])
+WHAT = st.sampled_from(
+    [
+        *["write"] * 5,
+        "write unseen",
+        *["follow"] * 4,
+        "keep",
+        "keep",
+        "restore",
+        "restore",
+        "fence",
+        "compact",
+        "vacuum",
+        "die",
+    ]
+)
+STEPS = st.tuples(WHAT, st.integers(0, 1), ROWS, st.sampled_from(["changes", "wrote_changes"]))
+
+
+class Lake:
+    """An output with its feed, and a copy of the output."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.n, self.dies_at, self.life = root, 0, "", "plan"
+        folder = root / "bars"
+        paths = {t: str(folder / t) for t in ("output", "changes")}
+        app_ids = {t: f"materializer/one/{t}" for t in paths}
+        spec = SimpleNamespace(columns=("bucket", "k", "v"), measures=[SimpleNamespace(name="v")], property_map=ON)
+        self.bound: Any = SimpleNamespace(
+            name="bars",
+            paths=paths,
+            app_ids=app_ids,
+            slice_column=lambda _: ("bucket", False),
+            definition=SimpleNamespace(engine=None, spec=spec, time_type=TimeType.BIGINT),
+        )
+        self.state: Any = SimpleNamespace(builds="", spec=SPEC, ended=(), cursor=0)
+        create_table(paths["output"], COLUMNS, name="bars")
+
+    @property
+    def output(self) -> str:
+        """Where the output lies."""
+        return str(self.bound.paths["output"])
+
+    def do(self, what: str, at: int = 0, rows: Sequence[tuple[str, int]] = (), step: str = "") -> None:
+        """Do one thing to the output or the feed."""
+        match what:
+            case "write" | "write unseen":
+                self.n += 1
+                span = Span(at * 10, at * 10 + 10)
+                table = pa.Table.from_pylist([{"bucket": at * 10, "k": k, "v": v} for k, v in rows], SHAPE)
+                plan: Any = SimpleNamespace(taken=())
+                said = change_feed.note_of(self.bound, plan) if what == "write" else {}
+                replace_spans(
+                    self.output,
+                    table,
+                    "bucket",
+                    TimeType.BIGINT,
+                    SpanSet.of(span),
+                    self.app,
+                    self.n,
+                    self.note("data") | said,
+                )
+            case "fence":
+                self.n += 1
+                fence(self.output, self.app, self.n, self.note("fence"))
+            case "compact":
+                DeltaTable(self.output).optimize.compact()
+            case "keep":
+                shutil.rmtree(self.root / "copy", ignore_errors=True)
+                shutil.copytree(self.output, self.root / "copy")
+            case "restore" if (self.root / "copy").exists():
+                self.put_back()
+                self.do("fence")  # as a repair does
+            case "put back":  # together with the journal, which counts on from there
+                self.put_back()
+                self.n, self.life = self.n - 1, "again"
+            case "vacuum":
+                needed = {
+                    unquote(name) for name in pa.table(DeltaTable(self.output).get_add_actions())["path"].to_pylist()
+                }
+                for file in Path(self.output).glob("*.parquet"):
+                    if file.name not in needed:
+                        file.unlink()
+            case "follow":
+                self.follow()
+            case "die":
+                self.dies_at = step
+                with suppress(Died):
+                    self.follow()
+                self.dies_at = ""
+
+    @property
+    def app(self) -> str:
+        """Its transaction identifier."""
+        return str(self.bound.app_ids["output"])
+
+    def note(self, kind: str) -> dict[str, Any]:
+        """Return what a commit says of itself."""
+        return {"plan": f"{self.life}-{self.n}", "n": self.n, "kind": kind, "source_version": self.n}
+
+    def put_back(self) -> None:
+        """Replace the output by its copy."""
+        shutil.rmtree(self.output)
+        shutil.copytree(self.root / "copy", self.output)
+
+    def follow(self) -> None:
+        """Bring the feed up to date, or die in it."""
+
+        def on_checkpoint(name: str) -> None:
+            if name == self.dies_at:
+                raise Died(name)
+
+        refresher: Any = SimpleNamespace(config=Config(), on_checkpoint=on_checkpoint, bound=lambda _: self.bound)
+        change_feed.follow_held(refresher, self.state)
+
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        """Return what is published."""
+        return Counter(tuple(row.values()) for row in DeltaTable(self.output).to_pyarrow_table().to_pylist())
+
+
+ON = {"output.change_feed": "true"}
+SHAPE = pa.schema([("bucket", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, min_size=6, max_size=14))
+def test_the_feed_leads_to_the_output(history: list[tuple[str, int, list[Any], str]]) -> None:
+    """
+    After any commits, deaths, copies put back, removed files and commits that said nothing: once it has followed, the feed
+    leads to what is published, and has nothing more to do.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(Path(folder))
+        for step in history:
+            lake.do(*step)
+        lake.follow()
+
+        assert lake.rows() == replayed(Path(folder), "bars")
+        assert not change_feed.is_behind(lake.bound)
+
+
+def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
+    """
+    Refreshes that were not followed for a while are told apart when they are, and their reasons are their own.
+    """
+    lake = Lake(tmp_path)
+    for v in (1, 2):
+        lake.do("write", 0, [("a", v)])
+    lake.do("fence")
+    lake.do("write")
+    lake.do("follow")
+
+    rows = DeltaTable(str(tmp_path / "bars" / "changes")).to_pyarrow_table().to_pylist()
+    assert [(1, "insert"), (2, "update_preimage"), (2, "update_postimage"), (4, "delete")] == [
+        (row["_refresh"], row["_change"]) for row in sorted(rows, key=lambda row: (row["_refresh"], row["v"]))
+    ]
+    columns, found, total = feed_rows(str(tmp_path / "bars" / "changes"), after=1, reason="correction", limit=1)
+    assert (1, 2) == (len(found), total)
+    assert (2, "correction") == (found[0][columns.index("_refresh")], found[0][columns.index("_reason")])
+    assert NOTE in change_feed.note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("again", [["restore"], ["restore", "write"], ["put back", "write", "write"]])
+def test_an_older_copy_of_the_output_is_noticed(tmp_path: Path, again: list[str]) -> None:
+    """
+    What the feed had followed is not there any more, or its number stands for another refresh now.
+    """
+    lake = Lake(tmp_path)
+    lake.do("write", 0, [("a", 1)])
+    lake.do("keep")
+    lake.do("write", 0, [("a", 2)])
+    lake.do("follow")
+    for what in again:
+        lake.do(what, 1, [("b", 3)])
+    lake.do("follow")
+
+    assert lake.rows() == replayed(tmp_path, "bars")
+    assert not change_feed.is_behind(lake.bound)
