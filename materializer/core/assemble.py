@@ -17,6 +17,7 @@ from materializer.core.draft import Draft, Output
 from materializer.core.expressions import Expression, FunctionUse, Vocabulary, attempt
 from materializer.core.formulas import build_formula
 from materializer.core.functions import nearest
+from materializer.core import retention
 from materializer.core.policies import problems_of
 from materializer.core.spec import AggregateSpec, Formula, GridSpec, Key, Measure
 from materializer.core.sql_text import Fragment, Refused
@@ -119,8 +120,9 @@ class _Assembly:
 
     def _check_policies(self, grid: GridSpec) -> None:
         settings = self.draft.settings
-        for key, *refusal in problems_of(settings.sound, grid, settings.resolution):
-            self._report(settings.places[key], *refusal)
+        for found in (problems_of, retention.problems_of):
+            for key, *refusal in found(settings.sound, grid, settings.resolution):
+                self._report(settings.places[key], *refusal)
 
     def _grid(self) -> GridSpec:
         return (

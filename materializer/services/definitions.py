@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from materializer.config import Config
+from materializer.core import retention
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.definition import SLICE, Definition, key_column, quoted
 from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.grid import build
+from materializer.core.instants import render
 from materializer.core.policies import policies_of, problems_of
 from materializer.core.properties import refusals
 from materializer.core.resolve import resolve
@@ -29,6 +31,7 @@ from materializer.errors import (
     DefinitionChangedError,
     DefinitionError,
     ForeignTableError,
+    FrozenHistoryError,
     JournalConflictError,
     NotADeltaTableError,
     Problem,
@@ -374,6 +377,7 @@ class Definitions:
         data_version = uuid4().hex
         view = self._journal.view()
         state = view.named(existing.name)
+        _refuse_frozen(state)
         defined = self._defined(prepared, data_version, state.id, written_n=state.written_n)
         self._append(state.id, [defined])
         shutil.rmtree(_partials_path(self._root, state.name, state.data_version), ignore_errors=True)
@@ -444,12 +448,29 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
 def _refuse_policies(spec: AggregateSpec) -> None:
     """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known."""
     found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
+    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
+    if spec.is_engine:
+        message = "the results of an engine reach beyond buckets and are computed from raw rows"
+        hint = "leave it away, and keep the rows of the source"
+        kept = [name for name in retention.PROPERTIES if name in spec.property_map]
+        found += [["definition.retention", f"'{name}': {message}", hint] for name in kept]
     for policy in policies_of(spec):
         if policy.schedule is not None and (why := schedules.refusal(policy.schedule)):
             message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
             found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
     if found:
         raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def _refuse_frozen(state: AggregateState) -> None:
+    """Refuse to build an aggregate again whose raw rows may be gone."""
+    if state.frozen == NEG_INF:
+        return
+    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
+    raise FrozenHistoryError(
+        f"'{state.name}' is frozen below {bound}: built again, it would hold what its source still has and no more",
+        hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",
+    )
 
 
 def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:

@@ -66,7 +66,7 @@ def freshness_of(
 def _not_shown(state: AggregateState, grid: Grid, newest: int | None) -> Iterator[int]:
     """Since when, as *now* counts, there has been something that the aggregate does not show."""
     top = max(state.extent_end, state.threshold)
-    for entry in state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken:
+    for entry in state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken:
         since = max(entry.span.start, state.threshold) if entry.cause is Cause.NEW else entry.span.start
         if since < entry.span.end:
             yield since if since == NEG_INF else micros_of(since, grid)

@@ -23,7 +23,7 @@ from materializer.journal.events import Dropped, Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import handlers, planning, processes, protocol, quarantine
+from materializer.services import handlers, planning, processes, protocol, quarantine, retention
 from materializer.services.definitions import Bound
 from materializer.services.handlers import OutputHandler
 from materializer.services.planning import Request
@@ -71,6 +71,8 @@ class RefreshReport:
         left: What is dirty after it, outside the window.
         null_times: Source rows left out because their time is null, when known.
         seconds: Wall time of everything.
+        frozen: Below it nothing is computed from raw rows; ``NEG_INF`` when nothing is frozen.
+        stuck: What is dirty below *frozen* and stays so.
     """
 
     name: str
@@ -82,6 +84,8 @@ class RefreshReport:
     left: SpanSet = field(default_factory=SpanSet)
     null_times: int | None = None
     seconds: float = 0.0
+    frozen: int = NEG_INF
+    stuck: SpanSet = field(default_factory=SpanSet)
 
 
 @dataclass(slots=True)
@@ -177,6 +181,8 @@ class Refresher:
             dirty_below_newest(state),
             state.null_times,
             time.perf_counter() - began,
+            state.frozen,
+            stuck_spans(state),
         )
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
@@ -202,10 +208,19 @@ class Refresher:
         if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
             return None
         window = planning.whole_window(request, state, bound.definition.grid)
-        if window is not None and state.log.cut(SpanSet.of(window)).taken:
+        if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
+            return None
+        if bound.definition.engine is None and any(retention.moved(state, bound.definition.grid)):
             return None
         return RefreshReport(
-            state.name, "up-to-date", window, state.cursor, left=dirty_below_newest(state), null_times=state.null_times
+            state.name,
+            "up-to-date",
+            window,
+            state.cursor,
+            left=dirty_below_newest(state),
+            null_times=state.null_times,
+            frozen=state.frozen,
+            stuck=stuck_spans(state),
         )
 
     def _run(self, name: str, request: Request, on_plan: Callable[[Plan, RunNote], None]) -> Process:
@@ -281,8 +296,13 @@ class Refresher:
 
 
 def dirty_below_newest(state: AggregateState) -> SpanSet:
-    """Return what is dirty below the newest row; the tail above it is not news."""
+    """Return what is dirty below the newest row and a refresh can mend; the tail above it is not news."""
     top = max(state.extent_end, state.threshold)
     if top == NEG_INF:
         return SpanSet()
-    return SpanSet.union(e.span for e in state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+    return SpanSet.union(e.span for e in state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+
+
+def stuck_spans(state: AggregateState) -> SpanSet:
+    """Return what is dirty below the frozen bound and could only be computed from raw rows."""
+    return SpanSet.union(e.span for e in state.stuck)

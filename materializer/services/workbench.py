@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.engines.changed import Work
-from materializer.core.invalidation import Entry
+from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.plan import (
     Estimate,
     Facts,
@@ -41,14 +41,25 @@ from materializer.errors import (
     SourceRolledBackError,
     WriteFencedError,
 )
-from materializer.journal.events import Aborted, Captured, Done, Event, Invalidated, Lease, LeaseRenewed, Planned
+from materializer.journal.events import (
+    Aborted,
+    Captured,
+    Done,
+    Event,
+    Frozen,
+    Invalidated,
+    Lease,
+    LeaseRenewed,
+    Planned,
+    Retired,
+)
 from materializer.journal.fold import AggregateState, apply
 from materializer.journal.journal import Journal
 from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import planning, processes
+from materializer.services import planning, processes, retention
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -270,14 +281,18 @@ class Workbench:
         captured = self._look(state)
         events: list[Event] = [captured] if captured else []
         state = _applied(state, captured) if captured else state
+        for move in self.moves(state):
+            events.append(move)
+            state = _applied(state, move)
         window = planning.whole_window(self.request, state, self._bound.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         if self.request.is_forced:
-            event = Invalidated((planning.forced(window),), "forced")
+            wanted = retention.computable(window, state, self._bound.definition.grid)
+            event = Invalidated((planning.forced(wanted),), "forced")
             events.append(event)
             state = _applied(state, event)
-        dirty = state.log.cut(SpanSet.of(window)).taken
+        dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self._engine_planner is not None and self._engine_planner.has_clock_moved(state)
         if not dirty and not has_clock_moved:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
@@ -294,17 +309,17 @@ class Workbench:
     ) -> Decision:
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, kept)
-        dirt = state.log.cut(SpanSet.of(window)).taken
+        dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = planning.first_run(
             replace(self.request, run_rows=self._run_rows(state) if self._engine_planner is None else WHOLE),
             window,
-            replace(state.log, entries=dirt),
+            dirt,
             self._bound.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
-        taken = state.log.cut(SpanSet.of(run.window)).taken
+        taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
         if self._engine_planner is None:
             steps = decide(taken, facts)
@@ -333,6 +348,24 @@ class Workbench:
             )
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
         return Decision(tuple(events), plan, note)
+
+    def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
+        """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""
+        below, above = state.plannable.split(state.frozen)
+        merges = self.request.may_merge
+        frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
+        return InvalidationLog((*frozen, *above.cut(window).taken))
+
+    def moves(self, state: AggregateState) -> list[Frozen | Retired]:
+        """Return how the frozen bound and the retired bound follow the newest row of *state*."""
+        if self._engine_planner is not None:
+            return []
+
+        def present(spans: SpanSet) -> SpanSet:
+            raw, kept = self._raw(state.cursor), self._kept(self.head(Which.PARTIALS).version)
+            return self._facts(state, raw, kept).present(spans)
+
+        return list(retention.moved(state, self._bound.definition.grid, present))
 
     def _look(self, state: AggregateState) -> Captured | None:
         """Return what the source did since the cursor, or None when it is known already; remembered between attempts."""
@@ -367,7 +400,7 @@ class Workbench:
         end = min(window.end, max(state.extent_end, state.threshold))
         window = Span(window.start, max(window.start, end))
         facts = self._facts(state, self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version))
-        taken = state.log.cut(SpanSet.of(window)).taken
+        taken = self._dirt(state, SpanSet.of(window)).entries
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
         return Plan("", 0, state.cursor, window, taken, decide(taken, facts), Lane.SPARK, partials, output)
 
@@ -433,6 +466,7 @@ class Workbench:
             not_mergeable=self._bound.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
+            frozen=state.frozen,
         )
 
     def _changed(self, state: AggregateState, after: int) -> Estimate:
