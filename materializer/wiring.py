@@ -30,6 +30,7 @@ from materializer.services import cascade
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.doctor import Doctor, Finding
+from materializer.services.expire import Expirer, Expiry, Thaw
 from materializer.services.fresh import FreshRead, FreshReader
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
@@ -284,6 +285,29 @@ class Materializer:
         grid = self.grid(name)
         window = _window(start, end, grid)
         return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
+
+    def expire(self, name: str, before: str | int, *, dry_run: bool = False) -> Expiry:
+        """Freeze the history of an aggregate before its raw rows go; writes to no source.
+
+        Args:
+            name: The aggregate.
+            before: Up to where, rounded down to an edge: ISO text, or an integer for integer time.
+            dry_run: Only say what would be done.
+
+        Returns:
+            The bound, the statement that deletes the rows below it, and who else reads them.
+        """
+        at = _window(before, None, self.grid(name)).start
+        return Expirer(self._refresher).expire(name, at, dry_run=dry_run)
+
+    def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
+        """Give frozen history up: the next refresh computes it from what the source still has.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what would be done.
+        """
+        return Expirer(self._refresher).thaw(name, dry_run=dry_run)
 
     # -- policies --------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
+from materializer.core import retention
 from materializer.core.bucket import in_ticks, with_timezone
 from materializer.core.draft import Draft, Output
 from materializer.core.expressions import Expression, FunctionUse, Vocabulary, attempt
 from materializer.core.formulas import build_formula
 from materializer.core.functions import nearest
-from materializer.core import retention
 from materializer.core.policies import problems_of
 from materializer.core.spec import AggregateSpec, Formula, GridSpec, Key, Measure
 from materializer.core.sql_text import Fragment, Refused

@@ -291,7 +291,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case Invalidated():
             return replace(state, log=state.log.add(event.entries))
         case Frozen():
-            return replace(state, frozen=event.bound, log=state.log.cut(event.settled).left)
+            expired = 0 if event.bound == NEG_INF else state.expired_rows
+            return replace(state, frozen=event.bound, log=state.log.cut(event.settled).left, expired_rows=expired)
         case Retired():
             return _retired(state, event)
         case Planned():

@@ -83,7 +83,8 @@ def is_retention(look: Look, commit: Commit) -> bool:
         return False
     went = [look.original(f) for f in commit.removes if f.data_change]
     return bool(went) and all(
-        f is not None and f.is_known and f.rows is not None and (f.span is None or f.span.end <= look.frozen) for f in went
+        f is not None and f.is_known and f.rows is not None and (f.span is None or f.span.end <= look.frozen)
+        for f in went
     )
 
 

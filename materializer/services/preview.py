@@ -63,6 +63,8 @@ class Preview:
             read = step.estimate
             lines.append(f"{'':12}reads at most {read.rows:,} rows, {read.bytes:,} bytes in {read.files} files")
             lines += [f"{'':12}not {r.strategy}: {r.reason}" for r in step.rejected]
+        if self.stuck:
+            lines.append(f"  below the frozen bound {_spans(self.stuck, self.time_type)} stays dirty")
         if self.outside:
             lines.append(f"  stays dirty {_spans(self.outside, self.time_type)}")
         return "\n".join(lines)

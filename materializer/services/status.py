@@ -25,6 +25,7 @@ from materializer.services.definitions import Bound
 from materializer.services.freshness import Freshness, freshness_of
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
 from materializer.services.refresh import dirty_below_newest
+from materializer.services.retention import why_stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class Status:
         last_check: What the last check of published rows found, as JSON; None without one.
         lateness: How late the rows were that the source got since the aggregate was defined.
         advice: What follows from that for policies and for the source's retention; None before enough rows came.
+        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
+        retired: Below it the output keeps no buckets; ``NEG_INF`` when it keeps all.
+        expired_rows: Raw rows that went below *frozen* and counted for nothing, as far as known.
+        stuck: What is dirty below *frozen* and could only be computed from raw rows, each with why.
     """
 
     name: str
@@ -84,6 +89,10 @@ class Status:
     last_check: Mapping[str, Any] | None = None
     lateness: Lateness = field(default_factory=Lateness)
     advice: Advice | None = None
+    frozen: int = NEG_INF
+    retired: int = NEG_INF
+    expired_rows: int = 0
+    stuck: tuple[tuple[Span, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -174,6 +183,10 @@ class Looker:
             state.checks[-1] if state.checks else None,
             state.lateness,
             advice_of(state, grid),
+            state.frozen,
+            state.retired,
+            state.expired_rows,
+            tuple((e.span, why_stuck(e)) for e in state.stuck),
         )
 
     def show(

@@ -360,12 +360,7 @@ class Workbench:
         """Return how the frozen bound and the retired bound follow the newest row of *state*."""
         if self._engine_planner is not None:
             return []
-
-        def present(spans: SpanSet) -> SpanSet:
-            raw, kept = self._raw(state.cursor), self._kept(self.head(Which.PARTIALS).version)
-            return self._facts(state, raw, kept).present(spans)
-
-        return list(retention.moved(state, self._bound.definition.grid, present))
+        return list(retention.moved(state, self._bound.definition.grid, lambda spans: self.present(state, spans)))
 
     def _look(self, state: AggregateState) -> Captured | None:
         """Return what the source did since the cursor, or None when it is known already; remembered between attempts."""
@@ -391,6 +386,10 @@ class Workbench:
         captured = self._look(state)
         return _applied(state, captured) if captured else state
 
+    def uncaptured(self, state: AggregateState) -> Captured | None:
+        """Return what the source did since the cursor, or None when it did nothing; writes nothing."""
+        return self._look(state)
+
     def given_back(self, state: AggregateState) -> AggregateState:
         """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
         return state if state.plan is None else _applied(state, Aborted(state.plan.n, "preview"))
@@ -407,6 +406,24 @@ class Workbench:
     def rows_of(self, version: int) -> Estimate:
         """Return what reading the whole source at a version costs."""
         return _estimate(self._raw(version), SpanSet.of(EVERYTHING))
+
+    @property
+    def merges(self) -> bool:
+        """Whether the aggregates can be merged."""
+        return not self._bound.definition.layout.not_mergeable
+
+    def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows."""
+        raw, kept = self._raw(state.cursor), self._kept(self.head(Which.PARTIALS).version)
+        return self._facts(state, raw, kept).present(spans)
+
+    def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
+        """Return which files of the source may hold rows of *spans*, at the cursor."""
+        return _estimate(self._raw(state.cursor), spans)
+
+    def kept_estimate(self, spans: SpanSet) -> Estimate:
+        """Return which files of the partials may hold rows of *spans*."""
+        return _estimate(self._kept(self.head(Which.PARTIALS).version), spans)
 
     def hull(self, version: int) -> Span | None:
         """Return where the source has rows at a version, or None when some file does not tell."""

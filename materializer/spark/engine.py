@@ -216,7 +216,9 @@ class Engine:
                 rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
                 observations.append(seen)
                 is_cut = hull is not None and any(not s.is_bounded for s in step.spans)
-                inside = step.spans & SpanSet.of(hull) if hull and is_cut else step.spans  # merged rows may be gone again
+                inside = (
+                    step.spans & SpanSet.of(hull) if hull and is_cut else step.spans
+                )  # merged rows may be gone again
                 news.append(c.build(definition, rows, inside))
             parts.append(c.merge(definition, [kept, *news]) if news else kept)
         return parts, observations
@@ -563,7 +565,9 @@ def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], froze
     found = frame.withColumn(SLICE, start).withColumn(VERSION, version).groupBy(SLICE, VERSION).agg(*counts)
     others = " + ".join(quoted(kind) for kind in KINDS[:-1])
     kept = sf.expr(f"CASE WHEN {quoted(VERSION)} IS NULL OR {others} > 0 THEN {SLICE} END").alias(SLICE)
-    told = sf.expr(f"CASE WHEN {others} > 0 THEN {quoted(VERSION)} WHEN {quoted(VERSION)} >= 0 THEN -1L END").alias(VERSION)
+    told = sf.expr(f"CASE WHEN {others} > 0 THEN {quoted(VERSION)} WHEN {quoted(VERSION)} >= 0 THEN -1L END").alias(
+        VERSION
+    )
     sums = [sf.sum(kind).alias(kind) for kind in KINDS]
     return found.groupBy(kept, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
 

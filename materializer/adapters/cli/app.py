@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from materializer.adapters.cli import about, defining, engines, looking, policies, refreshing
+from materializer.adapters.cli import about, defining, engines, looking, policies, refreshing, retaining
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.errors import UsageError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _module in (defining, refreshing, policies, looking, engines, about):
+for _module in (defining, refreshing, retaining, policies, looking, engines, about):
     _module.register(app)
 
 

@@ -11,12 +11,14 @@ from dataclasses import asdict
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
+from materializer.adapters.cli import json_retention
 from materializer.adapters.cli.results import (
     Applied,
     CheckedRows,
     Dropped,
     Engines,
     Examined,
+    Expired,
     FreshCost,
     History,
     Invalidated,
@@ -26,6 +28,7 @@ from materializer.adapters.cli.results import (
     Result,
     Shown,
     Statuses,
+    Thawed,
     Verified,
     Versions,
 )
@@ -81,6 +84,10 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "checked", _checked(report, time_type)
         case Invalidated(name=name, time_type=time_type, span=span, reason=reason):
             return "", {"name": name, "span": _span(span, time_type), "reason": reason}
+        case Expired(expiry=expiry):
+            return "", json_retention.expiry(expiry)
+        case Thawed(thaw=thaw):
+            return "", json_retention.thaw(thaw)
         case Dropped(name=name):
             return "", {"name": name, "dropped": True}
         case Examined(findings=findings):
@@ -176,6 +183,7 @@ def _preview(p: Preview) -> dict[str, Any]:
         "plan": None if p.plan is None else _plan(p.plan, kind),
         "runs": p.runs,
         "unfinished": p.unfinished,
+        **json_retention.below(p.frozen, p.stuck, kind),
     }
 
 
@@ -218,6 +226,7 @@ def _refreshed(r: RefreshReport, kind: TimeType) -> dict[str, Any]:
         "left": _spans(r.left, kind),
         "null_times": r.null_times,
         "seconds": round(r.seconds, 3),
+        **json_retention.below(r.frozen, r.stuck, kind),
     }
 
 
@@ -270,6 +279,7 @@ def _status(s: Status) -> dict[str, Any]:
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
+        **json_retention.status(s),
     }
 
 
@@ -329,6 +339,7 @@ def _verified(r: VerifyReport, kind: TimeType) -> dict[str, Any]:
         "source_version": r.source_version,
         "compared": _spans(r.compared, kind),
         "left_out": _spans(r.left_out, kind),
+        "frozen_below": _instant(r.frozen, kind),
         "rows": r.rows,
         "differing": r.differing,
         "examples": [

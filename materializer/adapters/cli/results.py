@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from materializer.core.plan import Estimate
-from materializer.core.spans import Span
+from materializer.core.spans import NEG_INF, Span
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
     from materializer.services.doctor import Finding
+    from materializer.services.expire import Expiry, Thaw
     from materializer.services.fresh import FreshRead
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
@@ -126,6 +127,20 @@ class Invalidated:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """What ``expire`` did, or would do."""
+
+    expiry: Expiry
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """What ``thaw`` did, or would do."""
+
+    thaw: Thaw
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """An aggregate that is gone."""
 
@@ -165,6 +180,8 @@ Result: TypeAlias = (
     | Verified
     | CheckedRows
     | Invalidated
+    | Expired
+    | Thawed
     | Dropped
     | Examined
     | Versions
@@ -183,6 +200,10 @@ def is_idle(result: Result) -> bool:
             return not report.runs and not report.recovered
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
+        case Expired(expiry=expiry):
+            return expiry.bound <= expiry.was
+        case Thawed(thaw=thaw):
+            return thaw.was == NEG_INF
         case Examined() | PolicyList() | Versions() | Engines():
             return False
         case _:
