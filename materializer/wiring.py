@@ -18,11 +18,11 @@ from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.definition import quoted
 from materializer.core.grid import Grid
-from materializer.core.instants import parse_window
+from materializer.core.instants import parse, parse_window
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, Problem, UsageError
+from materializer.errors import DefinitionError, ExpireBoundError, Problem, UsageError
 from materializer.journal.fold import Ended
 from materializer.journal.journal import Journal
 from materializer.lake.rows import to_pandas
@@ -297,7 +297,11 @@ class Materializer:
         Returns:
             The bound, the statement that deletes the rows below it, and who else reads them.
         """
-        at = _window(before, None, self.grid(name)).start
+        grid = self.grid(name)
+        try:
+            at = parse(before, grid.time_type, grid.resolution)
+        except ValueError as exc:
+            raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
         return Expirer(self._refresher).expire(name, at, dry_run=dry_run)
 
     def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:

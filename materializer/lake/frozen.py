@@ -43,7 +43,7 @@ def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
         return Captured()
     starts, ends = buckets(np.unique(rows.instants), look.floor, look.next_edge)
     at = np.searchsorted(np.array(starts, dtype=np.int64), rows.instants, side="right") - 1
-    groups, index = np.unique(np.stack([at, rows.versions]), axis=1, return_inverse=True)
+    groups, index = np.unique(np.stack([at, rows.versions.astype(np.int64)]), axis=1, return_inverse=True)
     index = index.reshape(-1)
     total, inserted, deleted = (
         np.bincount(index, weights=w, minlength=groups.shape[1]).astype(np.int64)

@@ -177,11 +177,13 @@ class Expirer:
                 view = journal.view()
                 state = view.named(name)
                 report, events = decide(state, self._bench(name))
+                self.refresher.on_checkpoint("bound")
                 try:
                     if events:
                         journal.append(view.version, state.id, events)
                 except JournalConflictError:
                     continue
+                self.refresher.on_checkpoint("bounded")
                 return report
 
     def _state(self, name: str) -> AggregateState:

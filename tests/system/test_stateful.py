@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
+from tests.system import keeping
 from tests.system.stateful import explore
 
 
@@ -32,3 +34,24 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     happened = " ".join(drivers + sparks)
     for what in ("died at", "recovered: finished", "recovered: aborted", "strategy merge"):
         assert what in happened, f"never {what}: {dict(drivers + sparks)}"
+
+
+@pytest.mark.slow
+def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
+    """
+    While old rows go and come, are corrected and frozen: what is published is what an oracle remembers that forgets nothing.
+    """
+    drivers = keeping.explore(spark, tmp_path, how(20), lane=Lane.DRIVER)
+    sparks = keeping.explore(spark, tmp_path, how(2), lane=Lane.SPARK)
+
+    happened = drivers + sparks
+    for what in (
+        "expired",
+        "rows gone",
+        "conflicts",
+        "buckets remembered",
+        "strategy merge",
+        "expire.dirty",
+        "window.frozen",
+    ):
+        assert happened[what], f"never {what}: {dict(happened)}"
