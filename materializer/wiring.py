@@ -164,6 +164,7 @@ class Materializer:
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
             DefinitionChangedError: If data changed and *rebuild* is not given.
+            FrozenHistoryError: If data changed and history is frozen.
         """
         specs, _ = self.read_definitions(what)
         try:
@@ -174,6 +175,7 @@ class Materializer:
             return [p.change for p in prepared]
         if not rebuild:
             self._definitions.refuse_changed_data(prepared)
+        self._definitions.refuse_frozen(prepared)
         return [self._definitions.apply(p, writing=self._refresher.writing) for p in prepared]
 
     def define(self, name: str, source: str, **parts: Any) -> Change:

@@ -204,6 +204,16 @@ class Definitions:
                 hint="apply with --rebuild (the output is emptied and computed again), or under another name",
             )
 
+    def refuse_frozen(self, prepared: Sequence[_Prepared]) -> None:
+        """Refuse to build frozen history again, before anything is written.
+
+        Raises:
+            FrozenHistoryError: Naming the first aggregate.
+        """
+        for each in prepared:
+            if each.change.kind == "data" and each.existing is not None:
+                _refuse_frozen(each.existing)
+
     def apply(self, prepared: _Prepared, *, writing: Callable[[str], Any]) -> Change:
         """Write one prepared definition; one whose data changed empties its output and starts over.
 

@@ -20,7 +20,7 @@ from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.errors import ExpireBoundError, ExpireDirtyError, ExpireEngineError, JournalConflictError
 from materializer.journal.events import Event, Frozen, Invalidated, SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.fold import AggregateState, apply
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, planning
 from materializer.services.planning import Request
@@ -146,8 +146,10 @@ class Expirer:
             return self._expiry(state, bench, before, dry_run=True)[0]
 
         def decide(state: AggregateState, bench: Workbench) -> tuple[Expiry, list[Event]]:
-            captured = bench.uncaptured(state)
-            expiry, event = self._expiry(bench.looked(state), bench, before, dry_run=False)
+            captured = bench.uncaptured(state)  # once: the source may move on between two looks
+            now = state if captured is None else apply(state, state.id, captured)
+            assert now is not None
+            expiry, event = self._expiry(now, bench, before, dry_run=False)
             return expiry, [e for e in (captured, event) if e is not None]
 
         return self._written(name, decide)

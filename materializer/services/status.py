@@ -152,7 +152,7 @@ class Looker:
         except MaterializerError as exc:
             problem = exc.message
         dirty = dirty_below_newest(state)
-        keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
+        keys = [e.keys for e in state.plannable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = bound.definition.grid, wall_clock()
         now = now_to_look(given, state, grid, clock)

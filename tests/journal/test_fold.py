@@ -81,8 +81,8 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
 
 @st.composite
 def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
-    kinds = ["freeze", "retire", "lease", "describe", "capture", "invalidate", "deliver", "policy"]
-    kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
+    kinds = ["lease", "describe", "capture", "invalidate", "deliver", "policy"]
+    kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3 + ["freeze", "retire"]
     match draw(st.sampled_from(kinds)):
         case "lease":
             owner = state.lease.owner if state.lease else ""
@@ -96,7 +96,9 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             return Invalidated(tuple(draw(entry_lists())), "by hand")
         case "freeze":
             bound = draw(st.sampled_from([NEG_INF, *range(0, 40, 4)]))
-            return Frozen(bound, "asked", SpanSet.of(Span(NEG_INF, bound)) if bound != NEG_INF else SpanSet())
+            most = min(bound, state.threshold)
+            settled = draw(spans(is_bounded=True)) & Span(NEG_INF, most) if most != NEG_INF else None
+            return Frozen(bound, "asked", SpanSet.of(settled) if settled else SpanSet())
         case "retire":
             return Retired(draw(st.sampled_from([NEG_INF, *range(0, 40, 4)])))
         case "deliver":
@@ -167,7 +169,7 @@ def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> Non
     """
     Instant by instant: what is captured or declared is in the log or in the open plan until that plan is done.
     """
-    dirty, taken, held = set(UNIVERSE), set(), set()
+    dirty, taken, held, before = set(UNIVERSE), set(), set(), NEG_INF
     state = None
     for event in history:
         state = apply(state, "a1", event)
@@ -183,9 +185,16 @@ def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> Non
                 dirty, taken = dirty | (taken & held), set()
             case Aborted():
                 dirty, taken = dirty | taken, set()
+            case Frozen(settled=settled):
+                dirty -= instants(settled)
+            case Retired(bound=bound):
+                assert state
+                dirty = {i for i in dirty if i >= bound} | instants(state.log.retired)
+                dirty |= instants(SpanSet.of(Span(bound, before))) if bound < before else set()
             case _:
                 pass
         assert state
+        before = state.retired
         assert dirty == instants(state.log.spans)
 
 

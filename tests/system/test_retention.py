@@ -327,15 +327,7 @@ def test_an_engine_keeps_its_raw_rows(site):
     """
     site.table()
     with pytest.raises(DefinitionError, match=r"source\.retention"):
-        site.lake.define(
-            *("filled", "trades"),
-            engine="time_series",
-            time="ts",
-            keys=["sym"],
-            measures={"n": "sum(price)"},
-            width="1 hour",
-            properties={"source.retention": "30 days"},
-        )
+        site.lake.define("filled", "trades", **FILLED, properties={"source.retention": "30 days"})
 
 
 NAIVE = DAY.replace(tzinfo=None)
@@ -391,3 +383,25 @@ def test_a_kill_leaves_the_old_bound_or_the_new_one(full, step):
     full.tables["trades"].delete("price < 2")
     full.lake.refresh("hourly")
     assert remembered(HOURS) == full.published("hourly")
+
+
+def test_spark_tells_versions_apart_too(frozen, monkeypatch):
+    """
+    Where there are more changes than the driver reads, Spark groups them by version below the bound: inserts between deletes
+    are merged, and an update is a conflict.
+    """
+    monkeypatch.setattr("materializer.services.capture.DRIVER_ROWS", 0)
+    trades = frozen.tables["trades"]
+    trades.trade(("00:40", "A", 50), (None, "A", 1), ("06:00", "A", 50))
+    trades.delete("price < 1")
+    trades.trade(("00:50", "A", 51))
+    trades.update("price = 1 AND sym = 'A'", price=9)
+    trades.delete("price = 9")
+
+    report = frozen.lake.refresh("hourly")
+
+    assert ["1-2"] == [text.split()[0] for text in stuck(frozen)]
+    assert "merge" in report.runs[0].report.strategy
+    expected = [*HOURS, ("00:40", "A", 50), ("00:50", "A", 51), ("06:00", "A", 50)]
+    assert remembered(expected) == frozen.published("hourly")
+    assert 4 + 2 == frozen.lake.status("hourly")[0].expired_rows
