@@ -66,15 +66,15 @@ def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
 def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFile | Bounds]) -> Captured:
     """Return what the files that came and went with one version say about the time below the bound."""
     marked = {f.path for f in commit.removes} if commit.operation.upper() == _DELETED_IN_PLACE else set()
-    new = [f for f in came if not (f.has_deletion_vector and f.path in marked)]
+    stays = [f for f in came if f.has_deletion_vector and f.path in marked]
+    new = [f for f in came if f not in stays]
     added, removed = _spans(look, new), _spans(look, went)
     pieces = (
         CapturedPiece(added - removed, Rung.FILES, True, 0, None, commit.version, commit.version, is_frozen=True),
         CapturedPiece(added & removed, Rung.FILES, False, 0, None, commit.version, commit.version, is_frozen=True),
     )
-    gone = [f for f in went if f.span is not None and f.span.end <= look.frozen]
-    is_retention = not added
-    return Captured(tuple(p for p in pieces if p.times), expired=sum(f.rows or 0 for f in gone) if is_retention else 0)
+    rows = 0 if added else _rows(look, went) - _rows(look, stays)
+    return Captured(tuple(p for p in pieces if p.times), expired=rows)
 
 
 def is_retention(look: Look, commit: Commit) -> bool:
@@ -103,3 +103,8 @@ def retention(look: Look, run: list[Commit]) -> Captured:
 def _spans(look: Look, files: list[Any]) -> SpanSet:
     found = SpanSet.union(f.span for f in files if f.span is not None) & below(look)
     return whole_buckets(found, look.floor, look.next_edge)
+
+
+def _rows(look: Look, files: list[Any]) -> int:
+    """Return the rows of the files that lie wholly below the bound."""
+    return sum(f.rows or 0 for f in files if f.span is not None and f.span.end <= look.frozen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,11 @@ import pytest
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.lake.changes import Captured, Rung, capture_without_spark
+from materializer.lake.frozen import of_files
+from materializer.lake.log import Commit, DataFile
+from materializer.lake.look import Look
+from materializer.lake.statistics import TimeColumn
+from materializer.lake.table import DeltaFolder
 from tests.lake.tables import HOUR, Trades
 
 BOUND = 4 * HOUR
@@ -174,3 +180,22 @@ def test_what_nobody_can_tell_is_a_conflict(table) -> None:
     assert {Rung.LOST} == {p.rung for p in found.pieces}
     assert SpanSet.of(Span(NEG_INF, BOUND)) == SpanSet.union(s for p in found.pieces if p.is_frozen for s in p.times)
     assert BOUND == min(s.start for p in found.pieces if not p.is_frozen for s in p.times)
+
+
+@pytest.mark.parametrize(
+    ("operation", "late_hours", "conflict_hours", "expired"), [("DELETE", [], [], 2), ("RESTORE", [], [1], 0)]
+)
+def test_a_file_whose_rows_are_marked_as_deleted(operation, late_hours, conflict_hours, expired) -> None:
+    """
+    A DELETE that leaves the file where it is counts as a delete; any other operation that does is a conflict.
+    """
+    whole = DataFile("f", 1, 5, 0, Span(HOUR, 2 * HOUR), True, True, False)
+    marked = replace(whole, rows=3, has_deletion_vector=True)
+    commit = Commit(1, 0, operation, None, None, None, (marked,), (whole,), (), {})
+    column = TimeColumn("ts", TimeType.TIMESTAMP, "ts")
+    look = Look(
+        DeltaFolder("/nowhere"), 0, column, None, 0, lambda t: t // HOUR * HOUR, lambda e: e + HOUR, frozen=BOUND
+    )
+    found = of_files(look, commit, [marked], [whole])
+
+    assert (late_hours, conflict_hours, expired) == (late(found), conflicts(found), found.expired)

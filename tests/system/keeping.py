@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -40,11 +40,26 @@ ROWS = st.lists(
     min_size=1,
     max_size=4,
 )
+Rows = dict[int, dict[str, Any]]
+
+
+class Commit(NamedTuple):
+    """One commit to the source: what it does, with the rows or the numbers that stand for rows."""
+
+    what: str
+    values: list[Any]
+
+
 PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=2)
 EDGES = st.sampled_from(range(14))
+COMMITS = st.lists(
+    st.builds(Commit, st.just("comes"), ROWS)
+    | st.builds(Commit, st.just("comes"), ROWS)
+    | st.builds(Commit, st.just("changes"), PICKS)
+    | st.builds(Commit, st.sampled_from(["goes", "goes one by one", "is compacted"]), PICKS),
+    max_size=3,
+)
 WINDOWS = st.just((None, None)) | st.tuples(st.integers(0, 6), st.integers(7, 14))
-
-Rows = dict[int, dict[str, Any]]
 
 
 def bucket_of(row: dict[str, Any]) -> int:
@@ -111,8 +126,13 @@ class Keeping(RuleBasedStateMachine):
     driver_lane_rows: ClassVar[int]
     seen: ClassVar[Counter[str]] = Counter()
 
-    @initialize(rows=ROWS, copies=st.sampled_from([1, 8]), retention=st.sampled_from([None, None, "5 hours"]))
-    def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None) -> None:
+    @initialize(
+        rows=ROWS,
+        copies=st.sampled_from([1, 8]),
+        retention=st.sampled_from([None, None, "5 hours"]),
+        bound=st.sampled_from([0, 5, 8]),
+    )
+    def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None, bound: int) -> None:
         """Make the source and the aggregate, and publish what there is."""
         home = Path(tempfile.mkdtemp(dir=self.folder))
         self.source = Source(str(home / "source"), has_feed=True)
@@ -122,72 +142,47 @@ class Keeping(RuleBasedStateMachine):
         properties = {} if retention is None else {"source.retention": retention}
         self.lake.define("hourly", self.source.path, **HOURLY.parts, properties=properties)
         self.memory, self.cursor, self.value = Memory(), 0, 1000
-        self.insert(rows * copies)
-        self.refresh((None, None), force=False)
-
-    # -- the source ------------------------------------------------------------------------------------------------------
-
-    @rule(rows=ROWS)
-    def insert(self, rows: list[dict[str, Any]]) -> None:
-        """Rows come, late ones among them."""
-        Keeping.seen["inserts"] += 1
-        self.source.insert({"ts": BASE + r["after"], "k": r["k"], "v": r["v"], "ok": True} for r in rows)
-
-    @rule(picks=PICKS)
-    def correct(self, picks: list[int]) -> None:
-        """Some rows get a value that none had."""
-        self.value += 1
-        if self.source.rows:
-            self.source.update(self.picked(picks), "v", self.value)
-
-    @rule(picks=PICKS)
-    def delete(self, picks: list[int]) -> None:
-        """Some rows go, anywhere."""
-        if self.source.rows:
-            self.source.delete(self.picked(picks))
-
-    @rule()
-    def owner_deletes(self) -> None:
-        """All rows below the bound go."""
-        gone = [i for i, row in self.source.rows.items() if bucket_of(row) < self.memory.bound]
-        if gone:
-            Keeping.seen["rows gone"] += len(gone)
-            self.source.delete(gone)
-
-    @rule()
-    def compact(self) -> None:
-        """Files are written again with the same rows."""
-        self.source.compact()
+        every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
+        self.committed([Commit("comes", [*every, *rows] * copies)])
+        self.refresh([], (None, None), force=False)
+        if bound:
+            self.expire([], bound, is_deleted=False)
 
     # -- commands --------------------------------------------------------------------------------------------------------
 
-    @rule(window=WINDOWS, force=st.sampled_from([False, False, True]))
-    def refresh(self, window: tuple[int | None, int | None], force: bool) -> None:
+    @rule(commits=COMMITS, window=WINDOWS, force=st.sampled_from([False, False, False, True]))
+    def refresh(self, commits: list[Commit], window: tuple[int | None, int | None], force: bool) -> None:
         """Refresh, perhaps only a window."""
+        self.committed(commits)
         start, end = (None if hours is None else self.at(hours) for hours in window)
         report = self.command(lambda: self.lake.refresh("hourly", start, end, force=force))
         for run in report.runs if report else ():
-            Keeping.seen[f"strategy {run.report.strategy}"] += 1
+            Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
 
-    @rule(hours=EDGES)
-    def expire(self, hours: int) -> None:
-        """Freeze history up to some time."""
+    @rule(commits=COMMITS, hours=EDGES, is_deleted=st.booleans())
+    def expire(self, commits: list[Commit], hours: int, is_deleted: bool) -> None:
+        """Freeze history up to some time; often the owner deletes its rows then."""
+        self.committed(commits)
         if self.command(lambda: self.lake.expire("hourly", self.at(hours))):
             Keeping.seen["expired"] += 1
+        if is_deleted:
+            self.committed([Commit("goes", [])])
 
-    @rule()
-    def thaw(self) -> None:
-        """Give history up."""
-        self.command(lambda: self.lake.thaw("hourly"))
+    @rule(commits=COMMITS, is_sure=st.sampled_from([False, False, True]))
+    def thaw(self, commits: list[Commit], is_sure: bool) -> None:
+        """Give history up, or only ask what that would mean."""
+        self.committed(commits)
+        self.command(lambda: self.lake.thaw("hourly", dry_run=not is_sure))
 
     @rule(hours=EDGES)
     def invalidate(self, hours: int) -> None:
-        """Declare the time from somewhere on dirty."""
-        self.command(lambda: self.lake.invalidate("hourly", self.at(hours), None))
+        """Declare an hour or two dirty."""
+        self.command(lambda: self.lake.invalidate("hourly", self.at(hours), self.at(hours + 2)))
 
-    @rule()
-    def look(self) -> None:
+    @rule(commits=COMMITS)
+    def look(self, commits: list[Commit]) -> None:
         """The always-fresh read is the truth above the bound, and writes nothing."""
+        self.committed(commits)
         rows = self.lake.read("hourly", fresh=True).toArrow().to_pylist()
         found = [tuple(row[c] for c in HOURLY.columns) for row in rows]
         new = [row for row in self.source.rows.values() if bucket_of(row) >= self.memory.bound]
@@ -216,7 +211,7 @@ class Keeping(RuleBasedStateMachine):
     def teardown(self) -> None:
         """At the end everything that can be true is, and verifies."""
         if hasattr(self, "lake"):
-            self.refresh((None, None), force=False)
+            self.refresh([], (None, None), force=False)
             assert not self.lake.status("hourly")[0].dirty
             self.history_is_remembered()
             report = self.lake.verify("hourly")
@@ -240,6 +235,26 @@ class Keeping(RuleBasedStateMachine):
         self.cursor = status.cursor
         self.memory.stands(status.frozen, self.source.versions[self.cursor])
         return result
+
+    def committed(self, commits: list[Commit]) -> None:
+        """Write to the source; a change of rows where there are none is left out."""
+        for what, values in commits:
+            Keeping.seen[what] += 1
+            old = [i for i, row in self.source.rows.items() if bucket_of(row) < self.memory.bound]
+            match what:
+                case "comes":
+                    rows = [{"ts": BASE + r["after"], "k": r["k"], "v": r["v"], "ok": True} for r in values]
+                    self.source.insert(rows)
+                case "changes" if self.source.rows:
+                    self.value += 1  # a value that no row had, so that the oracle sees the change
+                    self.source.update(self.picked(values), "v", self.value)
+                case "goes" if old:
+                    Keeping.seen["rows gone"] += len(old)
+                    self.source.delete(old)
+                case "goes one by one" if self.source.rows:
+                    self.source.delete(self.picked(values))
+                case "is compacted":
+                    self.source.compact()
 
     def picked(self, picks: list[int]) -> set[int]:
         """Return the ids that some drawn numbers stand for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from datetime import date, datetime
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.cli.app import main
 from materializer.config import Config
 from materializer.core.invalidation import Cause
 from materializer.core.spans import NEG_INF
@@ -405,3 +407,31 @@ def test_spark_tells_versions_apart_too(frozen, monkeypatch):
     expected = [*HOURS, ("00:40", "A", 50), ("00:50", "A", 51), ("06:00", "A", 50)]
     assert remembered(expected) == frozen.published("hourly")
     assert 4 + 2 == frozen.lake.status("hourly")[0].expired_rows
+
+
+def test_the_commands_say_so(full, capsys):
+    """
+    From the shell, without a JVM: the plan, then the bound, then what thawing would endanger.
+    """
+    where = ["--lake", str(full.lake.root)]
+
+    assert 0 == main(["expire", "hourly", "--before", "2024-03-01T02:30:00Z", *where])
+    told = capsys.readouterr().out
+    assert "hourly: would be frozen below 2024-03-01T02:00:00Z" in told
+    assert f"    DELETE FROM delta.`{full.tables['trades'].path}` WHERE `ts` < TIMESTAMP_LTZ" in told
+    assert "nothing was written" in told
+    assert 0 == main(["expire", "hourly", "--before", "2024-03-01T02:30:00Z", "--yes", *where])
+    assert 3 == main(["expire", "hourly", "--before", "2024-03-01T01:00:00Z", "--yes", "--strict-exit", *where])
+    assert 0 == main(["status", "hourly", *where])
+    assert "below 2024-03-01T02:00:00Z" in capsys.readouterr().out
+    assert 64 == main(["expire", "hourly", "--before", "yesterday", *where])
+    assert "expire.bound" in capsys.readouterr().err
+    assert 0 == main(["thaw", "hourly", "--json", *where])
+    form = json.loads(capsys.readouterr().out)
+    assert (True, "2024-03-01T02:00:00Z", 8) == (
+        form["dry_run"],
+        form["was_frozen_below"],
+        form["source_below"]["rows"],
+    )
+    assert 0 == main(["thaw", "hourly", "--yes", *where])
+    assert NEG_INF == full.lake.status("hourly")[0].frozen

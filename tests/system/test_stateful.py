@@ -41,7 +41,7 @@ def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
     """
     While old rows go and come, are corrected and frozen: what is published is what an oracle remembers that forgets nothing.
     """
-    drivers = keeping.explore(spark, tmp_path, how(20), lane=Lane.DRIVER)
+    drivers = keeping.explore(spark, tmp_path, how(8), lane=Lane.DRIVER)
     sparks = keeping.explore(spark, tmp_path, how(2), lane=Lane.SPARK)
 
     happened = drivers + sparks
