@@ -26,7 +26,7 @@ from materializer.core.spec import AggregateSpec
 from materializer.errors import QualityGateError, WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
-from materializer.services import planning, suites
+from materializer.services import planning, retention, suites
 from materializer.services.definitions import Bound
 from materializer.services.protocol import Audit
 
@@ -185,6 +185,7 @@ class Gate:
         bound, grid = self.bound, self.bound.definition.grid
         hull = self.hull(plan.source_version)
         inside = SpanSet.of(hull) if hull else SpanSet()
+        inside = inside & retention.raw_spans(self.state)
         touched = plan.spans & grid.cover_set(inside)
         dirty = self.state.log.spans | SpanSet.union(e.span for e in plan.taken)
         clean = (grid.cover_set(inside) & SpanSet.of(Span(NEG_INF, self.state.threshold))) - dirty

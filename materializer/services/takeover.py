@@ -180,7 +180,9 @@ class TakeOver:
         state = AggregateState(
             new_id, spec.name, defined.spec, data_version, prepared.source, prepared.schemas, tables, version
         )
-        threshold = held.end_of(Bound.of(state, self._root))
+        bound = Bound.of(state, self._root)
+        threshold = held.end_of(bound)
+        again = held.frozen_again(replace(state, threshold=threshold), bound, self._journal.view().states)
         repaired = Repaired(
             todo.n,
             data_version,
@@ -196,7 +198,7 @@ class TakeOver:
                 message = f"{spec.name}: another process made it known a moment ago"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
             try:
-                self._journal.append(view.version, new_id, [defined, repaired])
+                self._journal.append(view.version, new_id, [defined, repaired, *again])
             except JournalConflictError:
                 continue
             return

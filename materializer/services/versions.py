@@ -46,6 +46,7 @@ from materializer.services.definitions import (
     create_tables,
     differences,
     partials_path,
+    refuse_frozen,
 )
 from materializer.services.gate import has_gate
 from materializer.services.planning import Request
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 COPIED: Final = 1
 """Refresh number of the tables of a build that starts from partials that are there already."""
+_BUILDS: Final = ("started", "replaced", "switched")
+"""What ``apply`` says of a next version that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,20 @@ class Versions:
                 pass
         return bool(left)
 
+    def refuse_frozen(self, prepared: Iterable[Prepared]) -> None:
+        """Refuse to build frozen history from its source again, before anything is written.
+
+        Raises:
+            FrozenHistoryError: Naming the first aggregate.
+        """
+        for each in prepared:
+            if each.existing is not None and each.change.next in _BUILDS:
+                self._refuse_frozen(each, each.existing)
+
+    def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
+        if prepared.change.kind != "measures" or state.threshold == NEG_INF:
+            refuse_frozen(state, "built again, it")
+
     def apply(self, prepared: Prepared) -> Change:
         """Write one checked definition; another definition of the data starts a build, and nothing else.
 
@@ -139,6 +156,7 @@ class Versions:
     def _start(self, state: AggregateState, prepared: Prepared) -> None:
         if prepared.existing is None or prepared.existing.data_version != state.data_version:
             raise RetryableError(f"another version of '{state.name}' was published a moment ago")
+        self._refuse_frozen(prepared, state)
         self._give_up(state)
         if prepared.change.kind == "measures" and state.threshold != NEG_INF:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
@@ -164,6 +182,9 @@ class Versions:
             null_times=None,
             changes=(),
             engine={},
+            frozen=NEG_INF,
+            retired=NEG_INF,
+            expired_rows=0,
         )
         self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
@@ -257,6 +278,7 @@ class Versions:
 
         Raises:
             NothingBuiltError: If none is kept.
+            FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
         with self.refresher.writing(name) as state:
@@ -264,8 +286,10 @@ class Versions:
                 msg = f"no previous version of '{state.name}' is kept"
                 hint = "apply the definition that you want; 'versions.keep' says how many are kept"
                 raise NothingBuiltError(msg, hint=hint)
-            self._give_up(state)
             before = state.previous[0]
+            if fields_of(before)["frozen"] < state.frozen:
+                refuse_frozen(state, "the version before, whose history is not,")
+            self._give_up(state)
             self._start_from(state, before, before)
 
     # -- switching -------------------------------------------------------------------------------------------------------

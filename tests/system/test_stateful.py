@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
+from tests.system import keeping
 from tests.system.stateful import explore
 from tests.system.stateful_versions import Changing
 
@@ -82,3 +83,24 @@ def test_random_changes_of_definitions_in_every_way(spark, tmp_path) -> None:
     for lane in Lane:
         wanted = ["switched", "not switched", "data started", "measures started", "roll back", "died at"]
         until(wanted, spark, tmp_path, 8, lane=lane, machine=Changing)
+
+
+@pytest.mark.slow
+def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
+    """
+    While old rows go and come, are corrected and frozen: what is published is what an oracle remembers that forgets nothing.
+    """
+    drivers = keeping.explore(spark, tmp_path, how(8), lane=Lane.DRIVER)
+    sparks = keeping.explore(spark, tmp_path, how(2), lane=Lane.SPARK)
+
+    happened = drivers + sparks
+    for what in (
+        "expired",
+        "rows gone",
+        "conflicts",
+        "buckets remembered",
+        "strategy merge",
+        "expire.dirty",
+        "window.frozen",
+    ):
+        assert happened[what], f"never {what}: {dict(happened)}"
