@@ -53,16 +53,18 @@ def end_of(bound: Bound) -> int:
 def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[Frozen, ...]:
     """Return the event that freezes what a repair must not compute again: rows of ours that outlived their raw rows.
 
-    The journal may have forgotten a bound. Whatever ``source.retention`` lets go is taken as gone, and so is the time
-    before the source's first row, where our tables hold rows. A source that is another table than before, that is empty,
-    or whose files do not tell their times says nothing; neither does the output of another aggregate.
+    The journal may have forgotten how far it was frozen. Where the definition has ``source.retention``, or something was
+    frozen once, whatever that lets go is taken as gone, and so is the time before the source's first row, where our
+    tables hold rows. A source that is another table than before, that is empty, or whose files do not tell their times
+    says nothing; neither does the output of another aggregate.
 
     Args:
         state: The aggregate, repaired.
         bound: The same, compiled.
         states: All aggregates.
     """
-    if bound.definition.engine is not None or state.builds:
+    is_asked = SOURCE in bound.definition.spec.property_map or state.frozen != NEG_INF
+    if bound.definition.engine is not None or state.builds or not is_asked:
         return ()
     grid = bound.definition.grid
     lets_go = retention.wanted(replace(state, extent_end=state.threshold), grid, SOURCE)

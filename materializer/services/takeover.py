@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
+from materializer.core.instants import render
 from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec
 from materializer.errors import DefinitionError, JournalConflictError, JournalError, MaterializerError, Problem
@@ -119,8 +120,11 @@ class TakeOver:
         else:
             aside = (*aside, *self._adopt(prepared, left, todo))
         state = self._journal.view().named(spec.name)
+        bound = self._refresher.bound(state)
+        if state.frozen != NEG_INF:
+            todo = replace(todo, frozen=render(state.frozen, bound.definition.time_type))
         with suppress(MaterializerError):
-            todo = replace(todo, source_rows=source_rows(state, self._refresher.bound(state)))
+            todo = replace(todo, source_rows=source_rows(state, bound))
         return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
 
     def _drop_unreadable(self, name: str, left: Left) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import hypothesis
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, rule
@@ -140,7 +141,7 @@ class Keeping(RuleBasedStateMachine):
         config = Config(driver_lane_rows=self.driver_lane_rows)
         self.lake = Materializer(self.root, spark=self.spark, config=config)
         properties = {} if retention is None else {"source.retention": retention}
-        self.lake.define("hourly", self.source.path, **HOURLY.parts, properties=properties)
+        self.lake.define("hourly", self.source.path, **{**HOURLY.parts, "properties": properties})
         self.memory, self.cursor, self.value = Memory(), 0, 1000
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
@@ -266,9 +267,12 @@ class Keeping(RuleBasedStateMachine):
         return (BASE + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def explore(spark: SparkSession, folder: Path, how: settings, *, lane: Lane) -> Counter[str]:
+def explore(
+    spark: SparkSession, folder: Path, how: settings, seed: int | None = None, *, lane: Lane = Lane.DRIVER
+) -> Counter[str]:
     """Run examples in one lane; return how often what happened."""
     Keeping.spark, Keeping.folder, Keeping.seen = spark, folder, Counter()
     Keeping.driver_lane_rows = 200_000 if lane is Lane.DRIVER else 0
-    get_state_machine_test(Keeping, settings=how)()
-    return Keeping.seen
+    test = get_state_machine_test(Keeping, settings=how)
+    (test if seed is None else hypothesis.seed(seed)(test))()
+    return +Keeping.seen
