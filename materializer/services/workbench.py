@@ -20,6 +20,7 @@ from materializer.config import Config
 from materializer.core.engines.changed import Work
 from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.plan import (
+    MAX_SPANS,
     Estimate,
     Facts,
     Lane,
@@ -336,7 +337,10 @@ class Workbench(SwitchTables):
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
-        taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
+        taken = self._dirt(state, SpanSet.of(run.window)).entries
+        if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.stuck):
+            # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
+            taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
         if self._engine_planner is None:
             steps = decide(taken, facts)
