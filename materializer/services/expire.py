@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from materializer.core.definition import quoted
 from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.invalidation import Cause, Entry
+from materializer.core.plan import Estimate
 from materializer.core.retention import SOURCE
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
@@ -24,6 +25,7 @@ from materializer.errors import (
     ExpireEngineError,
     HistoryBuildingError,
     JournalConflictError,
+    MaterializerError,
 )
 from materializer.journal.events import Event, Frozen, Invalidated, SourceIdentity
 from materializer.journal.fold import AggregateState, apply
@@ -34,9 +36,6 @@ from materializer.services.planning import Request
 from materializer.services.refresh import Refresher, stuck_spans
 from materializer.services.workbench import Workbench
 from materializer.spark.bucket_sql import instant_sql
-
-if TYPE_CHECKING:
-    from materializer.core.plan import Estimate
 
 Report = TypeVar("Report")
 
@@ -264,8 +263,8 @@ class Expirer:
             spec.time_type or TimeType.TIMESTAMP,
             was,
             kept,
-            bench.kept_estimate(below),
-            bench.source_estimate(state, below),
+            _known(lambda: bench.kept_estimate(below)),
+            _known(lambda: bench.source_estimate(state, below)),
             state.expired_rows,
             stuck_spans(state),
             SOURCE in spec.property_map,
@@ -295,6 +294,14 @@ def _bound(state: AggregateState, before: int, grid: Grid) -> int:
             f"no row of '{state.name}' can lie before {_text(bound, grid)}", hint="take a later time"
         )
     return max(bound, state.frozen)
+
+
+def _known(estimate: Callable[[], Estimate]) -> Estimate:
+    """Return an estimate, or that of nothing: a table that is gone or was replaced does not keep history frozen."""
+    try:
+        return estimate()
+    except MaterializerError:
+        return Estimate()
 
 
 def _text(instant: int, grid: Grid) -> str:

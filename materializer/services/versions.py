@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from materializer.config import Config
-from materializer.core.invalidation import InvalidationLog
+from materializer.core.invalidation import Cause, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.core.spec import AggregateSpec
@@ -124,7 +124,7 @@ class Versions:
                 self._refuse_frozen(each, each.existing)
 
     def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
-        if prepared.change.kind != "measures" or state.threshold == NEG_INF:
+        if prepared.change.kind != "measures" or state.threshold == NEG_INF or _lacks_partials(state):
             refuse_frozen(state, "built again, it")
 
     def apply(self, prepared: Prepared) -> Change:
@@ -287,8 +287,9 @@ class Versions:
                 hint = "apply the definition that you want; 'versions.keep' says how many are kept"
                 raise NothingBuiltError(msg, hint=hint)
             before = state.previous[0]
-            if fields_of(before)["frozen"] < state.frozen:
-                refuse_frozen(state, "the version before, whose history is not,")
+            kept = replace(state, **fields_of(before))
+            if kept.frozen < state.frozen or _lacks_partials(kept):
+                refuse_frozen(state, "the version before")
             self._give_up(state)
             self._start_from(state, before, before)
 
@@ -342,3 +343,8 @@ class Versions:
             self.definitions.remove_folders(state)
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.journal.insist(gone)
+
+
+def _lacks_partials(state: AggregateState) -> bool:
+    """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
+    return any(e.cause is Cause.REPAIRED for e in state.stuck)

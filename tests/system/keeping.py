@@ -135,6 +135,7 @@ class Keeping(RuleBasedStateMachine):
     )
     def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None, bound: int) -> None:
         """Make the source and the aggregate, and publish what there is."""
+        Keeping.seen["examples"] += 1
         home = Path(tempfile.mkdtemp(dir=self.folder))
         self.source = Source(str(home / "source"), has_feed=True)
         self.root = home / "lake"

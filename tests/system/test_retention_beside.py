@@ -100,6 +100,8 @@ def test_a_repair_leaves_what_outlived_its_rows(frozen: Site, loss: str) -> None
     [status] = lake.status("hourly")
     assert ["repaired: what the tables hold there is not known"] == [why for _, why in status.stuck]
     assert lake.verify("hourly").is_equal
+    with pytest.raises(FrozenHistoryError, match="built again"):  # only the output has it
+        frozen.hourly(measures=TWICE)
 
 
 def test_a_backup_that_is_older_than_the_bound(frozen: Site, tmp_path) -> None:
