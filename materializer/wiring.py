@@ -180,7 +180,10 @@ class Materializer:
         if self._versions.end_open_switches(prepared):
             prepared = self._prepared(specs, what)
         self._versions.refuse_frozen(prepared)
-        return [self._versions.apply(p) for p in prepared]
+        try:
+            return [self._versions.apply(p) for p in prepared]
+        finally:
+            self.journal.tidy()
 
     def _prepared(self, specs: Sequence[AggregateSpec], what: Any) -> list[Prepared]:
         try:
@@ -207,6 +210,7 @@ class Materializer:
     def drop(self, name: str) -> None:
         """Remove an aggregate with all its tables; its source is never touched."""
         self._versions.drop(name)
+        self.journal.tidy()
 
     # -- versions --------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from materializer.errors import JournalConflictError, JournalError, LeaseLostError, UnknownAggregateError
+from materializer.journal import listing
 from materializer.journal.broken import Broken, fold_each
 from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
 from materializer.journal.fold import AggregateState, States, by_name
@@ -180,12 +181,14 @@ class Journal:
             return
 
     def tidy(self) -> None:
-        """Fold the journal into one file when enough has gathered; harmless when another process is at it.
+        """Fold the journal into one file when enough has gathered, and keep the list of what there is.
 
-        Not while an event cannot be read: what stands there is evidence, and a newer release may read it.
+        Harmless when another process is at it. Not folded while an event cannot be read: what stands there is evidence,
+        and a newer release may read it.
         """
         if self._store.commits_since_snapshot() >= self._snapshot_every:
             self._fold()
+        listing.write(self.root, self.view())
 
     def gathered(self) -> list[Gathered]:
         """Return what the journal and its history have gathered since they were last cleaned."""

@@ -223,8 +223,10 @@ class JournalStore:
         table = self._opened(expected)
         version = expected + 1
         owners = {r.aggregate for r in rows}
-        note = {"userMetadata": json.dumps({"aggregate": owners.pop()})} if len(owners) == 1 else None
-        properties = CommitProperties(note, max_commit_retries=0)
+        note: dict[str, Any] = {"kinds": sorted({r.kind for r in rows})}
+        if len(owners) == 1:
+            note["aggregate"] = owners.pop()
+        properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:
                 write_deltalake(

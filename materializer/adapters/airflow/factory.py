@@ -60,10 +60,11 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     if asked is not None and not asked.startswith(settings.prefix):
         return {}
     # a task needs its own DAG alone, but who reads whom is a question to all of them
+    kept = _home() / "materializer"
     entries = (
-        read_folder(Path(settings.definitions), settings.root)
+        read_folder(Path(settings.definitions), settings.root, kept=kept)
         if settings.definitions
-        else read_lake(settings.root, kept=_home() / "materializer")
+        else read_lake(settings.root, kept=kept)
     )
     made = _Factory(settings, entries)
     wanted = [e for e in entries if asked is None or asked in _ids(settings, e)]

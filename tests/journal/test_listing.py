@@ -1,0 +1,155 @@
+"""The list that lies beside the journal says what the journal says, or nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.invalidation import Entry
+from materializer.core.spans import NEG_INF, Span
+from materializer.journal import listing
+from materializer.journal.events import Captured, Described, Dropped, Event
+from materializer.journal.journal import Journal
+from tests.journal.test_fold import DEFINED, histories
+
+CAPTURED = Captured(1, (Entry(Span(0, 10)),), NEG_INF)
+
+
+def write(journal: Journal, *events: Event, aggregate: str = "a1") -> None:
+    """Append events in one commit."""
+    journal.append(journal.view().version, aggregate, events)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """A journal with one aggregate, and its list."""
+    journal = Journal(tmp_path)
+    write(journal, replace(DEFINED, spec={"comment": "hourly"}))
+    journal.tidy()
+    return journal
+
+
+def names(root: Path) -> list[str] | None:
+    """Return the names that are listed."""
+    rows = listing.read(root)
+    return None if rows is None else [row.name for row in rows]
+
+
+@given(st.data(), histories())
+def test_what_is_listed_is_what_the_journal_says(data: st.DataObject, history: list[Event]) -> None:
+    """
+    After any commits, with the list made at any of them and the journal folded or not, it is the same or none.
+    """
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        journal = Journal(root, snapshot_every=data.draw(st.integers(1, 4)))
+        for event in history:
+            write(journal, event)
+            if data.draw(st.booleans()):
+                journal.tidy()
+            assert listing.read(root) in (None, listing.listed(journal.view()))
+        journal.tidy()
+
+        assert listing.read(root) == listing.listed(journal.view())
+
+
+def test_it_outlives_what_changes_nothing_that_is_listed(journal: Journal, tmp_path: Path) -> None:
+    """
+    Other work goes on without making the list worthless.
+    """
+    write(journal, CAPTURED)
+
+    assert names(tmp_path) == ["bars"]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "event"),
+    [("a1", Described({"comment": "daily"})), ("a1", Dropped()), ("a2", replace(DEFINED, name="other"))],
+    ids=["changed", "dropped", "another"],
+)
+def test_it_is_worthless_until_it_is_made_again(journal: Journal, tmp_path: Path, aggregate: str, event: Event) -> None:
+    """
+    A definition that came, went or changed is never missing from a list that is taken for true.
+    """
+    write(journal, event, aggregate=aggregate)
+    assert listing.read(tmp_path) is None
+
+    journal.tidy()
+    assert listing.read(tmp_path) == listing.listed(journal.view())
+
+
+def test_commits_that_do_not_say_what_they_did(journal: Journal, tmp_path: Path) -> None:
+    """
+    A commit of somebody else may have done anything.
+    """
+    write(journal, CAPTURED)
+    newest = max(tmp_path.glob("_materializer/journal/_delta_log/*.json"))
+    newest.write_text(newest.read_text().replace("userMetadata", "otherMetadata"))
+
+    assert listing.read(tmp_path) is None
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 0}', "half of i"])
+def test_a_damaged_list_is_not_used(journal: Journal, tmp_path: Path, damage: str) -> None:
+    """
+    It costs time, not truth.
+    """
+    (tmp_path / "_materializer/listing.json").write_text(damage)
+
+    assert listing.read(tmp_path) is None
+
+
+def test_a_list_of_another_journal_is_not_used(journal: Journal, tmp_path: Path) -> None:
+    """
+    A journal that was put back has the same versions and other commits.
+    """
+    commit = max(tmp_path.glob("_materializer/journal/_delta_log/*.json"))
+    stat = commit.stat()
+    os.utime(commit, ns=(stat.st_atime_ns, stat.st_mtime_ns - 1))
+
+    assert listing.read(tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_else(journal: Journal, tmp_path: Path) -> None:
+    """
+    The list is a convenience.
+    """
+    (tmp_path / "_materializer/listing.json").unlink()
+    (tmp_path / "_materializer/listing.json").mkdir()
+    journal.tidy()
+
+    assert listing.read(tmp_path) is None
+    assert list(journal.view().states) == ["a1"]
+
+
+def test_what_cannot_be_read_is_not_listed(journal: Journal, tmp_path: Path) -> None:
+    """
+    A journal of which a part cannot be understood is asked itself, by whoever can say what is wrong.
+    """
+    journal._store.append([replace_kind(journal)], expected_version=journal.view().version)
+    journal.tidy()
+
+    assert listing.read(tmp_path) is None
+    assert [row.name for row in listing.listed(journal.view())] == ["bars"]
+
+
+def replace_kind(journal: Journal):
+    """Return a row of a kind that a newer release may write."""
+    row = journal._store.read().rows[0]
+    return replace(row, kind="from_the_future")
+
+
+def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
+    """
+    Without a journal there is no list.
+    """
+    assert listing.read(tmp_path) is None
+    Journal(tmp_path).tidy()
+
+    assert list(tmp_path.iterdir()) == []
