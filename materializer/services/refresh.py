@@ -207,7 +207,8 @@ class Refresher:
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading two versions; None when there may be work."""
-        state = self.journal.view().named(name)
+        view = self.journal.view()
+        state = view.named(name)
         if state.plan is not None or request.is_forced:
             return None
         bound = self.bound(state)
@@ -219,7 +220,7 @@ class Refresher:
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
             return None
-        freezes = retention.may_freeze(state, self.journal.view())
+        freezes = retention.may_freeze(state, view)
         if bound.definition.engine is None and any(retention.moved(state, bound.definition.grid, freezes=freezes)):
             return None
         return RefreshReport(
