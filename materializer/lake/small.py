@@ -118,12 +118,18 @@ def read_small_kept(
     with translated(path, "reading"):
         rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
     if since is not None:
-        at = instants_of(rows["slice"], time_type)
-        keep = pc.invert(rows["is_final"])
-        for span in since:
-            keep = pc.or_(keep, pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end))))
-        rows = rows.filter(keep)
+        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), lies_in(rows["slice"], since, time_type)))
     return rows.select(list(columns))
+
+
+def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
+    """Return an Arrow column that says which of *times* lie in *spans*."""
+    at = instants_of(times, time_type)
+    found = pa.chunked_array([pa.array([False] * len(at))])
+    for span in spans:
+        inside = pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end)))
+        found = pc.or_(found, inside)
+    return found
 
 
 def _clamped(instant: int) -> Any:

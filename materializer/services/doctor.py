@@ -64,7 +64,7 @@ class Doctor:
         return findings
 
     def _environment(self) -> Iterator[Finding]:
-        from materializer.spark import jars
+        from materializer.spark import archive, jars
         from materializer.spark.session import check_java, refuse_unsafe_options
 
         try:
@@ -84,6 +84,9 @@ class Doctor:
             yield Finding(
                 "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in found)
             )
+            if self.config.spark.profile == "short" and not archive.place(jars.cache_dir(), found).is_file():
+                message = "there is no class-data archive for this Java, Spark and jars: commands start slower than they could"
+                yield Finding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
         else:
             yield Finding(
                 "note",

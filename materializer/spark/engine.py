@@ -39,6 +39,7 @@ from materializer.lake.lateness import histogram
 from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
+from materializer.spark import small
 from materializer.spark.analyse import Analysed, analyse
 from materializer.spark.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.compare import Compared, compare
@@ -207,7 +208,8 @@ class Engine:
             parts.append(rows)
         if merges or plan.replaced != raw:
             spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
-            kept = self.spark.read.format("delta").option("versionAsOf", plan.partials.version).load(partials_path)
+            read = small.kept_rows if plan.lane is Lane.DRIVER and spans else small.scanned
+            kept = read(self.spark, definition, partials_path, plan.partials.version, spans)
             kept = c.kept_partials(definition, kept, spans)
             kept = kept if starts is None else c.except_buckets(definition, kept, starts)
             news = []
@@ -282,10 +284,10 @@ class Engine:
 
     def _inserts(self, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
         types = dict(definition.spec.read_types)
-        small = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
-        if small is None:
+        few = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
+        if few is None:
             return c.read_inserts(self.spark, source, step.after, upto)
-        inserted = small.filter(pc.equal(small["_change_type"], "insert"))
+        inserted = few.filter(pc.equal(few["_change_type"], "insert"))
         return c.frame_of(self.spark, inserted.select(list(types)), types)
 
     def _fetched(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:

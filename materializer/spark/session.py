@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from materializer.config import Config, Profile
 from materializer.errors import (
@@ -31,7 +31,7 @@ from materializer.errors import (
     SparkError,
     StorageError,
 )
-from materializer.spark import jars
+from materializer.spark import archive, jars
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -57,11 +57,15 @@ _WORK: Final = {
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 
 
-def start(config: Config) -> SparkSession:
+def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
     """Start the embedded Spark with Delta, or return the session that this process already has.
 
     Sets the process's time zone to UTC and `PYSPARK_PYTHON` to this interpreter, because Python workers and
     `collect` follow them. What the JVM prints goes to a file; its end is quoted when the start fails.
+
+    Args:
+        config: Settings.
+        archive_to: Where the JVM writes a class-data archive when it ends; it uses none itself then.
 
     Raises:
         JavaMissingError: If there is no Java on PATH or in `JAVA_HOME`.
@@ -86,7 +90,7 @@ def start(config: Config) -> SparkSession:
     os.environ["TZ"] = "UTC"
     if hasattr(time, "tzset"):
         time.tzset()
-    options = _options(config, found, cache, scratch)
+    options = _options(config, found, cache, scratch, archive_to)
     log = scratch / "jvm.log"
     try:
         with _quiet_launch(log):
@@ -104,6 +108,26 @@ def start(config: Config) -> SparkSession:
     if found is None:
         jars.keep(cache)
     return spark
+
+
+def end(spark: SparkSession, *, seconds: float = 300) -> bool:
+    """Stop the embedded Spark and wait until its JVM has ended, which first writes an archive if it was told to.
+
+    Args:
+        spark: What :func:`start` returned.
+        seconds: How long to wait.
+
+    Returns:
+        Whether it has ended.
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 (nothing public waits for the JVM)
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # what Spark's launcher waits for
+    try:
+        return bool(gateway.proc.wait(seconds) == 0)
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _stop_by_hand(context: SparkContext) -> None:
@@ -213,6 +237,11 @@ def refuse_unsafe_options(options: Mapping[str, str]) -> None:
             )
 
 
+def is_running() -> bool:
+    """Whether this process has a Spark session."""
+    return _running() is not None
+
+
 def _running() -> SparkSession | None:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -223,13 +252,19 @@ def _running() -> SparkSession | None:
         return None
 
 
-def _options(config: Config, found: tuple[Path, ...] | None, cache: Path, scratch: Path) -> dict[str, str]:
+def _options(
+    config: Config, found: tuple[Path, ...] | None, cache: Path, scratch: Path, archive_to: Path | None
+) -> dict[str, str]:
     given = dict(config.spark.options)
+    loaded = jars.options(found, cache)
+    archived = ""
+    if found is not None and config.spark.profile == "short" and given.get("spark.master", "local").startswith("local"):
+        loaded = archive.options(found, given.pop(archive.CLASS_PATH, ""))
+        archived = archive.making(archive_to) if archive_to else archive.using(archive.place(cache, found))
     # ours first: of two equal JVM flags the later one counts, and that is to be the user's
     flags = f"{_FLAGS[config.spark.profile]} -Duser.timezone=UTC -Dlog4j2.configurationFile={_CONF.as_uri()}/log4j2.properties"
-    flags = f"{flags} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
+    flags = f"{flags} {archived} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
     extensions = ["io.delta.sql.DeltaSparkSessionExtension", *_split(given.pop("spark.sql.extensions", ""))]
-    loaded = jars.options(found, cache)
     for key in ("spark.jars", "spark.jars.packages"):
         if more := _split(given.pop(key, "")):
             loaded[key] = ",".join([*_split(loaded.get(key, "")), *more])

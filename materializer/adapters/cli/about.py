@@ -1,4 +1,4 @@
-"""``demo`` and ``version``."""
+"""``demo``, ``setup`` and ``version``."""
 
 # ruff: noqa: PLC0415 - the demo is imported when it is run
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import typer
 
+from materializer.adapters.cli import options
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.results import Versions
+from materializer.adapters.cli.results import SetUp, Versions
 
 PANEL = "Get to know"
 _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
@@ -18,7 +19,7 @@ _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (demo, version):
+    for body in (demo, setup, version):
         command(app, panel=PANEL)(body)
 
 
@@ -27,6 +28,13 @@ def demo(call: Call) -> None:
     from materializer.demo.run import main
 
     call.status = main(lake=Path(call.root) if call.root else None)
+
+
+def setup(call: Call, *, again: options.Again = False) -> None:
+    """Fetch Spark's jars, and keep what Java loads of them, so that later commands start quicker."""
+    from materializer.demo.prepare import prepare
+
+    call.show(SetUp(prepare(call.lake.config, again=again)))
 
 
 def version(call: Call) -> None:

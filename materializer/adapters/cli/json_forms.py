@@ -34,6 +34,7 @@ from materializer.adapters.cli.results import (
     Repaired,
     Restored,
     Result,
+    SetUp,
     Shown,
     Statuses,
     Thawed,
@@ -118,6 +119,9 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", backup_form(backup)
         case Restored(report=restored):
             return "", restore_form(restored)
+        case SetUp(prepared=prepared):
+            archive = None if prepared.archive is None else str(prepared.archive)
+            return "", {"setup": asdict(prepared) | {"archive": archive, "jars": list(prepared.jars)}}
         case Versions(versions=versions):
             return "", {"versions": versions}
         case Engines(guides=guides):

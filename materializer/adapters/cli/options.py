@@ -174,6 +174,7 @@ NewFolder: TypeAlias = Annotated[Path, Argument(help="A new or empty folder.", m
 BackupFolder: TypeAlias = Annotated[
     Path, Argument(help="A folder that 'backup' has written.", metavar="FOLDER", show_default=False)
 ]
+Again: TypeAlias = Annotated[bool, Option("--again", help="Make the archive even when there is one.")]
 Yes: TypeAlias = Annotated[bool, Option("--yes", help="Really do it.")]
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")

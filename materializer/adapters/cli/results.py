@@ -11,6 +11,7 @@ from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
+    from materializer.demo.prepare import Prepared
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.backup import BackupReport, RestoreReport
@@ -210,6 +211,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class SetUp:
+    """What ``setup`` fetched and made."""
+
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
 class Versions:
     """What is installed, by name."""
 
@@ -246,6 +254,7 @@ Result: TypeAlias = (
     | Repaired
     | BackedUp
     | Restored
+    | SetUp
     | Versions
     | Engines
 )
@@ -266,6 +275,8 @@ def is_idle(result: Result) -> bool:
             return False
         case Maintained(report=report):
             return not report.has_work
+        case SetUp(prepared=prepared):
+            return not prepared.is_new
         case Built(report=report):
             return not report.runs and report.switched is None
         case Published() | Abandoned():

@@ -27,6 +27,7 @@ from materializer.adapters.cli.results import (
     Repaired,
     Restored,
     Result,
+    SetUp,
     Shown,
     Statuses,
     Thawed,
@@ -42,12 +43,24 @@ from materializer.adapters.cli.text_quality import check_lines, gate_text
 from materializer.adapters.cli.text_retention import expiry_lines, thaw_lines
 from materializer.adapters.cli.text_retention import status_pairs as retention_pairs
 from materializer.adapters.cli.text_versions import build_lines, change_lines, switch_lines, version_pairs
-from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, table, wrapped
+from materializer.adapters.cli.words import (
+    count,
+    duration,
+    instant,
+    labelled,
+    number,
+    size,
+    span,
+    spans,
+    table,
+    wrapped,
+)
 from materializer.core.lateness import in_words
 from materializer.core.spans import NEG_INF, Span
 
 if TYPE_CHECKING:
     from materializer.core.spec import TimeType
+    from materializer.demo.prepare import Prepared
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
     from materializer.services.status import Status
@@ -113,6 +126,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(backup_lines(backup, width))
         case Restored(report=restored):
             return list(restore_lines(restored, width))
+        case SetUp(prepared=prepared):
+            return list(_set_up(prepared, width))
         case Versions(versions=versions):
             return list(labelled(versions.items(), width=width, indent=0))
         case Engines(guides=guides, is_detailed=is_detailed):
@@ -312,6 +327,15 @@ def _rows(result: Shown, width: int) -> Iterator[str]:
         if at:
             yield ""
         yield from labelled(zip(result.columns, row, strict=True), width=width, indent=0)
+
+
+def _set_up(prepared: Prepared, width: int) -> Iterator[str]:
+    yield from labelled([("jars", ", ".join(prepared.jars) or "none")], width=width, indent=0)
+    if prepared.archive is None:
+        yield from wrapped(f"none: {prepared.reason}", "archive  ", width=width)
+        return
+    done = f"made in {duration(prepared.seconds)}" if prepared.is_new else "there already"
+    yield from wrapped(f"{prepared.archive}, {size(prepared.bytes)}, {done}", "archive  ", width=width)
 
 
 # -- verify and doctor ---------------------------------------------------------------------------------------------------

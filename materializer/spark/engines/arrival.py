@@ -31,7 +31,8 @@ from materializer.core.engines.event_time_window import advanced
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
-from materializer.spark.engines import run, small
+from materializer.spark import small
+from materializer.spark.engines import run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION

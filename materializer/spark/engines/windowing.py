@@ -17,9 +17,9 @@ from materializer.core.plan import Plan
 from materializer.core.spans import SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
-from materializer.spark import commit
+from materializer.spark import commit, small
 from materializer.spark import compute as c
-from materializer.spark.engines import arrival, questions, run, small
+from materializer.spark.engines import arrival, questions, run
 from materializer.spark.failures import feed_gaps, spoken
 
 SMALL_LATE: Final = 100_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 from materializer.adapters.cli.results import (
     Abandoned,
@@ -27,6 +28,7 @@ from materializer.adapters.cli.results import (
     Repaired,
     Restored,
     Result,
+    SetUp,
     Shown,
     Statuses,
     Thawed,
@@ -57,6 +59,7 @@ from materializer.core.quality.verdict import Finding as Found
 from materializer.core.quality.verdict import Severity, Verdict
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.demo.prepare import Prepared
 from materializer.errors import Problem
 from materializer.journal.copies import Manifest
 from materializer.journal.events import Captured
@@ -379,9 +382,14 @@ RESULTS: dict[str, Result] = {
     "repair": Repaired(REPAIRED),
     "backup": BackedUp(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
     "restore": Restored(RESTORED),
+    "setup": SetUp(Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 31.5, is_new=True)),
     "version": Versions({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 OTHERS: dict[str, Result] = {
+    "setup again": SetUp(
+        Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)
+    ),
+    "setup without": SetUp(Prepared(("delta-spark.jar",), None, 0, 0.1, is_new=False, reason="profile 'long'")),
     "build in part": Built(HALF_BUILT),
     "build without a switch": Built(replace(HALF_BUILT, lack=Lack(), why_not="asked")),
     "status of what is ready": Statuses((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),

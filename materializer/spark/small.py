@@ -9,11 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from materializer.core.definition import SLICE, Definition
 from materializer.core.spans import SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.small import read_small_rows
+from materializer.lake.small import lies_in, read_small_rows
 from materializer.spark import compute as c
 
 MOST: Final = 50_000
 """Rows that the driver reads; more are read by Spark."""
+FEW: Final = 64
+"""Spans whose rows the driver picks out of what it read; Spark does the rest."""
 
 
 def raw_rows(
@@ -38,11 +40,18 @@ def raw_rows(
 
 
 def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
-    """Return at least the kept result rows of *spans*."""
+    """Return at least the kept rows of *spans*."""
     types = dict(definition.partial_columns)
     found = read_small_rows(
         path, version, list(types), spans, time=SLICE, time_type=definition.time_type, max_rows=MOST
     )
     if found is None:
-        return spark.read.format("delta").option("versionAsOf", version).load(path)
+        return scanned(spark, definition, path, version, spans)
+    if len(spans) <= FEW:
+        found = found.filter(lies_in(found[SLICE], spans, definition.time_type))
     return c.frame_of(spark, found, types)
+
+
+def scanned(spark: SparkSession, _definition: Definition, path: str, version: int, _spans: SpanSet) -> DataFrame:
+    """Return all kept rows as Spark reads them; the rest of the query says which."""
+    return spark.read.format("delta").option("versionAsOf", version).load(path)

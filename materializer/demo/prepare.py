@@ -1,0 +1,136 @@
+"""What ``materializer setup`` does: fetch the jars, and make the class-data archive with the classes that a refresh needs.
+
+Which classes those are is found out by doing it: an aggregate is defined, refreshed, refreshed again after a late row, a
+correction and a larger commit, and verified, in a lake of its own that is thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.config import Config
+from materializer.errors import StorageError, UsageError
+from materializer.spark import archive, jars, session
+from materializer.wiring import Materializer
+
+_FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)
+_SCHEMA: Final = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.float64()), ("volume", pa.int64())]
+)
+_DEFINITION: Final = """
+CREATE MATERIALIZED VIEW hourly AS
+SELECT time_bucket('1 hour', ts) AS hour, sym, count(*) AS n, sum(volume) AS volume, avg(price) AS mean, min(price) AS low,
+       first(price) AS open, last(price) AS close
+FROM trades GROUP BY 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What there is for quick starts.
+
+    Args:
+        jars: Names of the Delta jars.
+        archive: The class-data archive; None when it could not be made, or would not be used.
+        bytes: Its size.
+        seconds: What this call took.
+        is_new: Whether this call made it.
+        reason: Why there is no archive.
+    """
+
+    jars: tuple[str, ...]
+    archive: Path | None
+    bytes: int
+    seconds: float
+    is_new: bool
+    reason: str = ""
+
+
+def prepare(config: Config, *, again: bool = False) -> Prepared:
+    """Fetch the jars when they are not cached, and make the archive when there is none.
+
+    Args:
+        config: Settings; its Java, jars and Spark options are those that later commands start with.
+        again: Make the archive even when there is one.
+
+    Raises:
+        UsageError: If this process has a Spark session already.
+        JarsUnreachableError: If the jars can be fetched neither.
+        StorageError: If the archive cannot be written.
+        MaterializerError: Whatever starting Spark found.
+    """
+    began = time.perf_counter()
+    if session.is_running():
+        raise UsageError("this process runs Spark already", hint="call it in a process of its own")
+    cache = jars.cache_dir()
+    if jars.find(config.spark.jars, cache) is None:
+        session.end(session.start(config))
+    found = jars.find(config.spark.jars, cache)
+    if found is None:
+        return Prepared((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
+    names = tuple(p.name for p in found)
+    if config.spark.profile != "short":
+        reason = f"profile '{config.spark.profile}' starts without one"
+        return Prepared(names, None, 0, time.perf_counter() - began, False, reason)
+    target = archive.place(cache, found)
+    if target.is_file() and not again:
+        return Prepared(names, target, target.stat().st_size, time.perf_counter() - began, False)
+    _make(config, target)
+    return Prepared(names, target, target.stat().st_size, time.perf_counter() - began, True)
+
+
+def _make(config: Config, target: Path) -> None:
+    part = target.with_suffix(f".{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="materializer-setup-") as folder:
+            spark = session.start(config, archive_to=part)
+            try:
+                _exercise(Materializer(Path(folder), spark=spark, config=replace(config, lake=folder)))
+            finally:
+                has_ended = session.end(spark)
+        if not has_ended or not part.is_file():
+            raise StorageError(
+                f"Java wrote no archive to '{part}'", hint="look whether there are 300 MB to spare there"
+            )
+        part.replace(target)  # whole or not at all
+    except OSError as exc:
+        raise StorageError(f"no archive can be kept in '{target.parent}': {exc.strerror}") from exc
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _exercise(m: Materializer) -> None:
+    source = str(m.root / "trades")
+    DeltaTable.create(source, _SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+    _insert(source, 2_000)
+    m.apply(_DEFINITION)
+    m.refresh("hourly")
+    _insert(source, 1)
+    m.refresh("hourly")
+    DeltaTable(source).update({"price": "price + 1"}, predicate="volume = 7")
+    m.refresh("hourly")
+    m.verify("hourly")
+    m.read("hourly", "pandas")
+
+
+def _insert(source: str, rows: int) -> None:
+    numbers = range(rows)
+    columns = {
+        "ts": [_FIRST + timedelta(minutes=7 * i) for i in numbers],
+        "sym": [f"S{i % 3}" for i in numbers],
+        "price": [float(i % 97) for i in numbers],
+        "volume": [i % 11 for i in numbers],
+    }
+    write_deltalake(source, pa.table(columns, schema=_SCHEMA), mode="append")
