@@ -328,6 +328,11 @@ def test_old_buckets_leave_the_output_and_do_not_come_back(site):
     assert [row for row in remembered(rows) if row[0].hour >= 3] == site.published("hourly")
     assert site.lake.verify("hourly").is_equal
 
+    site.hourly(properties={"output.retention": "2 hours"})
+    report = site.lake.refresh("hourly")
+    assert ["discard"] == [run.report.strategy for run in report.runs]
+    assert [(DAY.replace(hour=6, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
+
 
 def test_an_engine_keeps_its_raw_rows(site):
     """
