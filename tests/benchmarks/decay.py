@@ -42,7 +42,8 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         mock.patch.object(maintain, "retention_hours", return_value=0.0),
         mock.patch.object(store, "retention_of", return_value=0.0),
     ):
-        return {
+        options_given = {"options": {k: str(v) for k, v in vars(options).items()}}
+        return options_given | {
             kind: _one(Materializer(folder / kind, spark=spark, config=config), options.refreshes, every)
             for kind, every in (("without", 0), ("with", options.maintain_every))
         }
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--maintain-every", type=int, default=50)
     parser.add_argument("--memory", default="2g")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
     report(parser.parse_args(), run, show)
 
 

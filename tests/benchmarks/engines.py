@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="engines whose title holds this text")
     parser.add_argument("--unverified", action="store_true", help="skip the comparison with the whole computation")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
     report(parser.parse_args(), run, show)
 
 

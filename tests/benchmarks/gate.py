@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--memory", default="4g")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
     report(parser.parse_args(), run, show)
 
 

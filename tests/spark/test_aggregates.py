@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, expr
 
+from materializer.core.spans import POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.small import lies_in, read_small_rows
+from materializer.spark import compute as c
 from materializer.spark.analyse import Analysed, analyse
 from tests.spark import aggregates_world as world
 
@@ -118,6 +125,36 @@ def test_merging_one_partial_changes_nothing(spark: SparkSession, seed: int) -> 
 
     rows = by_key(before)
     assert [] == [n for key, row in rows.items() for n in names if repr(row[n]) != repr(after[key][n])]
+
+
+@pytest.mark.parametrize("writer", ["spark", "driver"])
+def test_partials_that_the_driver_reads_are_those_that_spark_reads(
+    spark: SparkSession, seed: int, tmp_path: Path, writer: str
+) -> None:
+    """
+    To the last bit, whoever wrote them: every kind of partial, with nulls, NaN and infinities, of a part of time.
+    """
+    frame = source(spark, seed + 3, 200).cache()
+    analysed = analysed_of(spark, frame, *world.mergeable_calls())
+    made = built(frame, analysed)
+    path, names = str(tmp_path / writer), [*KEYS, *[p.name for p in analysed.layout.partials]]
+    if writer == "spark":
+        made.write.format("delta").save(path)
+    else:
+        write_deltalake(path, c.to_arrow(made))
+    starts = sorted({row["bucket"] for row in made.select("bucket").collect()})
+    after = int(starts[len(starts) // 2].replace(tzinfo=UTC).timestamp()) * 1_000_000
+    later = SpanSet.of(Span(after, POS_INF))
+
+    read = read_small_rows(path, 0, names, later, time="bucket", time_type=TimeType.TIMESTAMP, max_rows=10_000)
+    assert read is not None
+    types = dict(made.dtypes)
+    got = by_key(c.frame_of(spark, read.filter(lies_in(read["bucket"], later, TimeType.TIMESTAMP)), types))
+    expected = by_key(spark.read.format("delta").load(path).where(col("bucket") >= starts[len(starts) // 2]))
+
+    assert got.keys() == expected.keys()
+    assert [] == [n for key, row in expected.items() for n in names if repr(row[n]) != repr(got[key][n])]
+    assert types == dict(c.frame_of(spark, read, types).dtypes)
 
 
 def test_recomputed_values_do_not_depend_on_the_order_of_rows(spark: SparkSession, seed: int) -> None:

@@ -1,0 +1,155 @@
+"""Draw the newest entry of each benchmark: ``python -m tests.benchmarks.charts`` writes docs/benchmarks/ and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from tests.benchmarks import history
+
+WIDTH: Final = 820
+LEFT: Final = 300
+BAR: Final = 26
+PAGE: Final = history.ROOT / "docs" / "benchmarks.md"
+_STYLE: Final = """  .page { fill: #ffffff } text { fill: #24292f; font: 12px ui-sans-serif, system-ui, sans-serif }
+  .title { font-weight: 600; font-size: 13px } .small { font-size: 11px; fill: #57606a }
+  .plain { fill: #8c959f } .ours { fill: #0969da } .other { fill: #bf8700 }
+  @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117 } text { fill: #e6edf3 } .small { fill: #9198a1 }
+    .plain { fill: #656c76 } .ours { fill: #4493f8 } .other { fill: #d29922 }
+  }"""
+_HEAD: Final = """# Benchmarks
+
+Made by `python -m tests.benchmarks.charts` from `docs/benchmarks/history.jsonl`, to which every benchmark adds a line when it
+is run with `--json`. Shown is the newest run of each; [measurements](measurements.md) says what the figures mean.
+"""
+Bar = tuple[str, float, str, str]
+"""Label, value, the value in words, and its class: ``plain``, ``ours`` or ``other``."""
+
+
+def bars(title: str, rows: Sequence[Bar]) -> str:
+    """Return an SVG with one horizontal bar for each row, all in one measure that starts at nothing."""
+    most = max((value for _, value, _, _ in rows), default=1) or 1
+    height = 44 + BAR * len(rows)
+    body = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+            f'role="img" aria-label="{escape(title, quote=True)}">'
+        ),
+        f"<style>\n{_STYLE}\n</style>",
+        f'<rect class="page" width="{WIDTH}" height="{height}"/>',
+        f'<text class="title" x="12" y="22">{escape(title)}</text>',
+    ]
+    for i, (label, value, words, kind) in enumerate(rows):
+        y = 36 + BAR * i
+        wide = max(1.0, round((WIDTH - LEFT - 130) * value / most, 1))
+        body.append(f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
+        body.append(f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{wide}" height="{BAR - 8}" rx="2"/>')
+        body.append(f'<text class="small" x="{LEFT + wide + 8}" y="{y + 14}">{escape(words)}</text>')
+    return "\n".join([*body, "</svg>", ""])
+
+
+def _trades(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    plain = found["plain"]
+    rows: list[Bar] = [("plain Spark, the whole", plain, f"{plain:.2f} s", "plain")]
+    if found.get("duckdb") is not None:
+        rows.append(("DuckDB, the whole, in order", found["duckdb"], f"{found['duckdb']:.2f} s", "other"))
+    for key, label in (("first", "first materialization"), ("late", "after 20,000 late rows"), ("one", "one late row")):
+        rows.append((label, found[key], f"{found[key]:.2f} s = {found[key] / plain:.2f} x plain", "ours"))
+    options = found["options"]
+    yield "trades", f"One-minute bars over {int(options['rows']):,} trades: seconds", rows
+    read: list[Bar] = [("plain Spark", float(options["rows"]), f"{int(options['rows']):,}", "plain")]
+    for key, label in (("late", "after 20,000 late rows"), ("one", "one late row")):
+        count = found[f"{key}_counters"]["rows_read"]
+        read.append((label, float(count), f"{count:,}", "ours"))
+    yield "trades-rows", "… source rows aggregated", read
+
+
+def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    for kind, title in (("late", "2,000 late rows in ten hours"), ("one", "One late row")):
+        first = next(iter(found["refreshes"].values()))[kind]["seconds"]
+        rows = [
+            (
+                f"{days} days of history",
+                told[kind]["seconds"],
+                f"{told[kind]['seconds']:.2f} s = {told[kind]['seconds'] / first:.2f} x",
+                "ours",
+            )
+            for days, told in found["refreshes"].items()
+        ]
+        yield f"growth-{kind}", f"{title}, by the length of the history: seconds", rows
+    memory = [
+        (f"{days} days, {int(told['runs'])} runs", told["heap_mb"], f"{told['heap_mb']:.0f} MB", "ours")
+        for days, told in found["memory"].items()
+    ]
+    yield "growth-memory", "A backfill, by its length: most the JVM holds at the end of a run", memory
+
+
+def _decay(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    rows: list[Bar] = []
+    for kind, css in (("without", "plain"), ("with", "ours")):
+        told = found[kind]
+        rows += [
+            (f"first ten, {kind} maintain", told["first"], f"{told['first']:.2f} s", css),
+            (
+                f"last ten, {kind} maintain",
+                told["last"],
+                f"{told['last']:.2f} s = {told['last'] / told['first']:.2f} x",
+                css,
+            ),
+        ]
+    yield "decay", f"{found['options']['refreshes']} refreshes of one row each: seconds of one", rows
+    files: list[Bar] = [
+        (f"{what}, {kind} maintain", found[kind][key], f"{found[kind][key]:,}", css)
+        for what, key in (("files of the output", "output_files"), ("files of the journal", "journal_files"))
+        for kind, css in (("without", "plain"), ("with", "ours"))
+    ]
+    yield "decay-files", "… files left", files
+
+
+def _process(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    labels = {
+        "without": ("one late row, as it comes", "plain"),
+        "with": ("one late row, after materializer setup", "ours"),
+        "idle": ("nothing to do", "ours"),
+    }
+    rows = [(labels[k][0], found[k], f"{found[k]:.2f} s", labels[k][1]) for k in labels]
+    yield "process", "A process of its own, from command to exit: seconds", rows
+
+
+_CHARTS: Final = {"trades": _trades, "growth": _growth, "decay": _decay, "process": _process}
+
+
+def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the text of the page and of each picture, by path under ``docs/``."""
+    files, page = {}, [_HEAD]
+    for benchmark, charts in _CHARTS.items():
+        if (entry := entries.get(benchmark)) is None:
+            continue
+        machine = entry["machine"]
+        page.append(f"## `python -m tests.benchmarks.{benchmark}`\n")
+        given = ", ".join(
+            f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if k not in {"folder", "json"}
+        )
+        page.append(
+            f"{entry['at'][:10]}, commit `{entry['commit']}`, {machine['cores']} cores, Python {machine['python']}, "
+            f"Java {machine['java']}. {given[:1].upper()}{given[1:]}.\n"
+        )
+        for name, title, rows in charts(entry["found"]):
+            files[f"benchmarks/{name}.svg"] = bars(title, rows)
+            page.append(f"![{title}](benchmarks/{name}.svg)\n")
+    return {"benchmarks.md": "\n".join(page), **files}
+
+
+def main(docs: Path = PAGE.parent) -> None:
+    """Write the page and its pictures."""
+    for name, text in render(history.newest()).items():
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text(text, encoding="utf-8")
+        print(docs / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Benchmark: whether a refresh, and the memory of a backfill, grow with the history behind them.
+
+    python -m tests.benchmarks.growth [--days 1 3 10 30] [--rows-a-day 100000] [--rounds 5] [--json]
+
+One-minute bars over a source that grows from the first number of days to the last. At each length the same change is made
+*rounds* times: 2,000 late rows in ten hours anywhere, then one late row. Told are the medians of the seconds, the source rows
+that were aggregated, the bytes that the plan wanted to read, and the bytes of the files that were written and taken out.
+
+Then a new aggregate is backfilled over each of the lengths, in runs of about two days, and told is the most memory at the
+end of a run: what the JVM still holds after a collection, and the resident memory of Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from materializer.config import Config, SparkConfig
+from materializer.lake.log import latest_version, read_commit
+from materializer.services.definitions import Bound
+from materializer.wiring import Materializer
+from tests.benchmarks.trades import BARS, DAY, START, late_rows, report, timed, trades
+
+MEGABYTE = 1_000_000
+LATE = 2_000
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return what was measured at each length."""
+    rng = np.random.default_rng(options.seed)
+    source = folder / "trades"
+    config = Config(
+        lake=str(folder / "lake"),
+        sources={"trades": str(source)},
+        spark=SparkConfig(profile="long", memory=options.memory),
+        run_rows=2 * options.rows_a_day,
+    )
+    m = Materializer(config=config)
+    refreshes: dict[str, Any] = {}
+    has_days = 0
+    for days in options.days:
+        for day in range(has_days, days):
+            table = trades(rng, options.rows_a_day, options.symbols, START + day * DAY, DAY)
+            configuration = None if day else {"delta.enableChangeDataFeed": "true"}
+            write_deltalake(str(source), table, mode="append", configuration=configuration)
+        if not has_days:
+            m.apply(BARS)
+        has_days = days
+        m.refresh("bars_1m")
+        late = lambda days=days: late_rows(rng, LATE, days, options.symbols)  # noqa: E731
+        one = lambda days=days: trades(rng, 1, options.symbols, START + int(rng.integers(days)) * DAY, DAY)  # noqa: E731
+        if not refreshes:  # nobody is measured cold
+            _rounds(m, source, late, options.rounds)
+        refreshes[str(days)] = {
+            "late": _rounds(m, source, late, options.rounds),
+            "one": _rounds(m, source, one, options.rounds),
+        }
+    memory = {str(days): _backfilled(m, days) for days in options.days}
+    verdict = m.verify("bars_1m")
+    found = {k: str(v) for k, v in vars(options).items()}
+    return {"options": found, "refreshes": refreshes, "memory": memory, "differing": verdict.differing}
+
+
+def _rounds(m: Materializer, source: Path, rows: Callable[[], pa.Table], rounds: int) -> dict[str, float]:
+    seconds, read, asked, wrote, removed = [], [], [], [], []
+    paths = Bound.of(m.journal.view().named("bars_1m"), m.root).paths
+    for _ in range(rounds):
+        write_deltalake(str(source), rows(), mode="append")
+        before = {path: latest_version(path) for path in (paths["partials"], paths["output"])}
+        took, done = timed(lambda: m.refresh("bars_1m"))
+        commits = [read_commit(p, v) for p, known in before.items() for v in range(known + 1, latest_version(p) + 1)]
+        seconds.append(took)
+        read.append(sum(r.report.rows_read for r in done.runs))
+        asked.append(sum(r.plan.estimate.bytes for r in done.runs))
+        wrote.append(sum(f.bytes for c in commits for f in c.adds))
+        removed.append(sum(f.bytes for c in commits for f in c.removes))
+    names = ("seconds", "rows_read", "bytes_asked", "bytes_written", "bytes_removed")
+    return {n: float(median(v)) for n, v in zip(names, (seconds, read, asked, wrote, removed), strict=True)}
+
+
+def _backfilled(m: Materializer, days: int) -> dict[str, float]:
+    name = f"backfilled_{days}"
+    m.apply(BARS.replace("bars_1m", name))
+    jvm: Any = m.engine().spark.sparkContext._jvm
+    heap, python = [], []
+
+    def look(_: Any) -> None:
+        jvm.java.lang.System.gc()
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        heap.append((runtime.totalMemory() - runtime.freeMemory()) / MEGABYTE)
+        python.append(_resident())
+
+    start, end = (np.datetime64(START + d * DAY, "us").item().isoformat() + "Z" for d in (0, days))
+    took, done = timed(lambda: m.backfill(name, start, end, on_run=look))
+    m.drop(name)
+    return {"runs": len(done.runs), "heap_mb": max(heap), "python_mb": max(python), "seconds": took}
+
+
+def _resident() -> float:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return float(status.partition("VmRSS:")[2].split()[0]) / 1000
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the measurements as tables, growth against the shortest history."""
+    for kind, title in (("late", f"{LATE:,} late rows in ten hours"), ("one", "one late row")):
+        first = next(iter(found["refreshes"].values()))[kind]
+        print(f"{title}: median of the rounds")
+        for days, of in found["refreshes"].items():
+            told = of[kind]
+            growth = told["seconds"] / first["seconds"]
+            print(
+                f"  {days:>3} days  {told['seconds']:6.2f} s = {growth:4.2f} x  {told['rows_read']:>8,.0f} rows"
+                f"  {told['bytes_asked'] / MEGABYTE:8.2f} MB to read  {told['bytes_written'] / MEGABYTE:7.2f} MB written"
+                f"  {told['bytes_removed'] / MEGABYTE:7.2f} MB taken out"
+            )
+    print("backfill: the most at the end of a run")
+    for days, told in found["memory"].items():
+        print(
+            f"  {days:>3} days  {told['runs']:3} runs  JVM holds {told['heap_mb']:6.0f} MB"
+            f"  Python {told['python_mb']:6.0f} MB  {told['seconds']:7.1f} s"
+        )
+    print(f"verified: {found['differing']} rows differ from plain Spark")
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--days", type=int, nargs="+", default=[1, 3, 10, 30])
+    parser.add_argument("--rows-a-day", type=int, default=100_000)
+    parser.add_argument("--symbols", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--memory", default="2g")
+    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
+    report(parser.parse_args(), run, show)
+
+
+if __name__ == "__main__":
+    main()

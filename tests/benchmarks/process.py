@@ -1,0 +1,85 @@
+"""Benchmark: a refresh in a process of its own, from command to exit, with the class-data archive and without.
+
+    python -m tests.benchmarks.process [--rows 1000000] [--rounds 5] [--json]
+
+One-minute bars; before each call one late row is inserted. The archive is the one that ``materializer setup`` made; *without*
+moves it away meanwhile. The JVM's profile is ``short``, the default. Told are medians; *idle* is a call with nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from deltalake import write_deltalake
+
+from materializer.spark import archive, jars
+from tests.benchmarks.trades import BARS, DAY, START, report, timed, trades, write_source
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return medians in seconds."""
+    rng = np.random.default_rng(options.seed)
+    source = folder / "trades"
+    write_source(source, options.rows, options.days, options.symbols, rng)
+    (folder / "bars.sql").write_text(BARS, encoding="utf-8")
+    (folder / "materializer.toml").write_text(
+        f'lake = "{folder / "lake"}"\n[sources]\ntrades = "{source}"\n', encoding="utf-8"
+    )
+    _call(folder, "setup")
+    _call(folder, "apply", "bars.sql")
+    _call(folder, "refresh", "bars_1m")
+    found = jars.find(None, jars.cache_dir())
+    assert found is not None
+    place = archive.place(jars.cache_dir(), found)
+    aside = place.with_suffix(".aside")
+    seconds: dict[str, list[float]] = {"with": [], "without": [], "idle": []}
+    for _ in range(options.rounds):
+        for kind in ("with", "without"):
+            one = trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY)
+            write_deltalake(str(source), one, mode="append")
+            if kind == "without":
+                place.rename(aside)
+            try:
+                seconds[kind].append(timed(lambda: _call(folder, "refresh", "bars_1m"))[0])
+            finally:
+                if kind == "without":
+                    aside.rename(place)
+        seconds["idle"].append(timed(lambda: _call(folder, "refresh", "bars_1m"))[0])
+    return {"options": {k: str(v) for k, v in vars(options).items()}} | {k: median(v) for k, v in seconds.items()}
+
+
+def _call(folder: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
+    environ = os.environ | {"MATERIALIZER_SPARK_PROFILE": "short"}
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environ)
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the medians."""
+    print(f"one late row, with the archive     {found['with']:6.2f} s")
+    print(f"one late row, without              {found['without']:6.2f} s")
+    print(f"nothing to do                      {found['idle']:6.2f} s")
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--days", type=int, default=5)
+    parser.add_argument("--symbols", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
+    report(parser.parse_args(), run, show)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The page of benchmarks shows what the newest entries of their history say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.benchmarks import charts, history
+
+FOUND = {
+    "trades": {
+        "options": {"rows": "1000"},
+        "plain": 2.0,
+        "duckdb": None,
+        "first": 2.6,
+        "late": 0.3,
+        "one": 0.1,
+        "late_counters": {"rows_read": 20},
+        "one_counters": {"rows_read": 1},
+    },
+    "growth": {
+        "options": {"days": "[1, 30]"},
+        "refreshes": {d: {"late": {"seconds": 1.0 + i}, "one": {"seconds": 0.5}} for i, d in enumerate(("1", "30"))},
+        "memory": {"1": {"runs": 1.0, "heap_mb": 90.0}, "30": {"runs": 15.0, "heap_mb": 91.0}},
+    },
+    "decay": {
+        "options": {"refreshes": "1000"},
+        **{k: {"first": 0.5, "last": 0.6, "output_files": 9, "journal_files": 30} for k in ("with", "without")},
+    },
+    "process": {"options": {}, "with": 6.0, "without": 9.0, "idle": 0.6},
+}
+
+
+def test_an_entry_says_when_of_what_and_where(tmp_path: Path) -> None:
+    """
+    The newest of each benchmark counts.
+    """
+    file = tmp_path / "deep" / "history.jsonl"
+    assert {} == history.newest(file)
+    history.keep("process", {"with": 1.0}, file)
+    history.keep("trades", {"plain": 1.0}, file)
+    entry = history.keep("process", {"with": 2.0}, file)
+
+    found = history.newest(file)
+
+    assert {"process", "trades"} == set(found)
+    assert entry == found["process"]
+    assert {"benchmark", "at", "commit", "machine", "found"} == set(entry)
+    assert {"cores", "python", "java"} == set(entry["machine"])
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    """
+    Half a line is not passed over: its figures would be missing without a word.
+    """
+    file = tmp_path / "history.jsonl"
+    history.keep("process", {}, file)
+    file.write_text(file.read_text() + '{"benchmark": "tra')
+
+    with pytest.raises(ValueError, match="line 2"):
+        history.newest(file)
+
+
+def test_every_benchmark_is_drawn(tmp_path: Path) -> None:
+    """
+    Every chart is an SVG with a bar for each figure, and stands on the page.
+    """
+    file = tmp_path / "history.jsonl"
+    for benchmark, found in FOUND.items():
+        history.keep(benchmark, found, file)
+
+    files = charts.render(history.newest(file))
+    page = files.pop("benchmarks.md")
+
+    assert all(f"]({name})" in page for name in files)
+    assert all(f"`python -m tests.benchmarks.{benchmark}`" in page for benchmark in FOUND)
+    drawn = {name: ET.fromstring(text) for name, text in files.items()}
+    widths = {
+        name: [float(e.attrib["width"]) for e in svg.iter("{http://www.w3.org/2000/svg}rect")][1:]
+        for name, svg in drawn.items()
+    }
+    assert 4 == len(widths["benchmarks/trades.svg"])
+    assert widths["benchmarks/growth-late.svg"][1] == pytest.approx(2 * widths["benchmarks/growth-late.svg"][0], abs=1)
+
+
+def test_texts_cannot_leave_their_place() -> None:
+    """
+    Whatever stands in a label is text.
+    """
+    svg = charts.bars('"><script>', [("</text><script>alert(1)</script>", 1.0, "<b>", "ours")])
+
+    assert "<script>" not in svg
+    assert ET.fromstring(svg).attrib["aria-label"] == '"><script>'
+
+
+def test_the_page_is_that_of_the_history() -> None:
+    """
+    Whoever adds an entry draws it: `python -m tests.benchmarks.charts`.
+    """
+    entries = history.newest()
+
+    for name, text in charts.render(entries).items():
+        assert text == (charts.PAGE.parent / name).read_text(encoding="utf-8"), name
+    assert all(json.dumps(entry) for entry in entries.values())
