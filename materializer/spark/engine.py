@@ -217,10 +217,9 @@ class Engine:
                 changed = self._inserts(definition, source, step, plan.source_version)
                 rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
                 observations.append(seen)
-                is_cut = hull is not None and any(not s.is_bounded for s in step.spans)
-                inside = (
-                    step.spans & SpanSet.of(hull) if hull and is_cut else step.spans
-                )  # merged rows may be gone again
+                inside = step.spans
+                if hull is not None and not all(s.is_bounded for s in step.spans):
+                    inside = step.spans & SpanSet.of(hull)  # elsewhere not: merged rows may be gone from the source
                 news.append(c.build(definition, rows, inside))
             parts.append(c.merge(definition, [kept, *news]) if news else kept)
         return parts, observations
