@@ -355,7 +355,7 @@ TIMES: dict[str, tuple[pa.DataType, list[Any], str | int, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in ("timestamp", "int") else pytest.mark.slow) for kind in TIMES]
+    "kind", [pytest.param(kind, marks=[] if kind == "timestamp" else pytest.mark.slow) for kind in TIMES]
 )
 def test_the_statement_deletes_just_what_is_frozen(site, kind):
     """
@@ -378,7 +378,7 @@ def test_the_statement_deletes_just_what_is_frozen(site, kind):
     assert [1, 1] == [row[1] for row in site.published("odd_hours")]
 
 
-@pytest.mark.parametrize("step", [pytest.param("recover", marks=pytest.mark.slow), "bound", "bounded"])
+@pytest.mark.parametrize("step", [*(pytest.param(s, marks=pytest.mark.slow) for s in ("recover", "bound")), "bounded"])
 def test_a_kill_leaves_the_old_bound_or_the_new_one(full, step):
     """
     `expire` is one commit of the journal: wherever a process dies, the bound stands where it stood or where it should.
