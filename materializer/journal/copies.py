@@ -104,6 +104,8 @@ def _copy_table(path: Path, to: Path) -> None:
                 _copy_version(path, to)
         except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
             # the log may have been cleaned in between; a full disk does not get better
+            if isinstance(exc, StorageError) and not isinstance(exc.__cause__, FileNotFoundError):
+                raise
             if attempt + 1 == ATTEMPTS or not isinstance(exc.__cause__, FileNotFoundError):
                 raise JournalError(f"the journal at '{path}' cannot be copied: {exc.message}", hint=exc.hint) from exc
             continue

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from materializer.core.spans import SpanSet
@@ -20,6 +23,9 @@ from materializer.lake.log import commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import features_of, open_table
 from materializer.lake.types import columns_of
+
+_PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
 def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
@@ -78,18 +84,38 @@ def read_small_rows(
             if not bounds.is_known or (bounds.span is not None and spans & SpanSet.of(bounds.span)):
                 wanted.add(name)
                 rows += bounds.rows
-        if rows > max_rows:
+        if rows > max_rows or _is_typed_by_others(table, columns):
             return None
         # Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time
         options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
         dataset = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in dataset.get_fragments() if f.path in wanted]
-        if len(fragments) != len(wanted):
+        if len(fragments) != len(wanted) or any(_has_old_times(f.metadata) for f in fragments):
             return None
         some = ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
         return plain(some.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
+    """Whether what a column holds is more than its Arrow type says: padded texts, times that are names of folders."""
+    folders = set(table.metadata().partition_columns) & set(columns)
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
+            return True
+        if field["name"] in columns and _PADDED in field.get("metadata", {}):
+            return True
+    return False
+
+
+def _has_old_times(footer: pq.FileMetaData) -> bool:
+    """Whether Spark counts the days of a file in the Julian calendar before 1582; the library never does."""
+    told = footer.metadata or {}
+    if told.keys() & _JULIAN:
+        return True
+    version = told.get(b"org.apache.spark.version", b"3").decode(errors="replace")
+    return version.split(".")[0] in {"1", "2"}
 
 
 def read_small_kept(
@@ -125,7 +151,7 @@ def read_small_kept(
 def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
     """Return an Arrow column that says which of *times* lie in *spans*."""
     at = instants_of(times, time_type)
-    found = pa.chunked_array([pa.array([False] * len(at))])
+    found = pa.chunked_array([pa.array([False] * len(at), pa.bool_())])
     for span in spans:
         inside = pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end)))
         found = pc.or_(found, inside)

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from materializer.config import Config
@@ -240,6 +240,7 @@ class Versions:
             NothingBuiltError: If there is none.
             LeaseHeldError: If another process works on either.
         """
+        self._expect_build(name)
         with self.refresher.writing(name) as state:
             self.build_of(state)
             self._give_up(state)
@@ -281,15 +282,12 @@ class Versions:
             FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
+        now = self.journal.view().named(name)
+        if not now.switch:  # one that has not ended makes what is published the previous version
+            _refuse_outlived(now, _previous(now))
         with self.refresher.writing(name) as state:
-            if not state.previous:
-                msg = f"no previous version of '{state.name}' is kept"
-                hint = "apply the definition that you want; 'versions.keep' says how many are kept"
-                raise NothingBuiltError(msg, hint=hint)
-            before = state.previous[0]
-            kept = replace(state, **fields_of(before))
-            if kept.frozen < state.frozen or _lacks_partials(kept):
-                refuse_frozen(state, "the version before")
+            before = _previous(state)
+            _refuse_outlived(state, before)
             self._give_up(state)
             self._start_from(state, before, before)
 
@@ -306,6 +304,7 @@ class Versions:
         began = time.perf_counter()
         view = self.journal.view()
         state = view.named(name)
+        self._expect_build(name)
         old = AggregateSpec.from_json(state.spec)
         build = view.build_of(state)
         if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
@@ -325,6 +324,12 @@ class Versions:
         lines = differences(old, AggregateSpec.from_json(state.spec))
         n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
+
+    def _expect_build(self, name: str) -> None:
+        """Refuse, before anything is written, when there is nothing to publish or give up, or to end."""
+        state = self.journal.view().named(name)
+        if state.plan is None and not state.switch:
+            self.build_of(state)
 
     def build_of(self, state: AggregateState) -> AggregateState:
         """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
@@ -348,3 +353,18 @@ class Versions:
 def _lacks_partials(state: AggregateState) -> bool:
     """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
     return any(e.cause is Cause.REPAIRED for e in state.stuck)
+
+
+def _refuse_outlived(state: AggregateState, before: Version) -> None:
+    """Refuse to go back to a version whose history is not frozen as far, or of which only the output had it."""
+    kept = replace(state, **fields_of(before))
+    if kept.frozen < state.frozen or _lacks_partials(kept):
+        refuse_frozen(state, "the version before")
+
+
+def _previous(state: AggregateState) -> Mapping[str, Any]:
+    if not state.previous:
+        msg = f"no previous version of '{state.name}' is kept"
+        hint = "apply the definition that you want; 'versions.keep' says how many are kept"
+        raise NothingBuiltError(msg, hint=hint)
+    return state.previous[0]

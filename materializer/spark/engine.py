@@ -249,7 +249,11 @@ class Engine:
         """Return the rows of the buckets *raw*, and spans around where they lie."""
         around = raw if starts is None else raw.at_most(MAX_SPANS)
         inside = around & SpanSet.of(hull) if hull else around
-        rows = c.relevant_rows(definition, c.read_version(self.spark, source, plan.source_version), around)
+        if plan.lane is Lane.DRIVER:
+            rows = small.raw_rows(self.spark, definition, source, plan.source_version, around)
+        else:
+            rows = c.read_version(self.spark, source, plan.source_version)
+        rows = c.relevant_rows(definition, rows, around)
         return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
 
     def source_rows(

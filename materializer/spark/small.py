@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,9 @@ from materializer.spark import compute as c
 
 MOST: Final = 50_000
 """Rows that the driver reads; more are read by Spark."""
+_PLAIN: Final = re.compile(
+    r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
+)
 FEW: Final = 64
 """Spans whose rows the driver picks out of what it read; Spark does the rest."""
 
@@ -25,7 +29,7 @@ def raw_rows(
     spec = definition.spec
     types = dict(definition.spec.read_types)
     named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
-    if source.name or not named <= types.keys():
+    if source.name or not named <= types.keys() or not all(map(_PLAIN.fullmatch, types.values())):
         return c.read_version(spark, source, version)
     found = read_small_rows(
         source.path,

@@ -1,0 +1,111 @@
+"""Rows that the driver reads by itself: which, and what it leaves to Spark because it would read something else."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.instants import HOUR
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.lake.small import _has_old_times, lies_in, read_small_rows
+from tests.model.strategies import span_sets
+
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+START = int(FIRST.timestamp()) * 1_000_000
+EVERYTHING = SpanSet.of(Span(NEG_INF, POS_INF))
+
+
+def rows(hours: range, **more: pa.Array) -> pa.Table:
+    """Return one row an hour."""
+    times = [FIRST + timedelta(hours=h) for h in hours]
+    return pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "v": list(hours), **more})
+
+
+def read(
+    path: Path, spans: SpanSet = EVERYTHING, columns: tuple[str, ...] = ("v",), max_rows: int = 100
+) -> pa.Table | None:
+    version = DeltaTable(str(path)).version()
+    return read_small_rows(
+        str(path), version, columns, spans, time="ts", time_type=TimeType.TIMESTAMP, max_rows=max_rows
+    )
+
+
+def test_only_files_that_may_matter_are_read_and_counted(tmp_path: Path) -> None:
+    """
+    Statistics say which; a table of any size is read where a few of its rows are wanted.
+    """
+    for hours in (range(10), range(10, 20), range(20, 30)):
+        write_deltalake(str(tmp_path), rows(hours), mode="append")
+    wanted = SpanSet.of(Span(START + 12 * HOUR, START + 13 * HOUR))
+
+    found = read(tmp_path, wanted, max_rows=10)
+
+    assert found is not None
+    assert list(range(10, 20)) == found["v"].to_pylist()
+    assert read(tmp_path, wanted, max_rows=9) is None
+    assert read(tmp_path, max_rows=29) is None
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-50, 50)), max_size=20), span_sets())
+def test_lying_in_spans_is_lying_in_one_of_them(times: list[int | None], spans: SpanSet) -> None:
+    """
+    Open ends reach beyond every 64-bit number; no time lies nowhere.
+    """
+    found = lies_in(pa.chunked_array([pa.array(times, pa.int64())]), spans, TimeType.BIGINT).to_pylist()
+
+    expected = [None if t is None else any(s.start <= t < s.end for s in spans) for t in times]
+    assert [bool(e) for e in expected] == [bool(f) for f in found]
+
+
+def test_a_time_that_is_the_name_of_a_folder_is_left_to_spark(tmp_path: Path) -> None:
+    """
+    Spark reads such names in the time zone of the session, and knows more ways of writing them.
+    """
+    days = pa.array([date(2024, 1, 1)] * 3, pa.date32())
+    write_deltalake(str(tmp_path), rows(range(3), day=days), partition_by=["day"])
+
+    assert read(tmp_path, columns=("v", "day")) is None
+    assert read(tmp_path, columns=("v",)) is not None
+
+
+def test_padded_texts_are_left_to_spark(tmp_path: Path) -> None:
+    """
+    A CHAR column is a text that Spark fills with blanks when it reads it.
+    """
+    texts = pa.array(["a", "b", "c"])
+    table = rows(range(3), c=texts)
+    schema = table.schema.set(2, pa.field("c", pa.string(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}))
+    DeltaTable.create(str(tmp_path), schema)
+    write_deltalake(str(tmp_path), table.cast(schema), mode="append")
+
+    assert read(tmp_path, columns=("v", "c")) is None
+    assert read(tmp_path, columns=("v",)) is not None
+
+
+@pytest.mark.parametrize(
+    ("told", "is_old"),
+    [
+        ({}, False),
+        ({"org.apache.spark.version": "4.1.4"}, False),
+        ({"org.apache.spark.version": "2.4.8"}, True),
+        ({"org.apache.spark.version": "3.5.1", "org.apache.spark.legacyDateTime": ""}, True),
+        ({"org.apache.spark.version": "3.5.1", "org.apache.spark.legacyINT96": ""}, True),
+    ],
+    ids=["another writer", "new", "before 3", "legacy days", "legacy 96 bits"],
+)
+def test_days_of_the_julian_calendar_are_left_to_spark(tmp_path: Path, told: dict[str, str], is_old: bool) -> None:
+    """
+    Files say in their footer how they count days before 1582.
+    """
+    table = rows(range(3)).replace_schema_metadata(told)
+    pq.write_table(table, tmp_path / "part.parquet")
+
+    assert is_old == _has_old_times(pq.ParquetFile(tmp_path / "part.parquet").metadata)
