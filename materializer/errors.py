@@ -84,6 +84,18 @@ class RefreshWindowTooSmallError(RefreshWindowError):
     code = "window.too-small"
 
 
+class FrozenWindowError(RefreshWindowError):
+    """A window lies wholly below the frozen bound, where nothing is computed from raw rows again."""
+
+    code = "window.frozen"
+
+
+class RetiredWindowError(RefreshWindowError):
+    """A window lies wholly before what the output keeps (``output.retention``)."""
+
+    code = "window.retired"
+
+
 class UnknownPolicyError(UsageError):
     """An aggregate has no refresh policy of that name."""
 
@@ -100,6 +112,12 @@ class PolicyNowError(UsageError):
     """The *now* of a policy cannot be read, or was not given where no clock can tell it."""
 
     code = "policy.now"
+
+
+class ExpireBoundError(UsageError):
+    """History cannot be frozen up to that time: it is no time, or nothing was materialised up to there."""
+
+    code = "expire.bound"
 
 
 class ForeignSettingError(UsageError):
@@ -170,6 +188,13 @@ class NotCoveredError(MaterializerError):
     """The next version of an aggregate lacks something that readers have; nothing was switched."""
 
     code = "version.not-covered"
+    exit_status = 65
+
+
+class FrozenHistoryError(MaterializerError):
+    """What was asked would compute frozen history again, from what the source still has."""
+
+    code = "history.frozen"
     exit_status = 65
 
 
@@ -244,6 +269,27 @@ class NotIncrementalError(MaterializerError):
     """`--strict` was given and part of the plan is not incremental."""
 
     code = "plan.not-incremental"
+    exit_status = 66
+
+
+class HistoryBuildingError(MaterializerError):
+    """History cannot be frozen or thawed while a next version is built, which computes it from raw rows."""
+
+    code = "history.building"
+    exit_status = 66
+
+
+class ExpireDirtyError(MaterializerError):
+    """Buckets that would be frozen are dirty and can only be computed from raw rows."""
+
+    code = "expire.dirty"
+    exit_status = 66
+
+
+class ExpireEngineError(MaterializerError):
+    """The results of an engine reach beyond buckets, so raw rows are always needed."""
+
+    code = "expire.engine"
     exit_status = 66
 
 

@@ -18,11 +18,11 @@ from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.definition import quoted
 from materializer.core.grid import Grid
-from materializer.core.instants import parse_window
+from materializer.core.instants import parse, parse_window
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, JournalError, Problem, UsageError
+from materializer.errors import DefinitionError, ExpireBoundError, JournalError, Problem, UsageError
 from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.row_changes import feed_rows
@@ -33,6 +33,7 @@ from materializer.services.building import Builder, BuildReport
 from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Bound, Change, Definitions, Prepared
 from materializer.services.doctor import Doctor
+from materializer.services.expire import Expirer, Expiry, Thaw
 from materializer.services.fresh import FreshRead, FreshReader
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
@@ -171,6 +172,7 @@ class Materializer:
 
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
+            FrozenHistoryError: If data changed and history is frozen.
         """
         specs, _ = self.read_definitions(what)
         prepared = self._prepared(specs, what)
@@ -178,6 +180,7 @@ class Materializer:
             return [p.change for p in prepared]
         if self._versions.end_open_switches(prepared):
             prepared = self._prepared(specs, what)
+        self._versions.refuse_frozen(prepared)
         try:
             return [self._versions.apply(p) for p in prepared]
         finally:
@@ -354,6 +357,33 @@ class Materializer:
         grid = self.grid(name)
         window = _window(start, end, grid)
         return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
+
+    def expire(self, name: str, before: str | int, *, dry_run: bool = False) -> Expiry:
+        """Freeze the history of an aggregate before its raw rows go; writes to no source.
+
+        Args:
+            name: The aggregate.
+            before: Up to where, rounded down to an edge: ISO text, or an integer for integer time.
+            dry_run: Only say what would be done.
+
+        Returns:
+            The bound, the statement that deletes the rows below it, and who else reads them.
+        """
+        grid = self.grid(name)
+        try:
+            at = parse(before, grid.time_type, grid.resolution)
+        except ValueError as exc:
+            raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
+        return Expirer(self._refresher).expire(name, at, dry_run=dry_run)
+
+    def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
+        """Give frozen history up: the next refresh computes it from what the source still has.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what would be done.
+        """
+        return Expirer(self._refresher).thaw(name, dry_run=dry_run)
 
     # -- policies --------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
+from materializer.core import retention
 from materializer.core.bucket import in_ticks, with_timezone
 from materializer.core.draft import Draft, Output
 from materializer.core.expressions import Expression, FunctionUse, Vocabulary, attempt
@@ -119,8 +120,9 @@ class _Assembly:
 
     def _check_policies(self, grid: GridSpec) -> None:
         settings = self.draft.settings
-        for key, *refusal in problems_of(settings.sound, grid, settings.resolution):
-            self._report(settings.places[key], *refusal)
+        for found in (problems_of, retention.problems_of):
+            for key, *refusal in found(settings.sound, grid, settings.resolution):
+                self._report(settings.places[key], *refusal)
 
     def _grid(self) -> GridSpec:
         return (

@@ -48,6 +48,10 @@ class Cause(IntEnum):
     """What is published there was compared with the raw rows, and differs."""
     REPAIRED = 8
     """The tables hold something there, and nobody knows any more what."""
+    CONFLICT = 8
+    """Below the frozen bound something else happened than inserts or deletes, or nobody can tell what."""
+    RETIRED = 9
+    """Older than ``output.retention``: its rows are taken out of our tables."""
 
 
 Keys = frozenset[tuple[Any, ...]]
@@ -82,6 +86,11 @@ class Entry:
             None if keys is None or len(keys) > MAX_KEYS else keys,
             is_insert_only=self.is_insert_only and other.is_insert_only,
         )
+
+    @property
+    def is_mergeable(self) -> bool:
+        """Whether kept partials and the rows inserted since make up its buckets; all that is allowed below a frozen bound."""
+        return self.after is not None and self.is_insert_only and self.cause is Cause.CHANGE
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON form that leaves out what is default."""
@@ -136,6 +145,11 @@ class InvalidationLog:
         """All that is dirty."""
         return SpanSet.union(e.span for e in self.entries)
 
+    @property
+    def retired(self) -> SpanSet:
+        """What is dirty because ``output.retention`` takes it out of our tables."""
+        return SpanSet.union(e.span for e in self.entries if e.cause is Cause.RETIRED)
+
     def add(self, entries: Iterable[Entry]) -> InvalidationLog:
         """Return the log with *entries* dirty too; overlaps keep the older ``after``."""
         log = self.entries
@@ -153,11 +167,18 @@ class InvalidationLog:
         left = (replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) - window)
         return Cut(tuple(_tidy(taken)), InvalidationLog(tuple(_tidy(left))))
 
+    def split(self, edge: int) -> tuple[InvalidationLog, InvalidationLog]:
+        """Return what lies below an edge, and what lies at it or above."""
+        if edge == NEG_INF:
+            return InvalidationLog(), self
+        below, above = self.cut(SpanSet.of(Span(NEG_INF, edge)))
+        return InvalidationLog(below), above
+
     def limited(self, max_entries: int, *, frozen_below: int = NEG_INF) -> InvalidationLog:
         """Return a log of at most *max_entries*, joining the closest neighbours first.
 
         Keys go first. A joined entry covers the gap between its parts and has no ``after``: coarser, never less. Entries
-        below *frozen_below* are not joined, because their buckets can not be recomputed.
+        below *frozen_below* are not joined, because their buckets can not be recomputed, or are gone from our tables.
         """
         if len(self.entries) <= max_entries:
             return self

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias, assert_never
 
 from materializer.core.invalidation import Cause, Entry
-from materializer.core.spans import Span, SpanSet
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
 """Groups merged in one plan; each reads its own run of source versions, so many small ones cost more than they save."""
@@ -74,6 +74,8 @@ class Recompute:
         is_rebuild: Whether this is a whole computation that no change asked for (first one, or evidence lost).
         changed_rows: Rows changed since the kept partials were true, at most; None when nobody knows. Groups afterwards
             are at most the kept ones and these.
+        is_discard: Whether the buckets are replaced by nothing, without reading a row: they are older than
+            ``output.retention``.
     """
 
     spans: SpanSet
@@ -82,6 +84,7 @@ class Recompute:
     rejected: tuple[Rejected, ...] = ()
     is_rebuild: bool = False
     changed_rows: int | None = None
+    is_discard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,8 @@ def strategy_of(step: Step) -> str:
     match step:
         case Settle():
             return "settle"
+        case Recompute(is_discard=True):
+            return "discard"
         case Recompute():
             return "rebuild" if step.is_rebuild else "recompute"
         case Merge():
@@ -215,6 +220,7 @@ class Facts:
         present: The part of some spans in which the source or one of our tables may have rows.
         is_first: Whether nothing has ever been materialised.
         no_feed_reason: Why there is no feed, in words.
+        frozen: Below it raw rows may be gone: what is taken there is merged, whatever that costs.
     """
 
     raw: Callable[[SpanSet], Estimate]
@@ -226,6 +232,7 @@ class Facts:
     partials_are_last: bool = True
     is_first: bool = False
     no_feed_reason: str = "the source has no change feed"
+    frozen: int = NEG_INF
 
 
 _REASONS: Final = {
@@ -237,19 +244,28 @@ _REASONS: Final = {
     Cause.LOST: "the source can no longer tell what changed",
     Cause.NEW: "never materialised",
     Cause.REPAIRED: "repaired: what the tables hold there is not known",
+    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or nobody can tell what changed there",
+    Cause.RETIRED: "older than output.retention",
 }
+FROZEN: Final = "below the frozen bound raw rows may be gone"
+
+
+def reason_of(cause: Cause) -> str:
+    """Return in words why a span is dirty."""
+    return _REASONS[cause]
 
 
 def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     """Return a step for each group of dirty buckets that can be treated alike, cheapest allowed strategy first.
 
-    Every instant of *taken* is in exactly one step.
+    Every instant of *taken* is in exactly one step. Below the frozen bound it holds only what can be merged, or is discarded.
     """
-    taken = tuple(taken)
+    frozen, taken = _parted(taken, facts.frozen)
     present = facts.present(SpanSet.union(e.span for e in taken))
     merging: dict[int, list[Entry]] = {}
     recomputing: dict[tuple[Cause, str], list[Span]] = {}
     settled: list[Span] = []
+    discarded: list[Span] = []
     afters: dict[Cause, set[int]] = {}
     for entry in taken:
         if entry.after is not None:
@@ -258,12 +274,15 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
         settled += whole - present
         for span in whole & present:
             part = replace(entry, span=span)
+            if entry.cause is Cause.RETIRED:
+                discarded.append(span)
+                continue
             why_not = _why_not_merge(part, facts)
             if why_not is None and part.after is not None:
                 merging.setdefault(part.after, []).append(part)
             else:
                 recomputing.setdefault((entry.cause, why_not or ""), []).append(span)
-    steps: list[Step] = []
+    steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
     for count, after in enumerate(sorted(merging, reverse=True)):
         spans = SpanSet.union(e.span for e in merging[after])
         merge, raw = facts.changed(after, spans) + facts.kept(spans), facts.raw(spans)
@@ -282,9 +301,34 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
         steps.append(
             Recompute(spans, _REASONS[cause], facts.raw(spans), (Rejected("merge", why_not),), is_rebuild, changed)
         )
+    if discarded:
+        steps.append(Recompute(SpanSet.union(discarded), _REASONS[Cause.RETIRED], is_discard=True))
     if settled:
         steps.append(Settle(SpanSet.union(settled)))
     return tuple(steps)
+
+
+def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
+    """Return what is merged below the frozen bound by the version it reflects, and the entries that are decided freely."""
+    frozen: dict[int, SpanSet] = {}
+    free: list[Entry] = []
+    for entry in taken:
+        below = None if entry.cause is Cause.RETIRED or edge == NEG_INF else entry.span & Span(NEG_INF, edge)
+        if below is None:
+            free.append(entry)
+            continue
+        if entry.after is None:
+            msg = f"[{below.start}, {below.end}) lies below the frozen bound and cannot be merged"
+            raise ValueError(msg)
+        frozen[entry.after] = frozen.get(entry.after, SpanSet()) | SpanSet.of(below)
+        if above := entry.span & Span(edge, POS_INF):
+            free.append(replace(entry, span=above))
+    return frozen, tuple(free)
+
+
+def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
+    """Merge what came below the frozen bound, even where the rows themselves have gone since."""
+    return Merge(spans, after, facts.changed(after, spans) + facts.kept(spans), (Rejected("recompute", FROZEN),))
 
 
 def _why_not_merge(entry: Entry, facts: Facts) -> str | None:
@@ -329,7 +373,8 @@ def _step_from_json(data: dict[str, Any]) -> Step:
     rejected = tuple(Rejected(*r) for r in data["rejected"])
     if data["do"] == "merge":
         return Merge(spans, data["after"], estimate, rejected)
-    return Recompute(spans, data["reason"], estimate, rejected, is_rebuild=data["do"] == "rebuild")
+    how = {"is_rebuild": data["do"] == "rebuild", "is_discard": data["do"] == "discard"}
+    return Recompute(spans, data["reason"], estimate, rejected, **how)
 
 
 @dataclass(frozen=True, slots=True)

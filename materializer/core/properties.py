@@ -17,6 +17,7 @@ from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
 from materializer.core.maintenance import EVERY, RETENTION, refusal_of_retention
 from materializer.core.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
+from materializer.core.retention import PROPERTIES as KEPT
 from materializer.core.spec import CONTINUOUS, Resolution
 from materializer.errors import MaterializerError, Problem
 
@@ -28,10 +29,6 @@ _CRON_ALIASES: Final = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _CRON_LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _CRON_NAMES: Final = names_in("jan feb mar apr may jun jul aug sep oct nov dec sun mon tue wed thu fri sat")
 _ENGINES_ONLY: Final = ("fill", "closed")
-_NOT_YET: Final = {
-    "source.retention": "retention of the source",
-    "output.retention": "retention of the output",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +112,6 @@ def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
     if key in _ENGINES_ONLY or (key == "lateness" and value.lower() in LATENESS[1:]):
         message = f"'{key}' is a parameter of engines, and a continuous aggregate is none"
         return "definition.engine-only", message, "add 'engine' = 'time_series', or leave it away"
-    if key in _NOT_YET:
-        return "definition.not-yet", f"'{key}': {_NOT_YET[key]} comes later", "leave it away"
     if key == "engine" and value.lower() not in (CONTINUOUS, *ENGINES):
         hint = nearest(value.lower(), list(ENGINES)) or f"the engines are {', '.join((CONTINUOUS, *ENGINES))}"
         return "definition.engine", f"there is no engine '{value}'", hint
@@ -158,7 +153,7 @@ def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, st
     return {
         k: v
         for k, v in stored
-        if (k == MAX_STALENESS and k not in refused) or (split_key(k) and _policy_of(k) not in broken)
+        if (k in (MAX_STALENESS, *KEPT) and k not in refused) or (split_key(k) and _policy_of(k) not in broken)
     }
 
 
@@ -181,7 +176,14 @@ def _offset(value: str) -> str | None:
 
 
 def _promise(value: str) -> str | None:
-    expected = "a length such as '2 hours' that is longer than nothing"
+    return _length(value, "a length such as '2 hours' that is longer than nothing")
+
+
+def _kept(value: str) -> str | None:
+    return _length(value, "a length such as '90 days' that is longer than nothing, or a whole number")
+
+
+def _length(value: str, expected: str) -> str | None:
     try:
         width = parse_width(value)
     except (ValueError, MaterializerError):
@@ -250,6 +252,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.order": _one_of("newest", "oldest"),
     "refresh.catch_dirt": _one_of("true", "false"),
     MAX_STALENESS: _promise,
+    **dict.fromkeys(KEPT, _kept),
     "log.max_entries": _whole_number(1),
     EVERY: _whole_number(1),
     RETENTION: refusal_of_retention,
@@ -271,6 +274,6 @@ HANDLER: Final = ("output_handler", "msg_as_table")
 _STORED: Final = frozenset(
     k
     for k in _FORMS
-    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED)
+    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED, *KEPT)
 )
-_KNOWN: Final = frozenset((*_FORMS, *_NOT_YET, "engine", "lateness"))
+_KNOWN: Final = frozenset((*_FORMS, "engine", "lateness"))

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from materializer.core.invalidation import Entry
 from materializer.core.plan import Plan, RunReport
-from materializer.core.spans import NEG_INF, POS_INF
+from materializer.core.spans import NEG_INF, POS_INF, SpanSet
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal.repaired import Repaired
 
@@ -128,6 +128,7 @@ class Captured:
         max_entries: More entries of the log than this are joined.
         lateness: How late the inserted rows were: rows by step of :class:`materializer.core.lateness.Lateness`.
         waited: Seconds that the oldest of the versions had waited to be captured, when known.
+        expired: Rows that went below the frozen bound and count for nothing, as far as known.
     """
 
     version: int
@@ -139,6 +140,7 @@ class Captured:
     max_entries: int = 1_000
     lateness: Mapping[str, int] = field(default_factory=dict)
     waited: float | None = None
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,28 @@ class Invalidated:
 
     entries: tuple[Entry, ...]
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """Raw rows below *bound* may go from here on: what was computed from them is kept.
+
+    Args:
+        bound: An edge of the grid; ``NEG_INF`` when nothing is frozen any more.
+        reason: Who moved it.
+        settled: Dirty spans in which neither the source nor our tables can have rows: they are clean now.
+    """
+
+    bound: int
+    reason: str
+    settled: SpanSet = field(default_factory=SpanSet)
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """Buckets below *bound*, an edge of the grid, are to be taken out of our tables, or are wanted again above it."""
+
+    bound: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +326,8 @@ Event: TypeAlias = (
     | LeaseReleased
     | Captured
     | Invalidated
+    | Frozen
+    | Retired
     | Planned
     | Audited
     | Done
@@ -340,6 +366,8 @@ KINDS: Final[dict[str, type]] = {
     "lease_released": LeaseReleased,
     "captured": Captured,
     "invalidated": Invalidated,
+    "frozen": Frozen,
+    "retired": Retired,
     "planned": Planned,
     "audited": Audited,
     "done": Done,
@@ -407,9 +435,18 @@ def _payload(event: Event) -> dict[str, Any]:
                 "max_entries": event.max_entries,
                 "lateness": dict(event.lateness),
                 "waited": event.waited,
+                "expired": event.expired,
             }
         case Invalidated():
             return {"entries": [e.as_json() for e in event.entries], "reason": event.reason}
+        case Frozen():
+            return {
+                "bound": _instant(event.bound),
+                "reason": event.reason,
+                "settled": event.settled.as_json(),
+            }
+        case Retired():
+            return {"bound": _instant(event.bound)}
         case Planned():
             return {
                 "plan": event.plan.as_json(),
@@ -454,10 +491,15 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
             entries = tuple(Entry.from_json(e) for e in data["entries"])
             end = instant_from_json(data["extent_end"])
             reasons = tuple(data.get("reasons", ()))
-            later = {k: data[k] for k in ("max_entries", "lateness", "waited") if k in data}
+            later = {k: data[k] for k in ("max_entries", "lateness", "waited", "expired") if k in data}
             return Captured(data["version"], entries, end, tuple(data["counts"]), data["null_times"], reasons, **later)
         case "invalidated":
             return Invalidated(tuple(Entry.from_json(e) for e in data["entries"]), data["reason"])
+        case "frozen":
+            settled = SpanSet.from_json(data.get("settled", []))
+            return Frozen(instant_from_json(data["bound"]), data["reason"], settled)
+        case "retired":
+            return Retired(instant_from_json(data["bound"]))
         case "planned":
             return Planned(Plan.from_json(data["plan"]), instant_from_json(data["threshold"]), data["options"])
         case "audited":

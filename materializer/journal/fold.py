@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
-from materializer.core.invalidation import InvalidationLog
+from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
 from materializer.core.quality.canaries import after_sample
@@ -30,6 +30,7 @@ from materializer.journal.events import (
     Done,
     Dropped,
     Event,
+    Frozen,
     Invalidated,
     Lease,
     LeaseReleased,
@@ -38,6 +39,7 @@ from materializer.journal.events import (
     Maintained,
     Planned,
     PolicyRan,
+    Retired,
     Row,
     Snapshot,
     SourceIdentity,
@@ -124,6 +126,9 @@ class AggregateState:
         is_closed: Whether a switch to this build was planned.
         previous: Versions that were published before and are kept, newest first.
         canaries: What canaries found of this version of the data, as JSON; see :mod:`materializer.core.quality.canaries`.
+        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
+        retired: Below it buckets are not kept in our tables; ``NEG_INF`` when all are.
+        expired_rows: Raw rows that went below the frozen bound and counted for nothing, as far as known.
     """
 
     id: str
@@ -160,6 +165,25 @@ class AggregateState:
     is_closed: bool = False
     previous: tuple[Version, ...] = ()
     canaries: Mapping[str, Any] = field(default_factory=dict)
+    frozen: int = NEG_INF
+    retired: int = NEG_INF
+    expired_rows: int = 0
+
+    @property
+    def floor(self) -> int:
+        """Below it nothing is computed from raw rows."""
+        return max(self.frozen, self.retired)
+
+    @property
+    def plannable(self) -> InvalidationLog:
+        """What refreshes may take out of the log: below the frozen bound only what can be merged or discarded."""
+        below, above = self.log.split(self.frozen)
+        return InvalidationLog((*(e for e in below.entries if _is_plannable(e)), *above.entries))
+
+    @property
+    def stuck(self) -> tuple[Entry, ...]:
+        """Dirt below the frozen bound that could only be recomputed: it is kept, shown and not planned."""
+        return tuple(e for e in self.log.split(self.frozen)[0].entries if not _is_plannable(e))
 
     def changed_rows(self, after: int) -> int | None:
         """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
@@ -173,6 +197,8 @@ class AggregateState:
             "source": asdict(self.source),
             "threshold": instant_as_json(self.threshold),
             "extent_end": instant_as_json(self.extent_end),
+            "frozen": instant_as_json(self.frozen),
+            "retired": instant_as_json(self.retired),
             "log": self.log.as_json(),
             "plan": self.plan and self.plan.as_json(),
             "held": self.held.as_json(),
@@ -198,6 +224,8 @@ class AggregateState:
             source=SourceIdentity(**data["source"]),
             threshold=instant_from_json(data["threshold"]),
             extent_end=instant_from_json(data["extent_end"]),
+            frozen=instant_from_json(data.get("frozen", "-inf")),
+            retired=instant_from_json(data.get("retired", "-inf")),
             log=InvalidationLog.from_json(data["log"]),
             plan=data["plan"] and Plan.from_json(data["plan"]),
             held=SpanSet.from_json(data["held"]),
@@ -233,8 +261,18 @@ _PLAIN: Final = (
     "switch",
     "is_closed",
     "canaries",
+    "expired_rows",
 )
-_LATER: Final = ("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries")
+_LATER: Final = (
+    "verdict",
+    "policy",
+    "maintained",
+    "builds",
+    "switch",
+    "is_closed",
+    "canaries",
+    "expired_rows",
+)
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
@@ -302,6 +340,11 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return _captured(state, event)
         case Invalidated():
             return replace(state, log=state.log.add(event.entries))
+        case Frozen():
+            expired = 0 if event.bound == NEG_INF else state.expired_rows
+            return replace(state, frozen=event.bound, log=state.log.cut(event.settled).left, expired_rows=expired)
+        case Retired():
+            return _retired(state, event)
         case Planned():
             return _planned(state, event)
         case Audited():
@@ -380,11 +423,14 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         delivered=None,
         policy_runs={},
         canaries={},
+        frozen=NEG_INF,
+        retired=NEG_INF,
+        expired_rows=0,
     )
 
 
 def _captured(state: AggregateState, event: Captured) -> AggregateState:
-    log = state.log.add(event.entries).limited(event.max_entries)
+    log = state.log.add(event.entries).limited(event.max_entries, frozen_below=state.floor)
     counted = [c["rows"] for c in event.counts]
     changes = (*state.changes, (event.version, None if None in counted else sum(counted)))
     taken = state.plan.taken if state.plan else ()
@@ -401,8 +447,30 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
         null_times=event.null_times,
         changes=changes,
         lateness=state.lateness + Lateness.from_json(event.lateness),
+        expired_rows=state.expired_rows + event.expired,
         waits=(*state.waits, *([] if event.waited is None else [event.waited]))[-KEPT_WAITS:],
     )
+
+
+def _is_plannable(entry: Entry) -> bool:
+    return entry.is_mergeable or entry.cause is Cause.RETIRED
+
+
+def _retired(state: AggregateState, event: Retired) -> AggregateState:
+    """Let buckets go, or want them again.
+
+    What fell below the bound is discarded, whatever else was dirty about it. What lies above it again was not kept: it is
+    as dirty as if somebody had said so.
+    """
+    if event.bound < state.retired:
+        wanted = Span(event.bound, state.retired)
+        entry = Entry(wanted, None, Cause.INVALIDATED)
+        return replace(state, retired=event.bound, log=state.log.cut(SpanSet.of(wanted)).left.add([entry]))
+    if event.bound == state.retired:
+        return state
+    gone = state.log.retired | SpanSet.of(Span(state.retired, event.bound))
+    _, above = state.log.split(event.bound)
+    return replace(state, retired=event.bound, log=above.add(Entry(s, None, Cause.RETIRED) for s in gone))
 
 
 def _planned(state: AggregateState, event: Planned) -> AggregateState:

@@ -30,6 +30,8 @@ _LISTS_NOTHING_ELSE: Final = frozenset(
         "lease_released",
         "captured",
         "invalidated",
+        "frozen",
+        "retired",
         "planned",
         "audited",
         "delivered",

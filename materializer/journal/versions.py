@@ -32,6 +32,9 @@ FIELDS: Final = (
     "changes",
     "engine",
     "written_n",
+    "frozen",
+    "retired",
+    "expired_rows",
 )
 
 
@@ -43,10 +46,13 @@ def version_of(state: AggregateState) -> dict[str, Any]:
 
 def fields_of(version: Version) -> dict[str, Any]:
     """Return the fields of an aggregate's state that *version* stands for."""
-    return {field: version[field] for field in FIELDS} | {
+    return {field: version[field] for field in FIELDS if field in version} | {
         "source": SourceIdentity(**version["source"]),
         "threshold": instant_from_json(version["threshold"]),
         "log": InvalidationLog.from_json(version["log"]),
         "extent_end": instant_from_json(version["extent_end"]),
+        "frozen": instant_from_json(version.get("frozen", "-inf")),
+        "retired": instant_from_json(version.get("retired", "-inf")),
+        "expired_rows": version.get("expired_rows", 0),
         "changes": tuple((version, rows) for version, rows in version["changes"]),
     }

@@ -30,6 +30,7 @@ class CapturedPiece:
         keys: The changed keys, None for any.
         from_version: First version of the run they were found in.
         to_version: Last version of that run.
+        is_frozen: Whether it lies below the frozen bound; what was neither insert-only nor delete-only is a conflict there.
     """
 
     times: SpanSet
@@ -39,13 +40,15 @@ class CapturedPiece:
     keys: frozenset[tuple[Any, ...]] | None
     from_version: int
     to_version: int
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VersionCount:
     """Rows by kind that one version changed; on the lower rungs the rows of the files that came and went.
 
-    Every row is in a piece or counted in *null_time*.
+    Every row is in a piece, or counted in *null_time*, or went below the frozen bound. *expired* counts rows that went
+    there with whole files, and nowhere else.
     """
 
     version: int
@@ -55,10 +58,11 @@ class VersionCount:
     updated_post: int = 0
     deleted: int = 0
     null_time: int = 0
+    expired: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts that are not zero, with version and rung."""
-        kinds = ("inserted", "updated_pre", "updated_post", "deleted", "null_time")
+        kinds = ("inserted", "updated_pre", "updated_post", "deleted", "null_time", "expired")
         return {"version": self.version, "rung": self.rung.value} | {
             k: getattr(self, k) for k in kinds if getattr(self, k)
         }
@@ -74,6 +78,7 @@ class Captured:
         reasons: Why a lower rung was taken, where it was.
         schemas: (version, schema JSON) of each change of the metadata, for the caller to compare the columns it reads.
         lateness: How late the inserted rows were that the driver read.
+        expired: Rows that went below the frozen bound, as far as known.
     """
 
     pieces: tuple[CapturedPiece, ...] = ()
@@ -81,6 +86,7 @@ class Captured:
     reasons: tuple[str, ...] = ()
     schemas: tuple[tuple[int, str], ...] = ()
     lateness: Lateness = field(default_factory=Lateness)
+    expired: int = 0
 
     def __add__(self, other: Captured) -> Captured:
         return Captured(
@@ -89,6 +95,7 @@ class Captured:
             self.reasons + other.reasons,
             self.schemas + other.schemas,
             self.lateness + other.lateness,
+            self.expired + other.expired,
         )
 
 

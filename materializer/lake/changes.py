@@ -13,12 +13,14 @@ the feed returns is counted against the log, version by version; a difference is
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import LogGapError, MaterializerError, SourceReplacedError, SourceRolledBackError
+from materializer.lake import frozen
 from materializer.lake.buckets import whole_buckets
 from materializer.lake.captured import Captured, CapturedPiece, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.extent import time_column as column_of
@@ -52,6 +54,7 @@ def capture_without_spark(
     max_rows: int,
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
+    frozen_below: int = NEG_INF,
 ) -> Captured | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
@@ -66,6 +69,7 @@ def capture_without_spark(
         max_rows: Changed rows that are read here; more are left to Spark.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
+        frozen_below: An edge; below it raw rows may go, see :mod:`materializer.lake.frozen`.
 
     Raises:
         SourceReplacedError: If the table is another one, now or at some version of the run.
@@ -76,11 +80,11 @@ def capture_without_spark(
     _check_identity(table, after, upto, table_id)
     if upto <= after:
         return Captured()
-    look = _look(table, after, time_column, time_type, keys, max_rows, floor, next_edge)
+    look = _look(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
     try:
         commits = [read_commit(table.path, version, look.column) for version in range(after + 1, upto + 1)]
     except LogGapError as exc:
-        return _lost(after + 1, upto, exc.message)
+        return _lost(look, after + 1, upto, exc.message)
     for commit in commits:
         if commit.metadata and commit.metadata.id != table_id:
             raise _replaced(table.path, commit.metadata.id, table_id)
@@ -98,6 +102,7 @@ def capture_by_files(
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
     reason: str,
+    frozen_below: int = NEG_INF,
 ) -> Captured:
     """Return what changed in versions *from_version* to *to_version* by the statistics of files, both included.
 
@@ -105,11 +110,11 @@ def capture_by_files(
     :func:`capture_without_spark`; *reason* says why the feed is not used.
     """
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
-    look = _look(table, after, time_column, time_type, None, 0, floor, next_edge)
+    look = _look(table, after, time_column, time_type, None, 0, floor, next_edge, frozen_below)
     try:
         commits = [read_commit(table.path, version, look.column) for version in range(after + 1, to_version + 1)]
     except LogGapError as exc:
-        return _lost(from_version, to_version, exc.message)
+        return _lost(look, from_version, to_version, exc.message)
     for commit in commits:
         look.learn(commit)
     return _by_files(look, [c for c in commits if c.version >= from_version], reason)
@@ -124,9 +129,10 @@ def _look(
     max_rows: int,
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
+    frozen_below: int,
 ) -> Look:
     column = column_of(table.opened(), name, time_type)
-    return Look(table, after, column, keys or None, max_rows, floor, next_edge)
+    return Look(table, after, column, keys or None, max_rows, floor, next_edge, frozen=frozen_below)
 
 
 def _check_identity(table: DeltaFolder, after: int, upto: int, table_id: str) -> None:
@@ -155,15 +161,33 @@ def _captured(look: Look, commits: list[Commit]) -> Captured | NeedsSpark:
     result = Captured(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
     segments: list[Segment] = []
     blocked = _blocked(look, commits)
-    for run, refusal in _runs(look, commits):
-        found = _of_run(look, run, refusal, blocked) if any(c.is_data_change for c in run) else Captured()
-        if isinstance(found, Segment):
-            segments.append(found)
-        else:
-            result += found
-        for commit in run:
-            look.learn(commit)
+    for whole, refusal in _runs(look, commits):
+        for run, is_retention in _parts(look, whole):
+            if is_retention:
+                result += frozen.retention(look, run)
+                continue
+            found = _of_run(look, run, refusal, blocked) if any(c.is_data_change for c in run) else Captured()
+            if isinstance(found, Segment):
+                segments.append(found)
+            else:
+                result += found
+            for commit in run:
+                look.learn(commit)
     return NeedsSpark(tuple(segments), result) if segments else result
+
+
+def _parts(look: Look, run: list[Commit]) -> Iterable[tuple[list[Commit], bool]]:
+    """Yield neighbouring commits of a run, and whether they only took away whole files below the frozen bound."""
+    if look.frozen == NEG_INF:
+        yield run, False
+        return
+    scout = look.ahead()
+    told = []
+    for commit in run:
+        told.append((frozen.is_retention(scout, commit), commit))
+        scout.learn(commit)
+    for is_retention, part in itertools.groupby(told, key=lambda t: t[0]):
+        yield [commit for _, commit in part], is_retention
 
 
 def _of_run(look: Look, run: list[Commit], refusal: str | None, blocked: str | None) -> Captured | Segment:
@@ -250,13 +274,14 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
     counts: list[VersionCount] = []
+    old = Captured()
     for commit in run:
         came = [f for f in commit.adds if f.data_change]
         went = [look.original(f) for f in commit.removes if f.data_change]
         for found in (*came, *went):
             if found is None or not found.is_known:
                 return _lost(
-                    first, last, f"{reason}, and a file of version {commit.version} says nothing about its times"
+                    look, first, last, f"{reason}, and a file of version {commit.version} says nothing about its times"
                 )
             if found.span is not None:
                 spans.append(found.span)
@@ -264,15 +289,19 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
             inserted, deleted = sum(f.rows or 0 for f in came), sum(f.rows or 0 for f in went if f)
             nulls = sum(f.nulls or 0 for f in (*came, *went) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
+        old += frozen.of_files(look, commit, came, [f for f in went if f])
         look.learn(commit)
-    times = whole_buckets(SpanSet.union(spans), look.floor, look.next_edge)
+    times = whole_buckets(SpanSet.union(spans) - frozen.below(look), look.floor, look.next_edge)
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
     pieces = (CapturedPiece(times, Rung.FILES, is_insert_only, total, None, first, last),) if times else ()
-    return Captured(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",))
+    return Captured(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + old
 
 
-def _lost(first: int, last: int, reason: str) -> Captured:
-    piece = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, 0, None, first, last)
+def _lost(look: Look, first: int, last: int, reason: str) -> Captured:
+    old = frozen.below(look)
+    piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, 0, None, first, last)
+    conflict = CapturedPiece(old, Rung.LOST, False, 0, None, first, last, is_frozen=True)
     reasons = (f"versions {first} to {last} unknown, everything is refreshed: {reason}",)
-    return Captured((piece,), (VersionCount(last, Rung.LOST),), reasons)
+    pieces = (piece, conflict) if old else (piece,)
+    return Captured(pieces, (VersionCount(last, Rung.LOST),), reasons)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from materializer.core.instants import MILLISECOND
 from materializer.core.lateness import Lateness
+from materializer.core.spans import NEG_INF
+from materializer.lake import frozen
 from materializer.lake.arrow import plain
 from materializer.lake.buckets import Change, pieces_of
 from materializer.lake.captured import Captured, CapturedPiece, Rung, Segment, VersionCount
@@ -57,7 +59,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         rows = _rows(look, first, last)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc
-    change, counts, lateness = _counted(look, rows, run)
+    change, old, counts, lateness = _counted(look, rows, run)
     got = {c.version: c.inserted + c.updated_pre + c.updated_post + c.deleted for c in counts}
     if got != {v: n for v, n in expected.items() if n}:
         raise FeedUnreadableError("the change feed does not have the rows that the log names")
@@ -65,7 +67,8 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         CapturedPiece(p.spans, Rung.FEED, p.is_insert_only, p.rows, p.keys, first, last)
         for p in pieces_of(change, look.floor, look.next_edge)
     ]
-    return Captured(tuple(pieces), tuple(counts), lateness=lateness)
+    result = Captured(tuple(pieces), tuple(counts), lateness=lateness)
+    return result if old is None else result + frozen.of_rows(look, old, first, last)
 
 
 def _expected_rows(look: Look, run: list[Commit]) -> dict[int, int] | None:
@@ -106,7 +109,9 @@ def _rows(look: Look, first: int, last: int) -> pa.Table:
     return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
 
 
-def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, list[VersionCount], Lateness]:
+def _counted(
+    look: Look, rows: pa.Table, run: list[Commit]
+) -> tuple[Change, frozen.Rows | None, list[VersionCount], Lateness]:
     instants = instants_of(rows[look.column.name], look.column.time_type)
     is_null = pc.is_null(instants)
     kinds, versions = rows["_change_type"], rows["_commit_version"]
@@ -141,4 +146,20 @@ def _counted(look: Look, rows: pa.Table, run: list[Commit]) -> tuple[Change, lis
         lateness = lateness_of(
             instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), known
         )
-    return Change(instants.filter(has_time), inserted, keys), per_version, lateness
+    change, old = Change(instants.filter(has_time), inserted, keys), None
+    if look.frozen != NEG_INF:
+        change, old = _split(look, change, pc.equal(kinds, _DELETE).filter(has_time), versions.filter(has_time))
+    return change, old, per_version, lateness
+
+
+def _split(look: Look, change: Change, is_delete: Any, versions: Any) -> tuple[Change, frozen.Rows]:
+    """Return the changed rows at or above the frozen bound, and those below it."""
+    is_old = pc.less(change.instants, max(look.frozen, -(1 << 63)))
+    stays = pc.invert(is_old)
+    above = Change(
+        change.instants.filter(stays),
+        change.is_insert.filter(stays),
+        None if change.keys is None else change.keys.filter(stays),
+    )
+    found = (change.instants, versions, change.is_insert, is_delete)
+    return above, frozen.Rows(*(c.filter(is_old).to_numpy(zero_copy_only=False) for c in found))

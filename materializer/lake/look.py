@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
+from materializer.core.spans import NEG_INF
 from materializer.errors import MaterializerError
 from materializer.lake.extent import file_bounds
 from materializer.lake.log import Commit, DataFile
@@ -28,6 +29,7 @@ class Look:
         next_edge: End of the bucket that starts at an edge.
         files: What is known about files, by decoded path; grows.
         before: Whether the files of the version before the run were read; grows to one element.
+        frozen: Below it raw rows may go; ``NEG_INF`` when nothing is frozen.
     """
 
     table: DeltaFolder
@@ -39,6 +41,11 @@ class Look:
     next_edge: Callable[[int], int]
     files: dict[str, DataFile | Bounds] = field(default_factory=dict)
     before: list[bool] = field(default_factory=list)
+    frozen: int = NEG_INF
+
+    def ahead(self) -> Look:
+        """Return a look of its own that starts with what this one knows, to learn from later commits."""
+        return replace(self, files=dict(self.files), before=list(self.before))
 
     def learn(self, commit: Commit) -> None:
         """Remember the files that a commit added: a later remove says nothing about them."""

@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from materializer.core.spans import Span
 from materializer.errors import JournalConflictError, JournalError, LeaseHeldError, MaterializerError, UsageError
 from materializer.journal.copies import Manifest, copy_journal, manifest_of, seal
-from materializer.journal.events import Event, LeaseReleased, LeaseTaken
+from materializer.journal.events import Event, Frozen, LeaseReleased, LeaseTaken
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal, View
 from materializer.journal.store import FOLDER, RESTORING
@@ -145,7 +146,7 @@ class Backups:
             shutil.rmtree(ready, ignore_errors=True)
             copy_journal(folder, ready)
             if current is not None:
-                _release_all(Journal(ready))
+                self._carry_on(Journal(ready), current)
         except BaseException:
             self._give_back(taken)
             raise
@@ -226,6 +227,13 @@ class Backups:
                 with suppress(MaterializerError):  # a table that is not there: the repair sees it
                     fence(bound.paths[which], bound.app_ids[which], state.plan.n, note)
 
+    def _carry_on(self, journal: Journal, current: View) -> None:
+        """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
+        for state in journal.view().states.values():
+            events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
+            events += _frozen_since(state, current.states.get(state.id), self.refresher.root)
+            journal.append(journal.view().version, state.id, events)
+
     def _repairs(self) -> dict[str, tuple[str, ...]]:
         view, found = self.refresher.journal.view(), {}
         for state in sorted(view.states.values(), key=lambda s: s.name):
@@ -238,11 +246,14 @@ class Backups:
         return found
 
 
-def _release_all(journal: Journal) -> None:
-    """Let nobody hold a lease in a journal that nobody works with yet."""
-    for state in journal.view().states.values():
-        events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
-        journal.append(journal.view().version, state.id, events)
+def _frozen_since(backup: AggregateState, current: AggregateState | None, root: Path) -> list[Event]:
+    """Return what freezes in the state of a backup what was frozen after it was made: its raw rows may be gone."""
+    if current is None or current.frozen <= backup.frozen:
+        return []
+    grid = Bound.of(backup, root).definition.grid
+    if grid.time_type != Bound.of(current, root).definition.grid.time_type:
+        return []
+    return [Frozen(grid.cover(Span(current.frozen - 1, current.frozen)).end, "restored")]
 
 
 def _differences(backup: View, current: View | None) -> tuple[Compared, ...]:

@@ -21,7 +21,7 @@ from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.journal.fold import AggregateState
-from materializer.services import planning
+from materializer.services import planning, retention
 from materializer.services.definitions import Bound
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def look(
         hull: Where the source has rows, when known; nothing is sampled elsewhere.
     """
     grid, count = bound.definition.grid, int(bound.definition.spec.property_map[COUNT])
-    inside = grid.cover_set(SpanSet.of(hull)) if hull else SpanSet()
+    inside = grid.cover_set(SpanSet.of(hull) & retention.raw_spans(state)) if hull else SpanSet()
     dirty = state.log.spans | SpanSet.union(e.span for e in plan.taken)
     clean = (inside & SpanSet.of(Span(NEG_INF, state.threshold))) - dirty
     draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)

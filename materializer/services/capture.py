@@ -8,18 +8,19 @@ everything below the threshold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.lateness import Lateness
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
 from materializer.journal.fold import AggregateState
 from materializer.lake import changes as lake
-from materializer.lake.changes import NeedsSpark, Rung, Segment
+from materializer.lake.changes import CapturedPiece, NeedsSpark, Rung, Segment
 from materializer.lake.log import LogGapError, read_commit
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import Bound
@@ -67,30 +68,36 @@ class Capture:
             max_rows=DRIVER_ROWS,
             floor=grid.floor,
             next_edge=grid.next,
+            frozen_below=state.frozen,
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))
         counts = [_count(c) for c in captured.per_version]
-        reasons, lateness = list(captured.reasons), captured.lateness
+        reasons, lateness, expired = list(captured.reasons), captured.lateness, captured.expired
         if isinstance(found, NeedsSpark):
             for segment in found.segments:
-                more, counted, why, late = self._by_spark(state, segment)
+                more, counted, why, late, gone = self._by_spark(state, segment)
                 entries += more
                 counts += counted
                 reasons += why
                 lateness += late
+                expired += gone
         return Captured(
             version,
-            tuple(entries),
+            tuple(_kept(entries, state.retired)),
             counts=tuple(counts),
             reasons=tuple(reasons),
             max_entries=self._config.log_max_entries,
             lateness=lateness.as_json(),
             waited=_waited(state),
+            expired=expired,
         )
 
     def _entries(self, state: AggregateState, captured: lake.Captured) -> Iterator[Entry]:
         for piece in captured.pieces:
+            if piece.is_frozen:
+                yield from self._frozen(piece)
+                continue
             is_fine = piece.rung is Rung.FEED
             for span in piece.times:
                 yield Entry(
@@ -101,13 +108,24 @@ class Capture:
                     is_insert_only=piece.is_insert_only,
                 )
 
+    def _frozen(self, piece: CapturedPiece) -> Iterator[Entry]:
+        """Yield what a piece below the frozen bound makes dirty.
+
+        Without ``after`` it stays in the log until somebody thaws: inserts that cannot be merged, and conflicts.
+        """
+        is_fine = piece.rung is Rung.FEED and piece.is_insert_only
+        cause = _CAUSES[piece.rung] if piece.is_insert_only else Cause.CONFLICT
+        merges = is_fine and not self._bound.definition.layout.not_mergeable
+        for span in piece.times:
+            yield Entry(span, piece.from_version - 1 if merges else None, cause, is_insert_only=is_fine)
+
     def _by_spark(
         self, state: AggregateState, segment: Segment
-    ) -> tuple[list[Entry], list[dict[str, Any]], list[str], Lateness]:
+    ) -> tuple[list[Entry], list[dict[str, Any]], list[str], Lateness, int]:
         first, last = segment.from_version, segment.to_version
         definition = self._bound.definition
         try:
-            found = self._engine().changes(definition, state.source, first - 1, last)
+            found = self._engine().changes(definition, state.source, first - 1, last, frozen=state.frozen)
         except ChangeFeedGapError as exc:
             captured = lake.capture_by_files(
                 state.source.path,
@@ -119,22 +137,35 @@ class Capture:
                 floor=definition.grid.floor,
                 next_edge=definition.grid.next,
                 reason=exc.message,
+                frozen_below=state.frozen,
             )
             return (
                 list(self._entries(state, captured)),
                 [_count(c) for c in captured.per_version],
                 list(captured.reasons),
                 Lateness(),
+                captured.expired,
             )
         rows = sum(found.counts.values())
         if found.starts is None:
             reason = f"versions {first} to {last} touch too many buckets to tell them apart"
             lost = [{"version": last, "rung": "lost", "rows": None}]
-            return [Entry(EVERYTHING, None, Cause.LOST)], lost, [reason], Lateness()
+            everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, 0, None, first, last)
+            return list(self._all_of(state, everything)), lost, [reason], Lateness(), 0
         spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
         entries = [Entry(s, state.cursor, Cause.CHANGE, None, is_insert_only=found.is_insert_only) for s in spans]
+        for starts, is_late in ((found.late, True), (found.conflicts, False)):
+            times = SpanSet.union(Span(start, definition.grid.next(start)) for start in starts)
+            piece = CapturedPiece(times, Rung.FEED, is_late, 0, None, first, last, is_frozen=True)
+            entries += self._frozen(piece)
         count = {"version": last, "rung": "feed", "rows": rows, "null_time": found.null_times, **found.counts}
-        return entries, [count], [], found.lateness
+        return entries, [count], [], found.lateness, found.expired
+
+    def _all_of(self, state: AggregateState, piece: CapturedPiece) -> Iterator[Entry]:
+        """Yield a piece that nothing is known of, parted at the frozen bound."""
+        below = SpanSet() if state.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, state.frozen))
+        parts = (replace(piece, times=piece.times - below), replace(piece, times=below, is_frozen=True))
+        return self._entries(state, lake.Captured(parts))
 
     def _plain_keys(self) -> tuple[str, ...] | None:
         """Return the key columns when every key is a plain column of the source."""
@@ -157,6 +188,13 @@ class Capture:
                     found=found,
                     expected=kind,
                 )
+
+
+def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:
+    """Yield what of some entries is about buckets that our tables keep."""
+    kept = SpanSet.of(EVERYTHING if retired == NEG_INF else Span(retired, POS_INF))
+    for entry in entries:
+        yield from (replace(entry, span=span) for span in SpanSet.of(entry.span) & kept)
 
 
 def _waited(state: AggregateState) -> float | None:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from materializer.config import Config
+from materializer.core import retention
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.definition import SLICE, Definition, key_column, quoted
 from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.grid import build
+from materializer.core.instants import render
 from materializer.core.policies import policies_of, problems_of
 from materializer.core.properties import refusals
 from materializer.core.resolve import resolve
@@ -29,6 +31,7 @@ from materializer.errors import (
     CatalogManagedError,
     DefinitionError,
     ForeignTableError,
+    FrozenHistoryError,
     JournalConflictError,
     MaterializerError,
     NotADeltaTableError,
@@ -475,12 +478,37 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
 def _refuse_policies(spec: AggregateSpec) -> None:
     """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known."""
     found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
+    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
+    if spec.is_engine:
+        message = "the results of an engine reach beyond buckets and are computed from raw rows"
+        hint = "leave it away, and keep the rows of the source"
+        kept = [name for name in retention.PROPERTIES if name in spec.property_map]
+        found += [["definition.retention", f"'{name}': {message}", hint] for name in kept]
     for policy in policies_of(spec):
         if policy.schedule is not None and (why := schedules.refusal(policy.schedule)):
             message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
             found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
     if found:
         raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def refuse_frozen(state: AggregateState, what: str) -> None:
+    """Refuse what would compute an aggregate again whose raw rows may be gone.
+
+    Args:
+        state: The aggregate.
+        what: What was asked, in words.
+
+    Raises:
+        FrozenHistoryError: If its history is frozen.
+    """
+    if state.frozen == NEG_INF:
+        return
+    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
+    raise FrozenHistoryError(
+        f"'{state.name}' is frozen below {bound}: {what} would hold what its source still has and no more",
+        hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",
+    )
 
 
 def _going_on(

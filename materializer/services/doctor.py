@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from materializer.config import Config
-from materializer.core.instants import SECOND
+from materializer.core.instants import SECOND, render
 from materializer.core.policies import length_of, policies_of
+from materializer.core.retention import SOURCE
 from materializer.core.spec import AggregateSpec
 from materializer.errors import MaterializerError
+from materializer.journal.events import Frozen
 from materializer.journal.fold import AggregateState, States
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, processes, upkeep
+from materializer.services import cascade, planning, processes, retention, upkeep
 from materializer.services.definitions import Bound
 from materializer.services.diagnosis import Verdict, diagnose
 from materializer.services.maintain import Maintainer
+from materializer.services.refresh import stuck_spans
 from materializer.services.status import advice_of
 from materializer.services.upkeep import Finding
 
@@ -129,11 +132,28 @@ class Doctor:
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )
         yield from self._late(state)
+        yield from self._frozen(state)
         if state.null_times:
             message = f"{state.null_times:,} source rows have no time and are left out"
             yield Finding(
                 "note", state.name, "doctor.null-times", message, "mend them in the source; they are picked up then"
             )
+
+    def _frozen(self, state: AggregateState) -> Iterator[Finding]:
+        grid = Bound.of(state, self.root).definition.grid
+        if state.stuck:
+            stuck = stuck_spans(state)
+            why = "; ".join(dict.fromkeys(retention.why_stuck(e) for e in state.stuck))
+            message = f"{planning.spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
+            hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
+            yield Finding("warning", state.name, "doctor.frozen", message, hint)
+        wanted = min(retention.wanted(state, grid, SOURCE), state.threshold)
+        if wanted > state.frozen and not any(isinstance(e, Frozen) for e in retention.moved(state, grid)):
+            message = (
+                f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and buckets there are dirty"
+            )
+            hint = f"run 'materializer refresh {state.name}' before the rows go"
+            yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
 
     def _late(self, state: AggregateState) -> Iterator[Finding]:
         spec = AggregateSpec.from_json(state.spec)

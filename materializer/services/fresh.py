@@ -69,7 +69,7 @@ class FreshReader:
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
         bound, bench, state, heads = _consistent(r, name, Request(may_merge=may_merge))
-        state = bench.looked(_given_back(bench, state))
+        state = bench.without_old(bench.looked(_given_back(bench, state)))
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
         inside = SpanSet.of(window)
         if bound.definition.engine is not None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
 from materializer.core.definition import SLICE
+from materializer.core.retention import SOURCE
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
+from materializer.errors import MaterializerError
+from materializer.journal.events import Frozen
+from materializer.journal.fold import AggregateState, States
 from materializer.lake.extent import Extent, files
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
+from materializer.services import cascade, retention
 from materializer.services.definitions import Bound
+
+OUTLIVED = "repaired"
+"""The reason of a bound that a repair moved."""
 
 
 def published(bound: Bound, version: int) -> SpanSet:
@@ -35,3 +48,53 @@ def end_of(bound: Bound) -> int:
     output = published(bound, DeltaFolder.at(bound.paths["output"]).head().version)
     hulls = [hull for hull in (partials(bound).hull, output.hull) if hull is not None and hull.is_bounded]
     return max((bound.definition.grid.cover(hull).end for hull in hulls), default=NEG_INF)
+
+
+def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[Frozen, ...]:
+    """Return the event that freezes what a repair must not compute again: rows of ours that outlived their raw rows.
+
+    The journal may have forgotten how far it was frozen. Where the definition has ``source.retention``, or something was
+    frozen once, whatever that lets go is taken as gone, and so is the time before the source's first row, where our
+    tables hold rows. A source that is another table than before, that is empty, or whose files do not tell their times
+    says nothing; neither does the output of another aggregate.
+
+    Args:
+        state: The aggregate, repaired.
+        bound: The same, compiled.
+        states: All aggregates.
+    """
+    is_asked = SOURCE in bound.definition.spec.property_map or state.frozen != NEG_INF
+    if bound.definition.engine is not None or state.builds or not is_asked:
+        return ()
+    grid = bound.definition.grid
+    lets_go = retention.wanted(replace(state, extent_end=state.threshold), grid, SOURCE)
+    at = max(lets_go, _first_edge(state, bound, states))
+    at = min(at, state.threshold)
+    return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
+
+
+def _first_edge(state: AggregateState, bound: Bound, states: States) -> int:
+    """Return the start of the bucket of the source's first row, where our tables hold rows before it; else ``NEG_INF``."""
+    definition, path = bound.definition, state.source.path
+    if cascade.parent_of(path, Path(bound.paths["output"]).parent.parent, states) is not None:
+        return NEG_INF
+    try:
+        head = DeltaFolder.at(path).head()
+        raw = files(path, head.version, definition.spec.time_column, definition.time_type)
+    except MaterializerError:
+        return NEG_INF
+    starts = [hull.start for hull in _hulls(bound) if hull.is_bounded]
+    if head.table_id != state.source.table_id or raw.unknown.files or raw.hull is None or not starts:
+        return NEG_INF
+    first = definition.grid.floor(raw.hull.start)
+    return first if definition.grid.floor(min(starts)) < first else NEG_INF
+
+
+def _hulls(bound: Bound) -> Iterator[Span]:
+    """Yield where each of our two tables holds rows, as far as it can be read."""
+    with suppress(MaterializerError):
+        if (hull := partials(bound).hull) is not None:
+            yield hull
+    with suppress(MaterializerError):
+        if (hull := published(bound, DeltaFolder.at(bound.paths["output"]).head().version).hull) is not None:
+            yield hull

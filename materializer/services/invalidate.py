@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from materializer.core.invalidation import Cause, Entry
+from materializer.core.retention import OUTPUT
 from materializer.core.spans import Span
-from materializer.journal.events import Invalidated
+from materializer.journal.events import Invalidated, Retired
+from materializer.journal.fold import AggregateState
+from materializer.services import retention
 from materializer.services.refresh import Refresher
 
 
@@ -17,16 +20,29 @@ class Invalidator:
     refresher: Refresher
 
     def invalidate(self, name: str, span: Span, reason: str) -> Span:
-        """Make whole buckets dirty.
+        """Make whole buckets dirty and return those that are: nothing below the frozen bound.
+
+        Buckets that the output no longer keeps are wanted again, unless ``output.retention`` still takes them away.
 
         Args:
             name: The aggregate.
             span: Whole buckets of its grid.
             reason: Recorded with the event.
+
+        Raises:
+            FrozenWindowError: If all of it is frozen.
+            RetiredWindowError: If the output keeps none of it.
         """
         journal = self.refresher.journal
         with self.refresher.writing(name) as state:
             # once more, for another version may have been published since, with other buckets
-            span = self.refresher.bound(state).definition.grid.cover(span)
-            journal.insist([(state.id, Invalidated((Entry(span, None, Cause.INVALIDATED),), reason))])
-        return span
+            events = self._events(state, self.refresher.bound(state).definition.grid.cover(span), reason)
+            journal.insist([(state.id, event) for event in events])
+        return events[-1].entries[0].span
+
+    def _events(self, state: AggregateState, span: Span, reason: str) -> tuple[*tuple[Retired, ...], Invalidated]:
+        grid = self.refresher.bound(state).definition.grid
+        back = max(span.start, state.frozen, retention.wanted(state, grid, OUTPUT))
+        again = (Retired(back),) if back < min(state.retired, span.end) else ()
+        wanted = retention.computable(span, replace(state, retired=min(back, state.retired)), grid)
+        return (*again, Invalidated((Entry(wanted, None, Cause.INVALIDATED),), reason))

@@ -52,6 +52,7 @@ class Mending:
         abandons: A refresh that has not ended and cannot be ended as usual.
         source_rows: Rows that a refresh of everything reads, when known.
         partial_rows: Rows that an output is rebuilt from, when known.
+        frozen: Time below which raw rows are gone or may be, as text; "" when nothing is frozen.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Mending:
     abandons: int | None = None
     source_rows: int | None = None
     partial_rows: int | None = None
+    frozen: str = ""
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -89,6 +91,8 @@ class Mending:
         if self.is_everything_dirty:
             rows = "all" if self.source_rows is None else f"{self.source_rows:,}"
             yield f"everything is dirty: a refresh computes it again from {rows} source rows"
+            if self.frozen:
+                yield f"but what the tables hold below {self.frozen} stays: raw rows there are gone, or may be"
         else:
             yield "what is clean stays clean"
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from materializer.core.instants import render
 from materializer.core.plan import Plan, Recompute, Settle, strategy_of
-from materializer.core.spans import Span, SpanSet
+from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.journal.events import Captured
 from materializer.services.planning import Request
 from materializer.services.protocol import Which
-from materializer.services.refresh import Refresher, dirty_below_newest
+from materializer.services.refresh import Refresher, dirty_below_newest, stuck_spans
 from materializer.services.workbench import Workbench
 
 
@@ -30,6 +30,8 @@ class Preview:
         plan: The first run; None when nothing is dirty.
         runs: How many runs the window takes about.
         unfinished: Number of a refresh of a dead or working process that would be ended first.
+        frozen: Below it nothing would be computed from raw rows; ``NEG_INF`` when nothing is frozen.
+        stuck: What is dirty below *frozen* and would stay so.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Preview:
     plan: Plan | None
     runs: int
     unfinished: int | None = None
+    frozen: int = NEG_INF
+    stuck: SpanSet = field(default_factory=SpanSet)
 
     def __str__(self) -> str:
         """Return the plan as lines for people; the command line has a longer form."""
@@ -59,6 +63,8 @@ class Preview:
             read = step.estimate
             lines.append(f"{'':12}reads at most {read.rows:,} rows, {read.bytes:,} bytes in {read.files} files")
             lines += [f"{'':12}not {r.strategy}: {r.reason}" for r in step.rejected]
+        if self.stuck:
+            lines.append(f"  below the frozen bound {_spans(self.stuck, self.time_type)} stays dirty")
         if self.outside:
             lines.append(f"  stays dirty {_spans(self.outside, self.time_type)}")
         return "\n".join(lines)
@@ -99,4 +105,6 @@ class Previewer:
             decision.plan,
             note.run.runs if note.run else 0,
             unfinished,
+            note.state.frozen,
+            stuck_spans(note.state),
         )

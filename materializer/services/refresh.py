@@ -23,7 +23,7 @@ from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import change_feed, handlers, planning, processes, protocol, quarantine
+from materializer.services import change_feed, handlers, planning, processes, protocol, quarantine, retention
 from materializer.services.definitions import Bound
 from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
@@ -74,6 +74,8 @@ class RefreshReport:
         seconds: Wall time of everything.
         maintained: What was maintained afterwards, where the definition asks for it.
         warnings: What went wrong afterwards; the refresh itself is done.
+        frozen: Below it nothing is computed from raw rows; ``NEG_INF`` when nothing is frozen.
+        stuck: What is dirty below *frozen* and stays so.
     """
 
     name: str
@@ -87,6 +89,8 @@ class RefreshReport:
     seconds: float = 0.0
     maintained: tuple[MaintainReport, ...] = ()
     warnings: tuple[str, ...] = ()
+    frozen: int = NEG_INF
+    stuck: SpanSet = field(default_factory=SpanSet)
 
 
 @dataclass(slots=True)
@@ -186,6 +190,8 @@ class Refresher:
             time.perf_counter() - began,
             after.reports,
             after.warnings,
+            state.frozen,
+            stuck_spans(state),
         )
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
@@ -202,7 +208,8 @@ class Refresher:
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading two versions; None when there may be work."""
-        state = self.journal.view().named(name)
+        view = self.journal.view()
+        state = view.named(name)
         if state.plan is not None or request.is_forced:
             return None
         bound = self.bound(state)
@@ -212,10 +219,20 @@ class Refresher:
         if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
             return None
         window = planning.whole_window(request, state, bound.definition.grid)
-        if window is not None and state.log.cut(SpanSet.of(window)).taken:
+        if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
+            return None
+        freezes = retention.may_freeze(state, view)
+        if bound.definition.engine is None and any(retention.moved(state, bound.definition.grid, freezes=freezes)):
             return None
         return RefreshReport(
-            state.name, "up-to-date", window, state.cursor, left=dirty_below_newest(state), null_times=state.null_times
+            state.name,
+            "up-to-date",
+            window,
+            state.cursor,
+            left=dirty_below_newest(state),
+            null_times=state.null_times,
+            frozen=state.frozen,
+            stuck=stuck_spans(state),
         )
 
     def switch(self, name: str) -> Process:
@@ -327,8 +344,13 @@ def _is_same_time(one: Bound, other: Bound) -> bool:
 
 
 def dirty_below_newest(state: AggregateState) -> SpanSet:
-    """Return what is dirty below the newest row; the tail above it is not news."""
+    """Return what is dirty below the newest row and a refresh can mend; the tail above it is not news."""
     top = max(state.extent_end, state.threshold)
     if top == NEG_INF:
         return SpanSet()
-    return SpanSet.union(e.span for e in state.log.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+    return SpanSet.union(e.span for e in state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+
+
+def stuck_spans(state: AggregateState) -> SpanSet:
+    """Return what is dirty below the frozen bound and could only be computed from raw rows."""
+    return SpanSet.union(e.span for e in state.stuck)

@@ -21,6 +21,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pyarrow as pa
 
+from materializer.core.instants import render
 from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.errors import (
     JournalConflictError,
@@ -32,7 +33,7 @@ from materializer.errors import (
     StorageError,
 )
 from materializer.journal.broken import Broken
-from materializer.journal.events import Aborted, Event, Invalidated, Snapshot
+from materializer.journal.events import Aborted, Event, Frozen, Invalidated, Snapshot
 from materializer.journal.fold import AggregateState, by_name
 from materializer.journal.repaired import Repaired
 from materializer.lake.commit import append_rows, create_table, fence
@@ -175,8 +176,9 @@ class Repairer:
             msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}"
             raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
         aborted: list[Event] = [Aborted(state.plan.n, REASON)] if state.plan else []
+        bound = self.refresher.bound(state)
         try:
-            threshold = held.end_of(self.refresher.bound(state))
+            threshold = held.end_of(bound)
         except MaterializerError:  # a table is damaged too; the repair that follows looks again
             threshold = NEG_INF
         repaired = Repaired(
@@ -192,7 +194,8 @@ class Repairer:
         view = journal.view()
         if view.broken.get(broken.id) != broken:
             raise JournalConflictError(f"another process repairs '{state.name}'")
-        journal.append(view.version, broken.id, [Snapshot(state.as_json()), *aborted, repaired])
+        again = held.frozen_again(replace(state, threshold=max(threshold, state.threshold)), bound, view.states)
+        journal.append(view.version, broken.id, [Snapshot(state.as_json()), *aborted, repaired, *again])
 
     def _counted(self, found: Mending, state: AggregateState) -> Mending:
         """Return *found* with what it costs."""
@@ -202,7 +205,19 @@ class Repairer:
             source = _rows(lambda: source_rows(state, bound))
         if found.output is Table.REBUILT:
             partials = _rows(lambda: row_count(bound.paths["partials"]))
-        return replace(found, source_rows=source, partial_rows=partials)
+        return replace(found, source_rows=source, partial_rows=partials, frozen=self._frozen(found, state, bound))
+
+    def _frozen(self, found: Mending, state: AggregateState, bound: Bound) -> str:
+        """Return below what nothing is computed again, "" when all is."""
+        if not found.is_everything_dirty:
+            return ""
+        threshold = state.threshold
+        with suppress(MaterializerError):
+            threshold = max(threshold, held.end_of(bound))
+        states = self.refresher.journal.view().states
+        again = held.frozen_again(replace(state, threshold=threshold), bound, states)
+        at = max(state.frozen, *(event.bound for event in again), NEG_INF)
+        return "" if at == NEG_INF else render(at, bound.definition.time_type)
 
 
 @dataclass(slots=True)
@@ -227,7 +242,7 @@ class _Work:
         aside = self._output(bound)
         tables = {which: DeltaFolder.at(bound.paths[which]).head().table_id for which in ("partials", "output")}
         self._checkpoint("repair_journal")
-        self._tell(self._repaired(bound, tables))
+        self._tell(self._repaired(bound, tables), bound)
         self._checkpoint("repair_clean")
         left = self._removed_partials() if todo.partials is not Table.KEPT else ()
         return (*aside, *left)
@@ -331,12 +346,19 @@ class _Work:
         is_back = self.found.source is None and head.version < self.state.cursor
         return head.version if is_same and not is_back else None
 
-    def _tell(self, event: Repaired) -> None:
-        events: list[Event] = [event]
+    def _frozen_again(self, event: Repaired, bound: Bound) -> tuple[Frozen, ...]:
+        if not event.is_everything_dirty or self.found.source is not None:
+            return ()
+        threshold = max(self.state.threshold, NEG_INF if event.threshold is None else event.threshold)
+        states = self.refresher.journal.view().states
+        return held.frozen_again(replace(self.state, threshold=threshold), bound, states)
+
+    def _tell(self, event: Repaired, bound: Bound) -> None:
+        events: list[Event] = [event, *self._frozen_again(event, bound)]
         plan = self.state.plan
         if plan is not None:
             forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
-            events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), event]
+            events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), *events]
         while True:
             version, state = self.bench.read()
             if state.lease is None or state.lease.owner != self.process.lease.owner:

@@ -33,6 +33,7 @@ from materializer.services.next_version import (
 )
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
 from materializer.services.refresh import dirty_below_newest
+from materializer.services.retention import why_stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Status:
         next: The version that is built beside what is published; None without one.
         previous: Versions that were published before and are kept, newest first.
         canaries: What its canaries found; None where none are asked for.
+        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
+        retired: Below it the output keeps no buckets; ``NEG_INF`` when it keeps all.
+        expired_rows: Raw rows that went below *frozen* and counted for nothing, as far as known.
+        stuck: What is dirty below *frozen* and could only be computed from raw rows, each with why.
     """
 
     name: str
@@ -100,6 +105,10 @@ class Status:
     next: NextVersion | None = None
     previous: tuple[PreviousVersion, ...] = ()
     canaries: Canaries | None = None
+    frozen: int = NEG_INF
+    retired: int = NEG_INF
+    expired_rows: int = 0
+    stuck: tuple[tuple[Span, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -171,7 +180,7 @@ class Looker:
         dirty, changed = dirty_below_newest(state), newest
         if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
             changed = state.cursor  # the same rows in other files
-        keys = [e.keys for e in state.log.entries if e.span.start < max(state.threshold, state.extent_end)]
+        keys = [e.keys for e in state.plannable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = bound.definition.grid, wall_clock()
         now = now_to_look(given, state, grid, clock)
@@ -206,6 +215,10 @@ class Looker:
             beside,
             previous_versions(state),
             canaries_of(bound.definition.spec.property_map, state.canaries),
+            state.frozen,
+            state.retired,
+            state.expired_rows,
+            tuple((e.span, why_stuck(e)) for e in state.stuck),
         )
 
     def show(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
+from materializer.core.instants import render
 from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec
 from materializer.errors import DefinitionError, JournalConflictError, JournalError, MaterializerError, Problem
@@ -119,8 +120,11 @@ class TakeOver:
         else:
             aside = (*aside, *self._adopt(prepared, left, todo))
         state = self._journal.view().named(spec.name)
+        bound = self._refresher.bound(state)
+        if state.frozen != NEG_INF:
+            todo = replace(todo, frozen=render(state.frozen, bound.definition.time_type))
         with suppress(MaterializerError):
-            todo = replace(todo, source_rows=source_rows(state, self._refresher.bound(state)))
+            todo = replace(todo, source_rows=source_rows(state, bound))
         return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
 
     def _drop_unreadable(self, name: str, left: Left) -> None:
@@ -180,7 +184,9 @@ class TakeOver:
         state = AggregateState(
             new_id, spec.name, defined.spec, data_version, prepared.source, prepared.schemas, tables, version
         )
-        threshold = held.end_of(Bound.of(state, self._root))
+        bound = Bound.of(state, self._root)
+        threshold = held.end_of(bound)
+        again = held.frozen_again(replace(state, threshold=threshold), bound, self._journal.view().states)
         repaired = Repaired(
             todo.n,
             data_version,
@@ -196,7 +202,7 @@ class TakeOver:
                 message = f"{spec.name}: another process made it known a moment ago"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
             try:
-                self._journal.append(view.version, new_id, [defined, repaired])
+                self._journal.append(view.version, new_id, [defined, repaired, *again])
             except JournalConflictError:
                 continue
             return

@@ -17,7 +17,7 @@ from materializer.errors import RetryableError
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
-from materializer.services import planning
+from materializer.services import planning, retention
 from materializer.services.definitions import Bound
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ class VerifyReport:
         name: The aggregate.
         source_version: Version that both sides reflect.
         compared: Where rows were compared.
-        left_out: Dirty or never materialised, so not compared.
+        left_out: Dirty, never materialised, frozen or no longer kept, so not compared.
         rows: Rows that plain Spark gives there.
         differing: How many rows differ.
         examples: Some of them.
         tolerances: Measure → ``exact``, ``float`` or ``rank``: how it was compared.
         seconds: Wall time.
+        frozen: Below it nothing was compared, because raw rows may be gone; ``NEG_INF`` when nothing is frozen.
     """
 
     name: str
@@ -64,6 +65,7 @@ class VerifyReport:
     examples: tuple[Difference, ...]
     tolerances: dict[str, str]
     seconds: float
+    frozen: int = NEG_INF
 
     @property
     def is_equal(self) -> bool:
@@ -94,7 +96,8 @@ class Verifier:
         bound = Bound.of(state, self.root)
         dirty = dirty_at_cursor(state)
         asked = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, bound.definition.grid))
-        compared = asked - dirty if bound.definition.engine is None else _clean(state, asked)
+        kept = asked & retention.raw_spans(state)
+        compared = kept - dirty if bound.definition.engine is None else _clean(state, asked)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(
@@ -122,6 +125,7 @@ class Verifier:
             tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
             dict(bound.definition.layout.tolerances),
             time.perf_counter() - began,
+            state.floor,
         )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from materializer.config import Config
-from materializer.core.invalidation import InvalidationLog
+from materializer.core.invalidation import Cause, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.core.spec import AggregateSpec
@@ -46,6 +46,7 @@ from materializer.services.definitions import (
     create_tables,
     differences,
     partials_path,
+    refuse_frozen,
 )
 from materializer.services.gate import has_gate
 from materializer.services.planning import Request
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 COPIED: Final = 1
 """Refresh number of the tables of a build that starts from partials that are there already."""
+_BUILDS: Final = ("started", "replaced", "switched")
+"""What ``apply`` says of a next version that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,20 @@ class Versions:
                 pass
         return bool(left)
 
+    def refuse_frozen(self, prepared: Iterable[Prepared]) -> None:
+        """Refuse to build frozen history from its source again, before anything is written.
+
+        Raises:
+            FrozenHistoryError: Naming the first aggregate.
+        """
+        for each in prepared:
+            if each.existing is not None and each.change.next in _BUILDS:
+                self._refuse_frozen(each, each.existing)
+
+    def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
+        if prepared.change.kind != "measures" or state.threshold == NEG_INF or _lacks_partials(state):
+            refuse_frozen(state, "built again, it")
+
     def apply(self, prepared: Prepared) -> Change:
         """Write one checked definition; another definition of the data starts a build, and nothing else.
 
@@ -139,6 +156,7 @@ class Versions:
     def _start(self, state: AggregateState, prepared: Prepared) -> None:
         if prepared.existing is None or prepared.existing.data_version != state.data_version:
             raise RetryableError(f"another version of '{state.name}' was published a moment ago")
+        self._refuse_frozen(prepared, state)
         self._give_up(state)
         if prepared.change.kind == "measures" and state.threshold != NEG_INF:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
@@ -164,6 +182,9 @@ class Versions:
             null_times=None,
             changes=(),
             engine={},
+            frozen=NEG_INF,
+            retired=NEG_INF,
+            expired_rows=0,
         )
         self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
@@ -258,13 +279,15 @@ class Versions:
 
         Raises:
             NothingBuiltError: If none is kept.
+            FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
         now = self.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
-            _previous(now)
+            _refuse_outlived(now, _previous(now))
         with self.refresher.writing(name) as state:
             before = _previous(state)
+            _refuse_outlived(state, before)
             self._give_up(state)
             self._start_from(state, before, before)
 
@@ -325,6 +348,18 @@ class Versions:
             self.definitions.remove_folders(state)
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.journal.insist(gone)
+
+
+def _lacks_partials(state: AggregateState) -> bool:
+    """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
+    return any(e.cause is Cause.REPAIRED for e in state.stuck)
+
+
+def _refuse_outlived(state: AggregateState, before: Version) -> None:
+    """Refuse to go back to a version whose history is not frozen as far, or of which only the output had it."""
+    kept = replace(state, **fields_of(before))
+    if kept.frozen < state.frozen or _lacks_partials(kept):
+        refuse_frozen(state, "the version before")
 
 
 def _previous(state: AggregateState) -> Mapping[str, Any]:

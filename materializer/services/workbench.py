@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.engines.changed import Work
-from materializer.core.invalidation import Cause, Entry
+from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.plan import (
+    MAX_SPANS,
     Estimate,
     Facts,
     Lane,
@@ -45,14 +46,25 @@ from materializer.errors import (
     TablesAheadError,
     WriteFencedError,
 )
-from materializer.journal.events import Aborted, Captured, Done, Event, Invalidated, Lease, LeaseRenewed, Planned
+from materializer.journal.events import (
+    Aborted,
+    Captured,
+    Done,
+    Event,
+    Frozen,
+    Invalidated,
+    Lease,
+    LeaseRenewed,
+    Planned,
+    Retired,
+)
 from materializer.journal.fold import AggregateState, apply
 from materializer.journal.journal import Journal
 from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, change_feed, held, planning, processes
+from materializer.services import cascade, change_feed, held, planning, processes, retention
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -289,14 +301,18 @@ class Workbench(SwitchTables):
         captured = self._look(state)
         events: list[Event] = [captured] if captured else []
         state = _applied(state, captured) if captured else state
+        for move in self.moves(state):
+            events.append(move)
+            state = _applied(state, move)
         window = planning.whole_window(self.request, state, self.bound.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         if self.request.is_forced:
-            event = Invalidated((planning.forced(window),), "forced")
+            wanted = retention.computable(window, state, self.bound.definition.grid)
+            event = Invalidated((planning.forced(wanted),), "forced")
             events.append(event)
             state = _applied(state, event)
-        dirty = state.log.cut(SpanSet.of(window)).taken
+        dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self._engine_planner is not None and self._engine_planner.has_clock_moved(state)
         if not dirty and not has_clock_moved:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
@@ -313,17 +329,20 @@ class Workbench(SwitchTables):
     ) -> Decision:
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, kept, self._stale(dirty, heads))
-        dirt = state.log.cut(SpanSet.of(window)).taken
+        dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = planning.first_run(
             replace(self.request, run_rows=self._run_rows(state) if self._engine_planner is None else WHOLE),
             window,
-            replace(state.log, entries=dirt),
+            dirt,
             self.bound.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
-        taken = state.log.cut(SpanSet.of(run.window)).taken
+        taken = self._dirt(state, SpanSet.of(run.window)).entries
+        if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.stuck):
+            # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
+            taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
         if self._engine_planner is None:
             steps = decide(taken, facts)
@@ -353,6 +372,29 @@ class Workbench(SwitchTables):
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
         return Decision(tuple(events), plan, note)
 
+    def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
+        """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""
+        below, above = state.plannable.split(state.frozen)
+        merges = self.request.may_merge
+        frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
+        return InvalidationLog((*frozen, *above.cut(window).taken))
+
+    def moves(self, state: AggregateState) -> list[Frozen | Retired]:
+        """Return how the frozen bound and the retired bound follow the newest row of *state*."""
+        if self._engine_planner is not None:
+            return []
+        freezes = retention.may_freeze(state, self._journal.view())
+        grid = self.bound.definition.grid
+        return list(retention.moved(state, grid, lambda spans: self.present(state, spans), freezes=freezes))
+
+    def without_old(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
+        if self._engine_planner is not None:
+            return state
+        for move in retention.moved(state, self.bound.definition.grid, freezes=False):
+            state = _applied(state, move)
+        return state
+
     def _look(self, state: AggregateState) -> Captured | None:
         """Return what the source did since the cursor, or None when it is known already; remembered between attempts."""
         head = self._source.head()
@@ -377,6 +419,10 @@ class Workbench(SwitchTables):
         captured = self._look(state)
         return _applied(state, captured) if captured else state
 
+    def uncaptured(self, state: AggregateState) -> Captured | None:
+        """Return what the source did since the cursor, or None when it did nothing; writes nothing."""
+        return self._look(state)
+
     def given_back(self, state: AggregateState) -> AggregateState:
         """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
         return state if state.plan is None else _applied(state, Aborted(state.plan.n, "preview"))
@@ -385,7 +431,7 @@ class Workbench(SwitchTables):
         """Return a plan for everything dirty in a window, in one run that nobody writes."""
         newest = max(state.extent_end, state.threshold)
         below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
-        taken = state.log.cut(SpanSet.of(window) & below).taken
+        taken = self._dirt(state, SpanSet.of(window) & below).entries
         kept = self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, self._raw(state.cursor), kept, self._stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
@@ -394,6 +440,25 @@ class Workbench(SwitchTables):
     def rows_of(self, version: int) -> Estimate:
         """Return what reading the whole source at a version costs."""
         return _estimate(self._raw(version), SpanSet.of(EVERYTHING))
+
+    @property
+    def merges(self) -> bool:
+        """Whether the aggregates can be merged."""
+        return not self.bound.definition.layout.not_mergeable
+
+    def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows."""
+        heads = {which: self.head(which) for which in Which}
+        raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
+        return self._facts(state, raw, kept, self._stale(state.log.entries, heads)).present(spans)
+
+    def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
+        """Return which files of the source may hold rows of *spans*, at the cursor."""
+        return _estimate(self._raw(state.cursor), spans)
+
+    def kept_estimate(self, spans: SpanSet) -> Estimate:
+        """Return which files of the partials may hold rows of *spans*."""
+        return _estimate(self._kept(self.head(Which.PARTIALS).version), spans)
 
     def hull(self, version: int) -> Span | None:
         """Return where the source has rows at a version, or None when some file does not tell."""
@@ -461,6 +526,7 @@ class Workbench(SwitchTables):
             not_mergeable=self.bound.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
+            frozen=state.frozen,
         )
 
     def _changed(self, state: AggregateState, after: int) -> Estimate:

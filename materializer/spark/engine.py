@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -31,7 +31,7 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
 from materializer.core.lateness import Lateness
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
@@ -58,6 +58,7 @@ MAX_SLICES: Final = 100_000
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _SIMPLE: Final = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
 KNOWN: Final = "known"
+VERSION: Final = "in version"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
 
 
@@ -71,6 +72,9 @@ class Changes:
         counts: Changed rows by kind.
         null_times: Changed rows whose time is null.
         lateness: How late the inserted rows were at most: each counts from the start of its bucket.
+        late: Starts of buckets below the frozen bound in which some version did nothing but insert.
+        conflicts: Starts of buckets below it in which some version did something else than insert, or than delete.
+        expired: Rows that went below it in versions that did nothing else there.
     """
 
     starts: tuple[int, ...] | None
@@ -78,6 +82,9 @@ class Changes:
     counts: Mapping[str, int]
     null_times: int
     lateness: Lateness = field(default_factory=Lateness)
+    late: tuple[int, ...] = ()
+    conflicts: tuple[int, ...] = ()
+    expired: int = 0
 
 
 @dataclass(slots=True)
@@ -191,7 +198,7 @@ class Engine:
         self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, hull: Span | None
     ) -> tuple[list[DataFrame], list[Observation]]:
         """Return frames whose union is all partials of the plan's buckets and of the clean ones between them."""
-        raw = SpanSet.union(s for step in plan.steps if isinstance(step, Recompute) for s in step.spans)
+        raw, gone = _raw_spans(plan), _gone(plan)
         merges = [step for step in plan.steps if isinstance(step, Merge)]
         starts = self._starts(definition, raw)
         parts, observations = [], []
@@ -200,8 +207,8 @@ class Engine:
             observations.append(seen)
             parts.append(rows)
         if merges or plan.replaced != raw:
-            spans = plan.replaced if starts is not None else plan.replaced - raw
-            read = small.kept_rows if plan.lane is Lane.DRIVER else small.scanned
+            spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
+            read = small.kept_rows if plan.lane is Lane.DRIVER and spans else small.scanned
             kept = read(self.spark, definition, partials_path, plan.partials.version, spans)
             kept = c.kept_partials(definition, kept, spans)
             kept = kept if starts is None else c.except_buckets(definition, kept, starts)
@@ -210,7 +217,10 @@ class Engine:
                 changed = self._inserts(definition, source, step, plan.source_version)
                 rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
                 observations.append(seen)
-                news.append(c.build(definition, rows, step.spans & SpanSet.of(hull) if hull else step.spans))
+                inside = step.spans
+                if hull is not None and not all(s.is_bounded for s in step.spans):
+                    inside = step.spans & SpanSet.of(hull)  # elsewhere not: merged rows may be gone from the source
+                news.append(c.build(definition, rows, inside))
             parts.append(c.merge(definition, [kept, *news]) if news else kept)
         return parts, observations
 
@@ -254,7 +264,7 @@ class Engine:
         Shape:
             The columns of the source.
         """
-        raw = SpanSet.union(s for step in plan.steps if isinstance(step, Recompute) for s in step.spans)
+        raw = _raw_spans(plan)
         rows, _ = self._raw_rows(definition, source, plan, raw, self._starts(definition, raw), hull)
         parts = [rows] if raw else []
         merges = [step for step in plan.steps if isinstance(step, Merge)]
@@ -400,8 +410,17 @@ class Engine:
             value = frame.agg(newest.alias("newest")).collect()[0]["newest"]
         return None if value is None else int(value)
 
-    def changes(self, definition: Definition, source: SourceIdentity, after: int, upto: int) -> Changes:
+    def changes(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, *, frozen: int = NEG_INF
+    ) -> Changes:
         """Return which buckets the change feed of (after, upto] touches, read by Spark.
+
+        Args:
+            definition: Tells the buckets.
+            source: The table.
+            after: Version that is known already.
+            upto: Last version.
+            frozen: The frozen bound; what happened below it is told version by version.
 
         Raises:
             ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
@@ -415,19 +434,27 @@ class Engine:
             known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(
                 KNOWN
             )
-            rows = frame.groupBy(slice_).agg(*kinds, known).limit(MAX_SLICES + 1).collect()
+            if frozen == NEG_INF:
+                grouped = frame.groupBy(slice_).agg(*kinds, known)
+            else:
+                grouped = _by_version(frame, slice_, [*kinds, known], frozen)
+            rows = grouped.limit(MAX_SLICES + 1).collect()
         if len(rows) > MAX_SLICES:
             return Changes(None, False, {}, 0)
         counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
+        waited = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
+        expired, late, conflicts, rows = _below(rows, frozen)
         nulls = sum(r[kind] for r in rows if r[SLICE] is None for kind in KINDS)
-        late = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
-        is_timed = late and not definition.time_type.is_integer
+        is_timed = waited and not definition.time_type.is_integer
         return Changes(
             tuple(int(r[SLICE]) for r in rows if r[SLICE] is not None),
-            counts["insert"] == sum(counts.values()),
+            all(r[kind] == 0 for r in rows for kind in KINDS[1:]),
             counts,
             nulls,
-            histogram(*map(np.array, zip(*late, strict=True))) if is_timed else Lateness(),
+            histogram(*map(np.array, zip(*waited, strict=True))) if is_timed else Lateness(),
+            late,
+            conflicts,
+            expired,
         )
 
     def read_output(self, path: str, version: int | None = None) -> DataFrame:
@@ -538,3 +565,43 @@ class Engine:
             for key, value in before.items():
                 # the annotation says text, but None is how Spark takes a property away
                 context.setLocalProperty(key, value)  # type: ignore[arg-type]
+
+
+def _raw_spans(plan: Plan) -> SpanSet:
+    """Return the buckets that a plan computes from raw rows."""
+    steps = (step for step in plan.steps if isinstance(step, Recompute) and not step.is_discard)
+    return SpanSet.union(s for step in steps for s in step.spans)
+
+
+def _gone(plan: Plan) -> SpanSet:
+    """Return the buckets that a plan replaces by nothing."""
+    steps = (step for step in plan.steps if isinstance(step, Recompute) and step.is_discard)
+    return SpanSet.union(s for step in steps for s in step.spans)
+
+
+def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], frozen: int) -> DataFrame:
+    """Return changes by bucket and, below the frozen bound, by version; there all that only went is one row.
+
+    Shape:
+        ``slice`` (null also for what only went), ``VERSION`` (null above the bound), the counts.
+    """
+    version = sf.when(sf.col(SLICE) < frozen, sf.col("_commit_version"))
+    found = frame.withColumn(SLICE, start).withColumn(VERSION, version).groupBy(SLICE, VERSION).agg(*counts)
+    others = " + ".join(quoted(kind) for kind in KINDS[:-1])
+    kept = sf.expr(f"CASE WHEN {quoted(VERSION)} IS NULL OR {others} > 0 THEN {SLICE} END").alias(SLICE)
+    told = sf.expr(f"CASE WHEN {others} > 0 THEN {quoted(VERSION)} WHEN {quoted(VERSION)} >= 0 THEN -1L END").alias(
+        VERSION
+    )
+    sums = [sf.sum(kind).alias(kind) for kind in KINDS]
+    return found.groupBy(kept, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
+
+
+def _below(rows: list[Row], frozen: int) -> tuple[int, tuple[int, ...], tuple[int, ...], list[Row]]:
+    """Return rows that went below the frozen bound, starts of late and of conflicting buckets, and what lies above."""
+    if frozen == NEG_INF:
+        return 0, (), (), rows
+    old = [r for r in rows if r[VERSION] is not None]
+    late = {int(r[SLICE]) for r in old if r[VERSION] >= 0 and not any(r[kind] for kind in KINDS[1:])}
+    others = {int(r[SLICE]) for r in old if r[VERSION] >= 0 and any(r[kind] for kind in KINDS[1:])}
+    expired = sum(r["delete"] for r in old if r[VERSION] < 0)
+    return expired, tuple(sorted(late)), tuple(sorted(others)), [r for r in rows if r[VERSION] is None]

@@ -98,7 +98,10 @@ BAD = [
     (view(options="TBLPROPERTIES (§'lateness' = 'strict')"), "definition.engine-only"),
     (view(options="TBLPROPERTIES (§'lateness' = 'later')"), "definition.lateness"),
     (view(options="TBLPROPERTIES (§'engine' = 'session')"), "definition.engine"),
-    (view(options="TBLPROPERTIES (§'source.retention' = '30 days')"), "definition.not-yet"),
+    (view(options="TBLPROPERTIES (§'output.change_feed' = 'perhaps')"), "definition.property"),
+    (view(options="TBLPROPERTIES (§'source.retention' = 'long')"), "definition.property"),
+    (view(options="TBLPROPERTIES (§'source.retention' = '30')"), "definition.retention"),
+    (view(options="TBLPROPERTIES (§'output.retention' = '1 minute')"), "definition.retention"),
     # the source
     (view(source="trades §JOIN quotes ON a = b"), "definition.join"),
     (view(source="trades §LEFT JOIN quotes ON a = b"), "definition.join"),

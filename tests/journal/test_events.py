@@ -39,6 +39,8 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
         VERSIONS,
     ),
     "invalidated": st.builds(events.Invalidated, ENTRIES, NAMES),
+    "frozen": st.builds(events.Frozen, some.instants(), NAMES, some.span_sets()),
+    "retired": st.builds(events.Retired, some.instants()),
     "planned": st.builds(events.Planned, some.plans(), some.instants(), OBJECTS),
     "audited": st.builds(events.Audited, VERSIONS, st.lists(HELD).map(tuple), OBJECTS),
     "done": st.builds(events.Done, VERSIONS, some.reports()),

@@ -21,6 +21,7 @@ from materializer.journal.events import (
     Done,
     Dropped,
     Event,
+    Frozen,
     Invalidated,
     Lease,
     LeaseReleased,
@@ -29,6 +30,7 @@ from materializer.journal.events import (
     Maintained,
     Planned,
     PolicyRan,
+    Retired,
     Row,
     Snapshot,
     SourceIdentity,
@@ -81,7 +83,7 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
 @st.composite
 def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
     kinds = ["lease", "describe", "capture", "invalidate", "deliver", "policy", "maintain"]
-    kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3
+    kinds += ["audit", "done", "abort"] if state.plan else ["plan"] * 3 + ["freeze", "retire"]
     match draw(st.sampled_from(kinds)):
         case "lease":
             owner = state.lease.owner if state.lease else ""
@@ -93,6 +95,13 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             return Captured(state.cursor + 1, tuple(draw(entry_lists())), draw(st.sampled_from([NEG_INF, 40])))
         case "invalidate":
             return Invalidated(tuple(draw(entry_lists())), "by hand")
+        case "freeze":
+            bound = draw(st.sampled_from([NEG_INF, *range(0, 40, 4)]))
+            most = min(bound, state.threshold)
+            settled = draw(spans(is_bounded=True)) & Span(NEG_INF, most) if most != NEG_INF else None
+            return Frozen(bound, "asked", SpanSet.of(settled) if settled else SpanSet())
+        case "retire":
+            return Retired(draw(st.sampled_from([NEG_INF, *range(0, 40, 4)])))
         case "deliver":
             return Delivered(draw(st.integers(0, 20)))
         case "maintain":
@@ -165,7 +174,7 @@ def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> Non
     """
     Instant by instant: what is captured or declared is in the log or in the open plan until that plan is done.
     """
-    dirty, taken, held = set(UNIVERSE), set(), set()
+    dirty, taken, held, before = set(UNIVERSE), set(), set(), NEG_INF
     state = None
     for event in history:
         state = apply(state, "a1", event)
@@ -181,9 +190,16 @@ def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> Non
                 dirty, taken = dirty | (taken & held), set()
             case Aborted():
                 dirty, taken = dirty | taken, set()
+            case Frozen(settled=settled):
+                dirty -= instants(settled)
+            case Retired(bound=bound):
+                assert state
+                dirty = {i for i in dirty if i >= bound} | instants(state.log.retired)
+                dirty |= instants(SpanSet.of(Span(bound, before))) if bound < before else set()
             case _:
                 pass
         assert state
+        before = state.retired
         assert dirty == instants(state.log.spans)
 
 
@@ -363,3 +379,77 @@ def test_clean_canaries_add_up_until_one_differs() -> None:
         DEFINED, *clean, *wrong
     ).canaries
     assert {} == folded(DEFINED, *clean, *wrong, replace(DEFINED, data_version="d2")).canaries
+
+
+INSERTED = Entry(Span(0, 10), 3, Cause.CHANGE, is_insert_only=True)
+CONFLICT = Entry(Span(10, 20), None, Cause.CONFLICT)
+
+
+def everywhere(*entries: Entry) -> AggregateState:
+    """Return a state that is clean but for *entries* and the tail above 40."""
+    state = folded(DEFINED, Planned(make_plan(1, Entry(Span(NEG_INF, 40))), 40), Done(1, REPORT))
+    return applied(state, Captured(5, entries, 40))
+
+
+def test_below_the_frozen_bound_only_what_merges_is_planned() -> None:
+    """
+    Dirt below is kept: inserts may be planned, a conflict is stuck; an entry over the bound is parted.
+    """
+    over = Entry(Span(20, 30), None, Cause.FILES)
+    state = applied(everywhere(INSERTED, CONFLICT, over), Frozen(24, "asked"))
+
+    assert (INSERTED.span, Span(24, 30), Span(40, POS_INF)) == tuple(e.span for e in state.plannable.entries)
+    assert (CONFLICT.span, Span(20, 24)) == tuple(e.span for e in state.stuck)
+    assert SpanSet.of(Span(0, 30), Span(40, POS_INF)) == state.log.spans
+    thawed = applied(state, Frozen(NEG_INF, "thaw"))
+    assert ((), thawed.log) == (thawed.stuck, thawed.plannable)
+
+
+def test_freezing_settles_what_it_is_told() -> None:
+    """
+    Spans in which nothing can be are clean from then on; the counter of rows that went starts anew with a thaw.
+    """
+    state = folded(DEFINED, Frozen(20, "asked", SpanSet.of(Span(NEG_INF, 20))), Captured(1, (), expired=7))
+
+    assert (SpanSet.of(Span(20, POS_INF)), 7) == (state.log.spans, state.expired_rows)
+    assert 0 == applied(state, Frozen(NEG_INF, "thaw")).expired_rows
+
+
+def test_what_is_retired_is_dirty_once() -> None:
+    """
+    Whatever was dirty below the bound is forgotten, and all of it is to be taken out; again when the bound moves on before
+    that was done; coming back, it is as dirty as by hand.
+    """
+    state = applied(everywhere(INSERTED, CONFLICT), Retired(20))
+    assert [(Span(NEG_INF, 20), Cause.RETIRED)] == [(e.span, e.cause) for e in state.log.entries[:-1]]
+    state = applied(state, Retired(30))
+    assert SpanSet.of(Span(NEG_INF, 30)) == state.log.retired
+    assert state == applied(state, Retired(30))
+    back = applied(state, Retired(10))
+    assert [(Span(NEG_INF, 10), Cause.RETIRED), (Span(10, 30), Cause.INVALIDATED)] == [
+        (e.span, e.cause) for e in back.log.entries[:-1]
+    ]
+
+
+def test_below_both_bounds_neighbours_are_not_joined() -> None:
+    """
+    A log that is too long is made coarser above the bounds only.
+    """
+    entries = tuple(Entry(Span(i, i + 1), i, Cause.CHANGE, is_insert_only=True) for i in range(0, 38, 2))
+    state = applied(everywhere(), Frozen(20, "asked"))
+    state = applied(state, Captured(6, entries, 40, max_entries=3))
+
+    below, above = state.log.split(20)
+    assert entries[:10] == below.entries
+    assert len(above.entries) < 9
+
+
+def test_an_old_snapshot_has_no_bounds() -> None:
+    """
+    Snapshots of earlier versions say nothing of bounds: nothing is frozen, everything is kept.
+    """
+    data = folded(DEFINED).as_json()
+    for name in ("frozen", "retired", "expired_rows"):
+        del data[name]
+
+    assert folded(DEFINED) == AggregateState.from_json(data)

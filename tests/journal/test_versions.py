@@ -63,6 +63,17 @@ def test_a_version_is_what_changes_hands(history: list[Event]) -> None:
     assert {field: getattr(state, field) for field in FIELDS} == fields_of(version_of(state))
 
 
+def test_a_version_of_an_older_release_is_not_frozen() -> None:
+    """
+    Versions that were kept before there were bounds have none.
+    """
+    kept = version_of(folded(OLD))
+    old = {key: value for key, value in kept.items() if key not in {"frozen", "retired", "expired_rows"}}
+
+    assert fields_of(kept) == fields_of(old)
+    assert NEG_INF == fields_of(old)["frozen"]
+
+
 def test_a_build_is_an_aggregate_of_its_own() -> None:
     """
     It starts with its own cursor and log, and refers to what it will replace.

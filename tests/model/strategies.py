@@ -67,6 +67,7 @@ def steps() -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(Settle, span_sets()),
         st.builds(Recompute, span_sets(), NAMES, estimates(), rejected, is_rebuild=st.booleans()),
+        st.builds(Recompute, span_sets(), NAMES, is_discard=st.just(True)),
         st.builds(Merge, span_sets(), VERSIONS, estimates(), rejected),
     )
 

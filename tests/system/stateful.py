@@ -481,6 +481,7 @@ def explore(
 def main() -> int:
     """Print what was run and what was found; return 1 when an example failed."""
     from materializer.spark import session
+    from tests.system import keeping
     from tests.system.stateful_versions import Changing
 
     parser = argparse.ArgumentParser(prog="python -m tests.system.stateful", description=__doc__)
@@ -489,6 +490,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lane", type=Lane, choices=list(Lane), default=Lane.DRIVER)
     parser.add_argument("--versions", action="store_true", help="definitions change, too")
+    parser.add_argument("--retention", action="store_true", help="raw rows go and history stays, instead")
     parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
     args = parser.parse_args()
     phases = [Phase.generate, Phase.shrink] if args.shrink else [Phase.generate]
@@ -506,14 +508,18 @@ def main() -> int:
         options["spark.sql.warehouse.dir"] = folder
         spark = session.start(Config(spark=SparkConfig(options=options)))
         try:
-            machine = Changing if args.versions else Work
-            explore(spark, Path(folder), how, args.seed, lane=args.lane, machine=machine)
+            if args.retention:
+                keeping.explore(spark, Path(folder), how, args.seed, lane=args.lane)
+            else:
+                machine = Changing if args.versions else Work
+                explore(spark, Path(folder), how, args.seed, lane=args.lane, machine=machine)
             finding = None
         except Exception as exc:  # noqa: BLE001 (whatever is found is reported)
             finding = exc
-    print(*(f"{count:6} {what}" for what, count in sorted(Work.seen.items())), sep="\n")
+    seen = keeping.Keeping.seen if args.retention else Work.seen
+    print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")
     seconds = time.perf_counter() - began
-    print(f"{Work.seen['examples']} examples, seed {args.seed}, {seconds:.0f} s: {finding or 'nothing found'}")
+    print(f"{seen['examples']} examples, seed {args.seed}, {seconds:.0f} s: {finding or 'nothing found'}")
     for note in getattr(finding, "__notes__", []):
         print(note)
     return 1 if finding else 0

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
+from tests.system import keeping
 from tests.system.stateful import explore
 from tests.system.stateful_versions import Changing
 
@@ -40,11 +41,19 @@ def how(examples: int) -> settings:
     )
 
 
-def until(wanted: Collection[str], spark: SparkSession, folder: Path, examples: int, **options: Any) -> Counter[str]:
+def until(
+    wanted: Collection[str],
+    spark: SparkSession,
+    folder: Path,
+    examples: int,
+    *,
+    explores: Callable[..., Counter[str]] = explore,
+    **options: Any,
+) -> Counter[str]:
     """Run batches of examples, the same ones every time, until what is wanted has happened; assert that it has."""
     seen: Counter[str] = Counter()
     for seed in count(1):
-        seen += explore(spark, folder, how(examples), seed, **options)
+        seen += explores(spark, folder, how(examples), seed, **options)
         missing = [what for what in wanted if not any(happened.startswith(what) for happened in seen)]
         if not missing:
             return seen
@@ -82,3 +91,21 @@ def test_random_changes_of_definitions_in_every_way(spark, tmp_path) -> None:
     for lane in Lane:
         wanted = ["switched", "not switched", "data started", "measures started", "roll back", "died at"]
         until(wanted, spark, tmp_path, 8, lane=lane, machine=Changing)
+
+
+@pytest.mark.slow
+def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
+    """
+    While old rows go and come, are corrected and frozen: what is published is what an oracle remembers that forgets nothing.
+    """
+    wanted = [
+        "expired",
+        "rows gone",
+        "conflicts",
+        "buckets remembered",
+        "strategy merge",
+        "expire.dirty",
+        "window.frozen",
+    ]
+    until(wanted, spark, tmp_path, 8, explores=keeping.explore, lane=Lane.DRIVER)
+    until(wanted[:3], spark, tmp_path, 2, explores=keeping.explore, lane=Lane.SPARK)

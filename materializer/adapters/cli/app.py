@@ -18,6 +18,7 @@ from materializer.adapters.cli import (
     mending,
     policies,
     refreshing,
+    retaining,
     versions,
 )
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _module in (defining, versions, refreshing, policies, looking, maintaining, mending, engines, about):
+for _module in (defining, versions, refreshing, retaining, policies, looking, maintaining, mending, engines, about):
     _module.register(app)
 
 

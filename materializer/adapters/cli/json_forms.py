@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, assert_never
 
+from materializer.adapters.cli import json_retention
 from materializer.adapters.cli.json_mending import backup_form, repair_form, restore_form
 from materializer.adapters.cli.results import (
     Abandoned,
@@ -22,6 +23,7 @@ from materializer.adapters.cli.results import (
     Dropped,
     Engines,
     Examined,
+    Expired,
     FreshCost,
     History,
     Invalidated,
@@ -36,6 +38,7 @@ from materializer.adapters.cli.results import (
     SetUp,
     Shown,
     Statuses,
+    Thawed,
     Verified,
     Versions,
 )
@@ -105,6 +108,10 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "checked", _checked(report, time_type)
         case Invalidated(name=name, time_type=time_type, span=span, reason=reason):
             return "", {"name": name, "span": _span(span, time_type), "reason": reason}
+        case Expired(expiry=expiry):
+            return "", json_retention.expiry(expiry)
+        case Thawed(thaw=thaw):
+            return "", json_retention.thaw(thaw)
         case Maintained(report=report):
             return "maintained", _maintained(report)
         case Dropped(name=name):
@@ -211,6 +218,7 @@ def _preview(p: Preview) -> dict[str, Any]:
         "plan": None if p.plan is None else _plan(p.plan, kind),
         "runs": p.runs,
         "unfinished": p.unfinished,
+        **json_retention.below(p.frozen, p.stuck, kind),
     }
 
 
@@ -255,6 +263,7 @@ def _refreshed(r: RefreshReport, kind: TimeType) -> dict[str, Any]:
         "seconds": round(r.seconds, 3),
         "maintained": [_maintained(m) for m in r.maintained],
         "warnings": list(r.warnings),
+        **json_retention.below(r.frozen, r.stuck, kind),
     }
 
 
@@ -322,6 +331,7 @@ def _status(s: Status) -> dict[str, Any]:
         "policies": [_policy(p) for p in s.policies],
         "outside_policies": None if s.outside is None else _spans(s.outside, kind),
         **_freshness(s.freshness),
+        **json_retention.status(s),
         **_versions(s),
     }
 
@@ -407,6 +417,7 @@ def _verified(r: VerifyReport, kind: TimeType) -> dict[str, Any]:
         "source_version": r.source_version,
         "compared": _spans(r.compared, kind),
         "left_out": _spans(r.left_out, kind),
+        "frozen_below": _instant(r.frozen, kind),
         "rows": r.rows,
         "differing": r.differing,
         "examples": [

@@ -94,6 +94,11 @@ End: TypeAlias = Annotated[
 ]
 AllTime: TypeAlias = Annotated[bool, Option("--all-time", help="All of time, instead of --start and --end.")]
 
+Before: TypeAlias = Annotated[
+    str,
+    Option("--before", help="Up to where, rounded down to a bucket's edge.", metavar="INSTANT", show_default=False),
+]
+
 # -- policies ------------------------------------------------------------------------------------------------------------
 
 PolicyName: TypeAlias = Annotated[str, Option("--policy", help="Name of the policy.", metavar="NAME")]

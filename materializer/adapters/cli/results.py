@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from materializer.core.plan import Estimate
-from materializer.core.spans import Span
+from materializer.core.spans import NEG_INF, Span
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from materializer.services.building import BuildReport
     from materializer.services.check import CheckReport
     from materializer.services.definitions import Change
+    from materializer.services.expire import Expiry, Thaw
     from materializer.services.fresh import FreshRead
     from materializer.services.maintain import MaintainReport
     from materializer.services.policies import PolicyState
@@ -171,6 +172,20 @@ class Maintained:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """What ``expire`` did, or would do."""
+
+    expiry: Expiry
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """What ``thaw`` did, or would do."""
+
+    thaw: Thaw
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """An aggregate that is gone."""
 
@@ -243,6 +258,8 @@ Result: TypeAlias = (
     | CheckedRows
     | Invalidated
     | Maintained
+    | Expired
+    | Thawed
     | Dropped
     | Examined
     | Repaired
@@ -277,6 +294,10 @@ def is_idle(result: Result) -> bool:
             return False
         case Statuses() | History() | Shown() | Verified() | CheckedRows() | Invalidated() | Dropped():
             return False
+        case Expired(expiry=expiry):
+            return expiry.bound <= expiry.was
+        case Thawed(thaw=thaw):
+            return thaw.was == NEG_INF
         case ChangedRows() | Examined() | PolicyList() | Versions() | Engines():
             return False
         case _:

@@ -17,6 +17,7 @@ from materializer.adapters.cli.results import (
     Dropped,
     Engines,
     Examined,
+    Expired,
     History,
     Invalidated,
     Maintained,
@@ -30,6 +31,7 @@ from materializer.adapters.cli.results import (
     SetUp,
     Shown,
     Statuses,
+    Thawed,
     Verified,
     Versions,
 )
@@ -39,6 +41,8 @@ from materializer.adapters.cli.text_mending import backup_lines, repair_lines, r
 from materializer.adapters.cli.text_plan import plan_lines, refresh_lines
 from materializer.adapters.cli.text_policies import policy_lines, status_pairs
 from materializer.adapters.cli.text_quality import canaries_text, check_lines, gate_text
+from materializer.adapters.cli.text_retention import expiry_lines, thaw_lines
+from materializer.adapters.cli.text_retention import status_pairs as retention_pairs
 from materializer.adapters.cli.text_versions import build_lines, change_lines, switch_lines, version_pairs
 from materializer.adapters.cli.words import (
     count,
@@ -53,7 +57,7 @@ from materializer.adapters.cli.words import (
     wrapped,
 )
 from materializer.core.lateness import in_words
-from materializer.core.spans import Span
+from materializer.core.spans import NEG_INF, Span
 
 if TYPE_CHECKING:
     from materializer.core.spec import TimeType
@@ -103,6 +107,10 @@ def lines(result: Result, *, width: int) -> list[str]:
             return wrapped(
                 f"{name}: {span(declared, time_type)} is dirty now; the next refresh computes it again", width=width
             )
+        case Expired(expiry=expiry):
+            return list(expiry_lines(expiry, width))
+        case Thawed(thaw=thaw):
+            return list(thaw_lines(thaw, width))
         case Maintained(report=report):
             return list(maintain_lines(report, width))
         case Built(report=report):
@@ -204,6 +212,7 @@ def _status(s: Status, width: int) -> Iterator[str]:
         ("log", count(s.entries, "entry", "entries")),
         ("null times", null_times),
         ("held back", f"{spans(s.held, s.time_type)} by the gate" if s.held else ""),
+        *retention_pairs(s),
         *version_pairs(s),
         *status_pairs(s),
         ("open refresh", "" if s.open_refresh is None else f"{s.open_refresh} has not ended"),
@@ -347,7 +356,7 @@ def _set_up(prepared: Prepared, width: int) -> Iterator[str]:
 
 def _verified(report: VerifyReport, time_type: Any, width: int) -> Iterator[str]:
     if not report.compared:
-        yield f"{report.name}: nothing to compare, all of it is dirty or not materialised yet"
+        yield f"{report.name}: nothing to compare, all of it is dirty, frozen or not materialised yet"
         return
     against = f"plain Spark at source version {report.source_version}"
     if report.is_equal:
@@ -357,7 +366,7 @@ def _verified(report: VerifyReport, time_type: Any, width: int) -> Iterator[str]
     yield from wrapped(text, width=width)
     loose = [f"{measure} {_LOOSE.get(how, how)}" for measure, how in report.tolerances.items() if how != "exact"]
     pairs = [
-        ("left out", spans(report.left_out, time_type) if report.left_out else ""),
+        ("left out", spans(report.left_out, time_type) + _frozen(report, time_type) if report.left_out else ""),
         ("compared", "exactly" + (f", but {', '.join(loose)}" if loose else "")),
     ]
     yield from labelled(pairs, width=width)
@@ -367,6 +376,11 @@ def _verified(report: VerifyReport, time_type: Any, width: int) -> Iterator[str]
         yield from wrapped(f"{where}" + (f": {what}" if what else ""), f"  {difference.kind}  ", width=width)
     if report.differing > len(report.examples) > 0:
         yield f"  and {number(report.differing - len(report.examples))} more"
+
+
+def _frozen(report: VerifyReport, time_type: Any) -> str:
+    at = instant(report.frozen, time_type)
+    return "" if report.frozen == NEG_INF else f"; below {at} raw rows may be gone"
 
 
 def _examined(findings: tuple[Finding, ...], width: int) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from materializer.adapters.cli.text_maintain import maintain_lines
-from materializer.adapters.cli.words import count, duration, labelled, number, size, span, spans, wrapped
+from materializer.adapters.cli.words import count, duration, instant, labelled, number, size, span, spans, wrapped
 from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
-from materializer.core.spans import SpanSet
+from materializer.core.spans import NEG_INF, SpanSet
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def plan_lines(preview: Preview, width: int) -> Iterator[str]:
             spans(preview.outside, kind) + ", outside the window" if preview.outside else "nothing outside the window",
         )
     )
+    pairs.append(("stuck", below_text(preview.stuck, kind)))
     yield from labelled(pairs, width=width)
     if plan is not None:
         for at, step in enumerate(plan.steps, start=1):
@@ -140,12 +141,25 @@ def refresh_lines(report: RefreshReport, kind: TimeType, width: int) -> Iterator
     pairs = [
         ("stays dirty", spans(report.left, kind) if report.left else ""),
         ("left out", f"{count(report.null_times, 'row')} whose time is null" if report.null_times else ""),
+        ("frozen", _frozen_text(report, kind)),
+        ("stuck", below_text(report.stuck, kind)),
         *(("warning", text) for text in report.warnings),
     ]
     yield from labelled(pairs, width=width)
     for after in report.maintained:
         if after.done:
             yield from maintain_lines(after, width)
+
+
+def below_text(stuck: SpanSet, kind: TimeType) -> str:
+    """Return what is said of dirt that no refresh takes; "" when there is none."""
+    return f"{spans(stuck, kind)}, dirty below the frozen bound and kept as it is" if stuck else ""
+
+
+def _frozen_text(report: RefreshReport, kind: TimeType) -> str:
+    """Return what is said of a window that reaches below the frozen bound."""
+    is_below = report.frozen != NEG_INF and report.window is not None and report.window.start < report.frozen
+    return f"below {instant(report.frozen, kind)} rows are merged and nothing is computed again" if is_below else ""
 
 
 def _total(report: RefreshReport, where: str) -> str:

@@ -17,6 +17,7 @@ from materializer.adapters.cli.results import (
     Dropped,
     Engines,
     Examined,
+    Expired,
     FreshCost,
     History,
     Invalidated,
@@ -31,6 +32,7 @@ from materializer.adapters.cli.results import (
     SetUp,
     Shown,
     Statuses,
+    Thawed,
     Verified,
     Versions,
 )
@@ -40,7 +42,18 @@ from materializer.core.grid import build
 from materializer.core.instants import parse
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.lateness import Lateness, advice
-from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
+from materializer.core.plan import (
+    Estimate,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    Rejected,
+    RunReport,
+    Settle,
+    TableBase,
+    reason_of,
+)
 from materializer.core.policies import Policy
 from materializer.core.quality.canaries import Canaries
 from materializer.core.quality.failing import FailingRow
@@ -58,6 +71,7 @@ from materializer.services.building import BuildReport
 from materializer.services.check import CheckReport
 from materializer.services.covering import Lack
 from materializer.services.definitions import Change, Reads
+from materializer.services.expire import Expiry, Reader, Thaw
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
 from materializer.services.maintain import MaintainReport, TableDone, TablePlan
@@ -161,6 +175,8 @@ REFRESH = RefreshReport(
     1.2345,
     (MAINTAIN,),
     ("the maintenance after it failed: the disk is full (storage.failed)",),
+    day(1),
+    SpanSet.of(Span(day(1, 3), day(1, 5))),
 )
 IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
 POLICY = PolicyState(
@@ -220,6 +236,37 @@ STATUS = Status(
     advice=advice(LATENESS, 3600.0, 90.0),
     next=NEXT,
     previous=(PreviousVersion(330, DIFFERENCES),),
+    frozen=day(1),
+    retired=day(1, 1),
+    expired_rows=1_200,
+    stuck=((Span(NEG_INF, day(1)), reason_of(Cause.CONFLICT)),),
+)
+EXPIRY = Expiry(
+    "flights_hourly",
+    TS,
+    day(2, 5),
+    day(2),
+    NEG_INF,
+    "lake/flights",
+    341,
+    Estimate(12_000, 1_300_000, 4),
+    SpanSet.of(Span(day(1, 3), day(1, 5))),
+    "DELETE FROM delta.`lake/flights` WHERE `time_hour` < TIMESTAMP_LTZ '2013-12-02 00:00:00Z'",
+    (Reader("flights_daily", "not frozen"),),
+    ("the source has no change feed: rows that come below the bound cannot be merged, only reported",),
+    is_dry_run=True,
+)
+THAW = Thaw(
+    "flights_hourly",
+    TS,
+    day(2),
+    SpanSet.of(Span(NEG_INF, day(2))),
+    Estimate(240, 31_000, 2),
+    Estimate(0, 0, 0),
+    1_200,
+    SpanSet.of(Span(day(1, 3), day(1, 5))),
+    follows=True,
+    is_dry_run=True,
 )
 PROBLEM = Problem(
     "definition.unknown-column",
@@ -336,6 +383,8 @@ RESULTS: dict[str, Result] = {
     "check": CheckedRows(CHECKED, TS),
     "maintain": Maintained(MAINTAIN),
     "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
+    "expire": Expired(EXPIRY),
+    "thaw": Thawed(THAW),
     "drop": Dropped("flights_hourly"),
     "doctor": Examined(
         (
@@ -372,4 +421,6 @@ IDLE: dict[str, Result] = {
     "maintain": Maintained(MaintainReport(None, (TablePlan("journal", 2, 30, 9_000, fold=0),), seconds=0.004)),
     "refresh": Refreshed(IDLE_REFRESH, TS),
     "repair": Repaired(RepairReport("flights_hourly", "sound", Mending("flights_hourly", ()))),
+    "expire": Expired(replace(EXPIRY, was=EXPIRY.bound, readers=(), notes=(), waiting=SpanSet(), delete="")),
+    "thaw": Thawed(replace(THAW, was=NEG_INF)),
 }

@@ -1,0 +1,75 @@
+"""What ``expire`` and ``thaw`` found as JSON values; see :mod:`materializer.adapters.cli.json_forms`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from materializer.core.instants import render
+from materializer.core.spans import NEG_INF, POS_INF, SpanSet
+from materializer.core.spec import TimeType
+
+if TYPE_CHECKING:
+    from materializer.services.expire import Expiry, Thaw
+    from materializer.services.status import Status
+
+
+def expiry(e: Expiry) -> dict[str, Any]:
+    """Return the document of ``expire``."""
+    return {
+        "name": e.name,
+        "dry_run": e.is_dry_run,
+        "before": _instant(e.before, e.time_type),
+        "frozen_below": _instant(e.bound, e.time_type),
+        "was_frozen_below": _instant(e.was, e.time_type),
+        "source": e.source,
+        "source_version": e.source_version,
+        "source_below": asdict(e.below),
+        "waiting": _spans(e.waiting, e.time_type),
+        "delete": e.delete or None,
+        "readers": [asdict(r) for r in e.readers],
+        "notes": list(e.notes),
+    }
+
+
+def thaw(t: Thaw) -> dict[str, Any]:
+    """Return the document of ``thaw``."""
+    return {
+        "name": t.name,
+        "dry_run": t.is_dry_run,
+        "was_frozen_below": _instant(t.was, t.time_type),
+        "dirty": _spans(t.dirty, t.time_type),
+        "kept_below": asdict(t.kept),
+        "source_below": asdict(t.below),
+        "expired_rows": t.expired_rows,
+        "stuck": _spans(t.stuck, t.time_type),
+        "follows": t.follows,
+    }
+
+
+def status(s: Status) -> dict[str, Any]:
+    """Return what ``status`` says of the bounds."""
+    return {
+        "frozen_below": _instant(s.frozen, s.time_type),
+        "kept_from": _instant(s.retired, s.time_type),
+        "expired_rows": s.expired_rows,
+        "stuck": [
+            {"start": _instant(span.start, s.time_type), "end": _instant(span.end, s.time_type), "reason": why}
+            for span, why in s.stuck
+        ],
+    }
+
+
+def below(frozen: int, stuck: SpanSet, kind: TimeType) -> dict[str, Any]:
+    """Return what ``plan`` and ``refresh`` say of the time that they do not compute again."""
+    return {"frozen_below": _instant(frozen, kind), "stuck": _spans(stuck, kind)}
+
+
+def _spans(spans: SpanSet, kind: TimeType) -> list[dict[str, Any]]:
+    return [{"start": _instant(s.start, kind), "end": _instant(s.end, kind)} for s in spans]
+
+
+def _instant(value: int, kind: TimeType) -> str | int | None:
+    if value in {NEG_INF, POS_INF}:
+        return None
+    return value if kind.is_integer else render(value, kind)

@@ -1,0 +1,351 @@
+"""Freezing history before its raw rows go, and giving it up again.
+
+``expire`` moves the frozen bound and writes nothing but the journal: what was captured and the new bound, in one commit.
+The rows are the owner's to delete, afterwards. ``thaw`` takes the bound away and makes everything below it dirty, so that
+the next refresh computes it from what the source still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from materializer.core.definition import quoted
+from materializer.core.grid import Grid
+from materializer.core.instants import render
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.plan import Estimate
+from materializer.core.retention import SOURCE
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import AggregateSpec, TimeType
+from materializer.errors import (
+    ExpireBoundError,
+    ExpireDirtyError,
+    ExpireEngineError,
+    HistoryBuildingError,
+    JournalConflictError,
+    MaterializerError,
+)
+from materializer.journal.events import Event, Frozen, Invalidated, SourceIdentity
+from materializer.journal.fold import AggregateState, apply
+from materializer.journal.versions import fields_of
+from materializer.lake.table import DeltaFolder
+from materializer.services import cascade, planning
+from materializer.services.planning import Request
+from materializer.services.refresh import Refresher, stuck_spans
+from materializer.services.workbench import Workbench
+from materializer.spark.bucket_sql import instant_sql
+
+Report = TypeVar("Report")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Another aggregate that reads the same source and would lose history with its rows.
+
+    Args:
+        name: The aggregate.
+        why: Why it is not safe yet, in words.
+    """
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What freezing does, or would do.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of its time column.
+        before: What was asked for.
+        bound: Where the frozen bound stands then; ``NEG_INF`` never.
+        was: Where it stood.
+        source: Where the source lies.
+        source_version: Version of it that was captured.
+        below: The source's files that hold rows below the bound, at most.
+        waiting: Dirty spans below it, which the next refresh merges.
+        delete: The statement that the owner of the source may run then; empty where it is not the owner's to run.
+        readers: Other aggregates that read the source and are not frozen there.
+        notes: What to know before.
+        is_dry_run: Whether nothing was written.
+    """
+
+    name: str
+    time_type: TimeType
+    before: int
+    bound: int
+    was: int
+    source: str
+    source_version: int
+    below: Estimate
+    waiting: SpanSet
+    delete: str
+    readers: tuple[Reader, ...]
+    notes: tuple[str, ...] = ()
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """What taking the frozen bound away does, or would do.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of its time column.
+        was: Where the bound stood; ``NEG_INF`` when nothing was frozen.
+        dirty: What becomes dirty, to be computed from what the source has.
+        kept: Kept partials below the bound, at most.
+        below: The source's files that hold rows there, at most.
+        expired_rows: Rows that are known to have gone from there.
+        stuck: What was dirty there and could not be planned.
+        follows: Whether ``source.retention`` will freeze it again.
+        is_dry_run: Whether nothing was written.
+    """
+
+    name: str
+    time_type: TimeType
+    was: int
+    dirty: SpanSet
+    kept: Estimate
+    below: Estimate
+    expired_rows: int
+    stuck: SpanSet
+    follows: bool
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Dirt:
+    """What is dirty below a bound: what merges, what is clean without a look, and what needs its raw rows."""
+
+    waiting: SpanSet = field(default_factory=SpanSet)
+    settled: SpanSet = field(default_factory=SpanSet)
+    needed: SpanSet = field(default_factory=SpanSet)
+
+
+@dataclass(slots=True)
+class Expirer:
+    """Freezes and thaws the history of aggregates of one lake."""
+
+    refresher: Refresher
+
+    def expire(self, name: str, before: int, *, dry_run: bool) -> Expiry:
+        """Freeze history up to the last edge at or before an instant.
+
+        Args:
+            name: The aggregate.
+            before: The instant.
+            dry_run: Only say what would be done; nothing is written.
+
+        Raises:
+            ExpireEngineError: If an engine computes the aggregate.
+            ExpireBoundError: If nothing was materialised up to there.
+            ExpireDirtyError: If buckets below are dirty and need their raw rows.
+            HistoryBuildingError: If a next version of it is being built.
+            LeaseHeldError: If another live process works on it.
+        """
+        if dry_run:
+            bench = self._bench(name)
+            state = bench.looked(bench.given_back(self._state(name)))
+            return self._expiry(state, bench, before, dry_run=True)[0]
+
+        def decide(state: AggregateState, bench: Workbench) -> tuple[Expiry, list[Event]]:
+            captured = bench.uncaptured(state)  # once: the source may move on between two looks
+            now = state if captured is None else apply(state, state.id, captured)
+            assert now is not None
+            expiry, event = self._expiry(now, bench, before, dry_run=False)
+            return expiry, [e for e in (captured, event) if e is not None]
+
+        return self._written(name, decide)
+
+    def thaw(self, name: str, *, dry_run: bool) -> Thaw:
+        """Take the frozen bound away: everything below is dirty then.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what would be done; nothing is written.
+
+        Raises:
+            HistoryBuildingError: If a next version of it is being built.
+            LeaseHeldError: If another live process works on it.
+        """
+        if dry_run:
+            return self._thaw(self._state(name), self._bench(name), dry_run=True)
+
+        def decide(state: AggregateState, bench: Workbench) -> tuple[Thaw, list[Event]]:
+            thaw = self._thaw(state, bench, dry_run=False)
+            entries = tuple(Entry(span, None, Cause.INVALIDATED) for span in thaw.dirty)
+            return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
+
+        return self._written(name, decide)
+
+    def _written(self, name: str, decide: Callable[[AggregateState, Workbench], tuple[Report, list[Event]]]) -> Report:
+        """Do, under the lease and in one commit, what *decide* says of the newest state."""
+        journal = self.refresher.journal
+        with self.refresher.writing(name):
+            while True:
+                view = journal.view()
+                state = view.named(name)
+                report, events = decide(state, self._bench(name))
+                self.refresher.on_checkpoint("bound")
+                try:
+                    if events:
+                        journal.append(view.version, state.id, events)
+                except JournalConflictError:
+                    continue
+                self.refresher.on_checkpoint("bounded")
+                return report
+
+    def _state(self, name: str) -> AggregateState:
+        return self.refresher.journal.view().named(name)
+
+    def _bench(self, name: str) -> Workbench:
+        r = self.refresher
+        return Workbench(r.journal, r.bound(self._state(name)), r.config, r.engine, Request())
+
+    def _expiry(
+        self, state: AggregateState, bench: Workbench, before: int, *, dry_run: bool
+    ) -> tuple[Expiry, Frozen | None]:
+        definition = self.refresher.bound(state).definition
+        grid = definition.grid
+        if definition.engine is not None:
+            raise ExpireEngineError(
+                f"'{state.name}' is computed by an engine, whose results reach beyond buckets: they need their raw rows",
+                hint="keep the rows of its source",
+            )
+        self._refuse_building(state)
+        bound = _bound(state, before, grid)
+        dirt = _dirt(state, bound, bench)
+        if dirt.needed:
+            shown = planning.spans_text(grid, dirt.needed)
+            end = render(bound, grid.time_type)
+            raise ExpireDirtyError(
+                f"'{state.name}' is dirty below {end} and can only be computed from raw rows there: {shown}",
+                hint=f"run 'materializer refresh {state.name} --end {end}' first",
+            )
+        view = self.refresher.journal.view()
+        parent = cascade.parent_of(state.source.path, self.refresher.root, view.states)
+        expiry = Expiry(
+            state.name,
+            definition.time_type,
+            before,
+            bound,
+            state.frozen,
+            state.source.name or state.source.path,
+            state.cursor,
+            bench.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
+            dirt.waiting,
+            "" if parent else delete_statement(state.source, definition.spec.time_column, grid, bound),
+            tuple(_readers(state, bound, view.all.values())),
+            tuple(_notes(state, bound, parent)),
+            dry_run,
+        )
+        return expiry, Frozen(bound, "expire", dirt.settled) if bound > state.frozen else None
+
+    def _refuse_building(self, state: AggregateState) -> None:
+        if self.refresher.journal.view().build_of(state) is not None:
+            raise HistoryBuildingError(
+                f"the next version of '{state.name}' is being built: both versions need the raw rows that they have",
+                hint=f"publish it with 'materializer build {state.name}', or give it up with 'materializer abandon "
+                f"{state.name}', first",
+            )
+
+    def _thaw(self, state: AggregateState, bench: Workbench, *, dry_run: bool) -> Thaw:
+        self._refuse_building(state)
+        spec, was = AggregateSpec.from_json(state.spec), state.frozen
+        below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
+        kept = below - (SpanSet() if state.retired == NEG_INF else SpanSet.of(Span(NEG_INF, state.retired)))
+        return Thaw(
+            state.name,
+            spec.time_type or TimeType.TIMESTAMP,
+            was,
+            kept,
+            _known(lambda: bench.kept_estimate(below)),
+            _known(lambda: bench.source_estimate(state, below)),
+            state.expired_rows,
+            stuck_spans(state),
+            SOURCE in spec.property_map,
+            dry_run,
+        )
+
+
+def delete_statement(source: SourceIdentity, time_column: str, grid: Grid, bound: int) -> str:
+    """Return the Spark SQL that deletes the rows of a source below an edge; null times stay."""
+    table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
+    return f"DELETE FROM {table} WHERE {quoted(time_column)} < {instant_sql(grid, bound)}"
+
+
+def _bound(state: AggregateState, before: int, grid: Grid) -> int:
+    """Return the edge to freeze at; never below where it is frozen already."""
+    if before in (NEG_INF, POS_INF):
+        raise ExpireBoundError("history is frozen before a time, not before infinity", hint="give --before a time")
+    bound = grid.edge_at(before)
+    if bound > state.threshold:
+        until = "nothing at all" if state.threshold == NEG_INF else f"nothing from {_text(state.threshold, grid)} on"
+        raise ExpireBoundError(
+            f"'{state.name}' cannot be frozen before {_text(bound, grid)}: {until} was ever materialised",
+            hint=f"run 'materializer refresh {state.name}' first, or take an earlier time",
+        )
+    if bound <= grid.limits.start:
+        raise ExpireBoundError(
+            f"no row of '{state.name}' can lie before {_text(bound, grid)}", hint="take a later time"
+        )
+    return max(bound, state.frozen)
+
+
+def _known(estimate: Callable[[], Estimate]) -> Estimate:
+    """Return an estimate, or that of nothing: a table that is gone or was replaced does not keep history frozen."""
+    try:
+        return estimate()
+    except MaterializerError:
+        return Estimate()
+
+
+def _text(instant: int, grid: Grid) -> str:
+    return render(instant, grid.time_type)
+
+
+def _dirt(state: AggregateState, bound: int, bench: Workbench) -> _Dirt:
+    if bound <= state.frozen:
+        return _Dirt()
+    taken = state.log.cut(SpanSet.of(Span(state.frozen, bound))).taken
+    merges = bench.merges
+    waiting = SpanSet.union(e.span for e in taken if merges and e.is_mergeable)
+    rest = SpanSet.union(e.span for e in taken if e.cause is not Cause.RETIRED) - waiting
+    needed = bench.present(state, rest) if rest else rest
+    return _Dirt(waiting, rest - needed, needed)
+
+
+def _readers(state: AggregateState, bound: int, states: Iterable[AggregateState]) -> list[Reader]:
+    """Return the other aggregates that read the source of *state* and are not frozen up to *bound*."""
+    found = []
+    mine = AggregateSpec.from_json(state.spec)
+    for other in sorted(states, key=lambda s: s.name.lower()):
+        if other.id == state.id or other.source.table_id != state.source.table_id:
+            continue
+        spec = AggregateSpec.from_json(other.spec)
+        if other.builds:
+            found.append(Reader(other.name, "its next version is being built, from raw rows"))
+        elif spec.is_engine:
+            found.append(Reader(other.name, "an engine computes it, and needs its raw rows"))
+        elif spec.time_column.lower() != mine.time_column.lower():
+            found.append(Reader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of"))
+        elif other.frozen < bound:
+            kind = spec.time_type or TimeType.TIMESTAMP
+            at = "not frozen" if other.frozen == NEG_INF else f"frozen below {render(other.frozen, kind)}"
+            found.append(Reader(other.name, at))
+    return found
+
+
+def _notes(state: AggregateState, bound: int, parent: AggregateState | None) -> list[str]:
+    notes = []
+    if any(fields_of(version)["frozen"] < bound for version in state.previous[:1]):
+        notes.append("the previous version that is kept cannot be rolled back to then: its history is not frozen")
+    if parent is not None:
+        notes.append(f"the source is the output of '{parent.name}': its rows go by its own output.retention")
+    if DeltaFolder.at(state.source.path).properties().get("delta.enableChangeDataFeed", "").lower() != "true":
+        notes.append("the source has no change feed: rows that come below the bound cannot be merged, only reported")
+    return notes

@@ -1,0 +1,450 @@
+"""Raw rows go and history stays: the frozen bound, what comes below it, and what the output keeps."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from materializer.adapters.cli.app import main
+from materializer.config import Config
+from materializer.core.invalidation import Cause
+from materializer.core.spans import NEG_INF
+from materializer.errors import (
+    DefinitionError,
+    ExpireBoundError,
+    ExpireDirtyError,
+    ExpireEngineError,
+    FrozenHistoryError,
+    FrozenWindowError,
+    RetiredWindowError,
+)
+from materializer.wiring import Materializer
+from tests.system.builders import DAY, Site, Table, Trade, at
+
+HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
+BOUND = "2024-03-01T02:00:00Z"
+FILLED: dict[str, Any] = {
+    "engine": "time_series",
+    "window_size": "1 hour",
+    "step": "1 hour",
+    "time": "ts",
+    "keys": ["sym"],
+    "measures": {"n": "sum(price)"},
+}
+LANES = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
+
+
+def remembered(trades: list[Trade]) -> list[tuple[Any, ...]]:
+    """Return the hourly aggregate of trades as somebody knows it who never forgets one."""
+    groups: dict[tuple[datetime, str], list[int]] = defaultdict(list)
+    for when, sym, price in trades:
+        time = at(when)
+        assert time is not None
+        groups[time.replace(minute=0, second=0, tzinfo=None), str(sym)].append(price or 0)
+    return sorted((hour, sym, len(p), sum(p), max(p)) for (hour, sym), p in groups.items())
+
+
+@pytest.fixture
+def full(site: Site) -> Site:
+    """Five hours of trades, a file an hour, and an hourly aggregate of them, refreshed."""
+    trades = site.table()
+    for hour in range(5):
+        trades.trade(*[t for t in HOURS if str(t[0]).startswith(f"{hour:02}")])
+    site.hourly()
+    site.lake.refresh("hourly")
+    return site
+
+
+@pytest.fixture
+def frozen(full: Site) -> Site:
+    """The same, frozen below 02:00."""
+    full.lake.expire("hourly", BOUND)
+    return full
+
+
+def stuck(site: Site, name: str = "hourly") -> list[str]:
+    """Return the hours that are dirty below the bound and stay so, with why."""
+    [status] = site.lake.status(name)
+    hour = 3_600_000_000
+    start = int(DAY.timestamp() * 1_000_000)
+    return [f"{(s.start - start) // hour}-{(s.end - start) // hour} {why}" for s, why in status.stuck]
+
+
+@LANES
+def test_history_stays_when_its_rows_go(frozen):
+    """
+    The owner runs the statement that `expire` prints; rows that come below later are merged, an ignored DELETE between them
+    or not, and what was published is what somebody knows who remembers every row.
+    """
+    trades, expiry = frozen.tables["trades"], frozen.lake.expire("hourly", BOUND)
+    frozen.spark.sql(expiry.delete)
+    assert frozen.lake.refresh("hourly").runs == ()
+    assert remembered(HOURS) == frozen.published("hourly")
+
+    late = [("00:10", "A", 100), ("01:10", "C", 200), ("04:50", "A", 300), ("05:10", "A", 1)]
+    trades.trade(*late[:2])
+    frozen.spark.sql(expiry.delete)
+    trades.trade(*late[2:], ("00:20", "A", 400))
+    report = frozen.lake.refresh("hourly")
+
+    assert {"merge"} <= set("+".join(r.report.strategy for r in report.runs).split("+"))
+    assert remembered([*HOURS, *late, ("00:20", "A", 400)]) == frozen.published("hourly")
+    [status] = frozen.lake.status("hourly")
+    assert ("fresh", 8 + 2, ()) == (status.state, status.expired_rows, status.stuck)
+    verified = frozen.lake.verify("hourly")
+    assert verified.is_equal, verified.examples
+    assert verified.frozen == status.frozen
+    assert frozen.lake.refresh("hourly").runs == ()
+
+
+def test_expire_says_what_it_would_do_and_then_does_it(full):
+    """
+    Without --yes nothing is written; the bound is the last edge before the time, and every other reader is named.
+    """
+    full.hourly("other")
+    full.hourly("by_note", keys=["note"])
+    full.lake.refresh("by_note")
+    full.lake.expire("by_note", "2024-03-01T03:00:00Z")
+    before = full.files()
+
+    told = full.lake.expire("hourly", "2024-03-01T02:25:00Z", dry_run=True)
+
+    assert before == full.files()
+    assert (
+        f"DELETE FROM delta.`{full.tables['trades'].path}` WHERE `ts` < TIMESTAMP_LTZ '2024-03-01 02:00:00Z'"
+        == told.delete
+    )
+    assert (8, 2, True) == (told.below.rows, told.below.files, told.is_dry_run)
+    assert [("other", "not frozen")] == [(r.name, r.why) for r in told.readers]
+    done = full.lake.expire("hourly", "2024-03-01T02:25:00Z")
+    assert (told.bound, NEG_INF) == (done.bound, done.was)
+    assert done.bound == full.lake.status("hourly")[0].frozen
+    assert done.bound == full.lake.expire("hourly", "2024-03-01T01:00:00Z").was
+
+
+def test_expire_refuses_what_would_be_lost(full):
+    """
+    What is dirty and needs its raw rows, what was never materialised, and engines are not frozen.
+    """
+    full.tables["trades"].update("price = 1 AND sym = 'A'", price=7)
+    with pytest.raises(ExpireDirtyError, match=r"\[2024-03-01T01:00:00Z, 2024-03-01T02:00:00Z\)"):
+        full.lake.expire("hourly", BOUND)
+    full.lake.expire("hourly", "2024-03-01T01:00:00Z")
+    with pytest.raises(ExpireBoundError, match="nothing from"):
+        full.lake.expire("hourly", "2024-03-02")
+    with pytest.raises(ExpireBoundError, match="infinity"):
+        full.lake.expire("hourly", "inf")
+    full.lake.define("filled", "trades", **FILLED)
+    with pytest.raises(ExpireEngineError, match="engine"):
+        full.lake.expire("filled", BOUND)
+
+
+def test_inserts_that_wait_below_are_merged_after_expire(full):
+    """
+    Dirt that can be merged does not stop `expire`: its rows are read from the change feed, gone or not.
+    """
+    full.tables["trades"].trade(("00:40", "A", 50))
+
+    expiry = full.lake.expire("hourly", BOUND)
+    full.spark.sql(expiry.delete)
+    full.lake.refresh("hourly")
+
+    assert expiry.waiting
+    assert remembered([*HOURS, ("00:40", "A", 50)]) == full.published("hourly")
+
+
+def test_an_update_below_is_a_conflict_that_is_kept_and_told(frozen):
+    """
+    An update, a move and rows written again below the bound are listed and never merged; above it they are computed.
+    """
+    frozen.tables["trades"].update("price = 0 AND sym = 'A'", price=9)
+    frozen.tables["trades"].update("price = 1 AND sym = 'B'", ts=at("03:59"))
+    frozen.tables["trades"].trade(("00:40", "A", 50))
+
+    report = frozen.lake.refresh("hourly")
+
+    assert 1 == len(report.stuck)
+    old = [row for row in remembered(HOURS) if row[0].hour < 2]
+    assert old == [row for row in frozen.published("hourly") if row[0].hour < 2]
+    assert (DAY.replace(hour=3, tzinfo=None), "B", 4, 8, 3) in frozen.published("hourly")
+    told = "rows were updated or written again below the frozen bound, or nobody can tell what changed there"
+    assert [f"0-2 {told}"] == stuck(frozen)
+    assert {Cause.CONFLICT} == {e.cause for e in frozen.lake.journal.view().named("hourly").stuck}
+    assert ["doctor.frozen"] == [f.code for f in frozen.lake.doctor("hourly") if "frozen" in f.code]
+    assert frozen.lake.refresh("hourly").runs == ()
+    assert old == sorted(
+        (row["bucket"].replace(tzinfo=None), row["sym"], row["n"], row["total"], row["top"])
+        for row in frozen.lake.fresh("hourly").frame.toArrow().to_pylist()
+        if row["bucket"].hour < 2
+    )
+
+
+def test_thaw_gives_history_up(frozen):
+    """
+    It says first what it endangers; then the next refresh computes what the source still has.
+    """
+    frozen.tables["trades"].delete("price = 0")
+    frozen.tables["trades"].update("price = 1 AND sym = 'A'", price=9)
+    frozen.lake.refresh("hourly")
+
+    told = frozen.lake.thaw("hourly", dry_run=True)
+    assert (4, True) == (told.expired_rows, told.is_dry_run)
+    assert stuck(frozen)
+    frozen.lake.thaw("hourly")
+    assert not stuck(frozen)
+    frozen.lake.refresh("hourly")
+
+    frozen.expect_true()
+    assert NEG_INF == frozen.lake.thaw("hourly").was
+
+
+def test_what_does_not_merge_is_reported(full):
+    """
+    A median cannot take late rows in below the bound; they are listed, and what is published stays.
+    """
+    full.hourly("middle", measures={"middle": "median(price)"})
+    full.lake.refresh("middle")
+    full.lake.expire("middle", BOUND)
+    before = full.published("middle")
+    full.tables["trades"].trade(("00:40", "A", 50))
+    full.tables["trades"].delete("price = 1")
+
+    full.lake.refresh("middle")
+
+    assert before == full.published("middle")
+    assert ["0-1 rows came, and there is nothing that they could be merged into"] == stuck(full, "middle")
+
+
+def test_without_a_change_feed_files_tell(site):
+    """
+    Files that go are retention, rows that come are reported, and files that are written again are a conflict.
+    """
+    trades = site.table(feed=False)
+    for hour in range(5):
+        trades.trade(*[t for t in HOURS if str(t[0]).startswith(f"{hour:02}")])
+    site.hourly()
+    site.lake.refresh("hourly")
+    expiry = site.lake.expire("hourly", "2024-03-01T03:30:00Z")
+    assert expiry.notes
+    trades.delete("price = 0")
+    trades.trade(("01:40", "A", 50))
+    trades.update("price = 2 AND sym = 'A'", price=3)
+
+    site.lake.refresh("hourly")
+
+    conflict = "rows were updated or written again below the frozen bound, or nobody can tell what changed there"
+    assert ["1-2 rows came, and without a change feed nobody can tell which", f"2-3 {conflict}"] == stuck(site)
+    assert 4 == site.lake.status("hourly")[0].expired_rows
+    assert remembered(HOURS) == site.published("hourly")
+
+
+def test_what_is_asked_below_the_bound_is_cut_or_refused(frozen):
+    """
+    A forced refresh and an invalidation begin at the bound; wholly below it they are errors, and so is another definition of the data.
+    """
+    with pytest.raises(FrozenWindowError, match="frozen below"):
+        frozen.lake.refresh("hourly", "2024-03-01T00:00:00Z", BOUND, force=True)
+    with pytest.raises(FrozenWindowError, match="frozen below"):
+        frozen.lake.invalidate("hourly", "2024-03-01T00:00:00Z", BOUND)
+    frozen.tables["trades"].delete("price < 2")
+
+    report = frozen.lake.refresh("hourly", force=True)
+    declared = frozen.lake.invalidate("hourly")
+    frozen.lake.backfill("hourly", buckets_per_run=1)
+
+    assert 12 == sum(run.report.rows_read for run in report.runs)
+    assert frozen.lake.status("hourly")[0].frozen == declared.start
+    assert remembered(HOURS) == frozen.published("hourly")
+    sql = "CREATE MATERIALIZED VIEW hourly AS SELECT window.start AS bucket, count(*) AS n FROM trades GROUP BY window(ts, '1 hour')"
+    with pytest.raises(FrozenHistoryError, match="built again"):
+        frozen.lake.apply(sql)
+
+
+def test_the_bound_follows_the_newest_row(site):
+    """
+    With source.retention the bound stands two hours before the newest bucket's end, and stops at what is dirty.
+    """
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly(properties={"source.retention": "2 hours"})
+    site.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T05:00:00Z")
+    site.lake.refresh("hourly")
+    [status] = site.lake.status("hourly")
+    assert int(at("03:00").timestamp() * 1_000_000) == status.frozen
+
+    trades.delete("price < 2")
+    trades.update("price = 3 AND sym = 'A'", price=4)
+    trades.trade(("09:00", "A", 1))
+    site.lake.refresh("hourly", "2024-03-01T09:00:00Z")
+    assert status.frozen == site.lake.status("hourly")[0].frozen
+    site.lake.refresh("hourly")
+    site.lake.refresh("hourly")
+
+    assert int(at("08:00").timestamp() * 1_000_000) == site.lake.status("hourly")[0].frozen
+    found = site.published("hourly")
+    assert [row for row in remembered(HOURS) if row[0].hour < 3] == [row for row in found if row[0].hour < 3]
+    assert (DAY.replace(hour=3, tzinfo=None), "A", 2, 8, 4) in found
+
+
+@LANES
+def test_old_buckets_leave_the_output_and_do_not_come_back(site):
+    """
+    output.retention takes buckets out once; later rows there make nothing dirty, and asking for them brings them back.
+    """
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly(properties={"output.retention": "2 hours"})
+    site.lake.refresh("hourly")
+    assert [row for row in remembered(HOURS) if row[0].hour >= 3] == site.published("hourly")
+
+    trades.trade(("06:10", "A", 1), ("00:10", "A", 1))
+    fresh = site.lake.read("hourly", fresh=True).toArrow().to_pylist()
+    assert [6] == [row["bucket"].hour for row in fresh]
+    report = site.lake.refresh("hourly", "2024-03-01T06:00:00Z")
+    assert "discard" in "+".join(run.report.strategy for run in report.runs)
+    assert [(DAY.replace(hour=6, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
+    site.lake.refresh("hourly")
+    trades.trade(("01:10", "A", 1))
+    assert site.lake.refresh("hourly").runs == ()
+    assert site.lake.verify("hourly").is_equal
+    with pytest.raises(RetiredWindowError, match=r"output\.retention"):
+        site.lake.invalidate("hourly", "2024-03-01T01:00:00Z", "2024-03-01T02:00:00Z")
+
+    site.hourly(properties={})
+    assert site.lake.refresh("hourly").runs == ()
+    site.lake.invalidate("hourly", "2024-03-01T03:00:00Z", "2024-03-01T04:00:00Z")
+    site.lake.refresh("hourly")
+    rows = [*HOURS, ("06:10", "A", 1), ("00:10", "A", 1), ("01:10", "A", 1)]
+    assert [row for row in remembered(rows) if row[0].hour >= 3] == site.published("hourly")
+    assert site.lake.verify("hourly").is_equal
+
+    site.hourly(properties={"output.retention": "2 hours"})
+    report = site.lake.refresh("hourly")
+    assert ["discard"] == [run.report.strategy for run in report.runs]
+    assert [(DAY.replace(hour=6, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
+
+
+def test_an_engine_keeps_its_raw_rows(site):
+    """
+    Retention of an engine is refused when it is applied.
+    """
+    site.table()
+    with pytest.raises(DefinitionError, match=r"source\.retention"):
+        site.lake.define("filled", "trades", **FILLED, properties={"source.retention": "30 days"})
+
+
+NAIVE = DAY.replace(tzinfo=None)
+TIMES: dict[str, tuple[pa.DataType, list[Any], str | int, Any]] = {
+    "timestamp": (pa.timestamp("us", "UTC"), [at("00:10"), at("03:10")], "1 hour", "2024-03-01T02:00:00Z"),
+    "ntz": (pa.timestamp("us"), [NAIVE, NAIVE.replace(hour=5)], "1 hour", "2024-03-01T02:00:00"),
+    "date": (pa.date32(), [date(1969, 12, 1), date(2024, 3, 1)], "1 day", "2024-02-29"),
+    "smallint": (pa.int16(), [-7, 30], 10, 20),
+    "int": (pa.int32(), [5, 30], 10, 20),
+    "bigint": (pa.int64(), [5, 1 << 40], 10, 1 << 39),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "timestamp" else pytest.mark.slow) for kind in TIMES]
+)
+def test_the_statement_deletes_just_what_is_frozen(site, kind):
+    """
+    For every type of time, with names that want quoting, Spark takes the statement and the rows below the bound are gone.
+    """
+    arrow, values, width, before = TIMES[kind]
+    name = "my `odd` time"
+    schema = pa.schema([(name, arrow), ("v", pa.int64())])
+    table = Table(site.lake.root / "odd 'table' `x`", schema)
+    table.write([{name: value, "v": 1} for value in values] + [{name: None, "v": 1}])
+    lake = Materializer(site.lake.root, spark=site.spark, config=Config(sources={"odd": str(table.path)}))
+    lake.define("odd_hours", "odd", time="`my ``odd`` time`", width=width, keys=[], measures={"n": "count(*)"})
+    lake.refresh("odd_hours")
+
+    site.spark.sql(lake.expire("odd_hours", before).delete)
+
+    left = DeltaTable(str(table.path)).to_pyarrow_table()[name].to_pylist()
+    assert [values[1], None] == sorted(left, key=lambda v: v is None)
+    lake.refresh("odd_hours")
+    assert [1, 1] == [row[1] for row in site.published("odd_hours")]
+
+
+@pytest.mark.parametrize("step", [*(pytest.param(s, marks=pytest.mark.slow) for s in ("recover", "bound")), "bounded"])
+def test_a_kill_leaves_the_old_bound_or_the_new_one(full, step):
+    """
+    `expire` is one commit of the journal: wherever a process dies, the bound stands where it stood or where it should.
+    """
+
+    class Died(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        if name == step:
+            raise Died
+
+    with pytest.raises(Died):
+        full.opened_with(die).expire("hourly", BOUND)
+    assert (step == "bounded") == (full.lake.status("hourly")[0].frozen > NEG_INF)
+    full.lake.expire("hourly", BOUND)
+    full.tables["trades"].delete("price < 2")
+    full.lake.refresh("hourly")
+    assert remembered(HOURS) == full.published("hourly")
+
+
+def test_spark_tells_versions_apart_too(frozen, monkeypatch):
+    """
+    Where there are more changes than the driver reads, Spark groups them by version below the bound: inserts between deletes
+    are merged, and an update is a conflict.
+    """
+    monkeypatch.setattr("materializer.services.capture.DRIVER_ROWS", 0)
+    trades = frozen.tables["trades"]
+    trades.trade(("00:40", "A", 50), (None, "A", 1), ("06:00", "A", 50))
+    trades.delete("price < 1")
+    trades.trade(("00:50", "A", 51))
+    trades.update("price = 1 AND sym = 'A'", price=9)
+    trades.delete("price = 9")
+
+    report = frozen.lake.refresh("hourly")
+
+    assert ["1-2"] == [text.split()[0] for text in stuck(frozen)]
+    assert "merge" in report.runs[0].report.strategy
+    expected = [*HOURS, ("00:40", "A", 50), ("00:50", "A", 51), ("06:00", "A", 50)]
+    assert remembered(expected) == frozen.published("hourly")
+    assert 4 + 2 == frozen.lake.status("hourly")[0].expired_rows
+
+
+def test_the_commands_say_so(full, capsys):
+    """
+    From the shell, without a JVM: the plan, then the bound, then what thawing would endanger.
+    """
+    where = ["--lake", str(full.lake.root)]
+
+    assert 0 == main(["expire", "hourly", "--before", "2024-03-01T02:30:00Z", *where])
+    told = capsys.readouterr().out
+    assert "hourly: would be frozen below 2024-03-01T02:00:00Z" in told
+    assert f"    DELETE FROM delta.`{full.tables['trades'].path}` WHERE `ts` < TIMESTAMP_LTZ" in told
+    assert "nothing was written" in told
+    assert 0 == main(["expire", "hourly", "--before", "2024-03-01T02:30:00Z", "--yes", *where])
+    assert 3 == main(["expire", "hourly", "--before", "2024-03-01T01:00:00Z", "--yes", "--strict-exit", *where])
+    assert 0 == main(["status", "hourly", *where])
+    assert "below 2024-03-01T02:00:00Z" in capsys.readouterr().out
+    assert 64 == main(["expire", "hourly", "--before", "yesterday", *where])
+    assert "expire.bound" in capsys.readouterr().err
+    assert 0 == main(["thaw", "hourly", "--json", *where])
+    form = json.loads(capsys.readouterr().out)
+    assert (True, "2024-03-01T02:00:00Z", 8) == (
+        form["dry_run"],
+        form["was_frozen_below"],
+        form["source_below"]["rows"],
+    )
+    assert 0 == main(["thaw", "hourly", "--yes", *where])
+    assert NEG_INF == full.lake.status("hourly")[0].frozen
