@@ -149,6 +149,8 @@ def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]
 
 def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
     """Return fetched *rows* as a frame with Spark's own types."""
+    if not rows.num_rows:
+        rows = rows.schema.empty_table()  # PySpark cannot take columns without a chunk
     frame = spark.createDataFrame(rows)
     return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
 
