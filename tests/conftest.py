@@ -80,5 +80,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     started = session.start(Config(spark=SparkConfig(profile="short", options=options)))
+    # for what tests ask Spark themselves, of a few rows; what is tested has a session of its own with its own settings
+    for setting in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        started.conf.set(setting, "false")
     yield started
     started.stop()

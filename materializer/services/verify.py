@@ -113,6 +113,7 @@ class Verifier:
                 hull=None if extent.unknown.files else extent.hull,
                 examples=examples,
                 memory=state.engine,
+                most_rows=extent.estimate(compared).rows,
             )
             rows, differing, found = result.rows, result.differing, result.examples
         return VerifyReport(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, quoted
@@ -14,6 +14,7 @@ from materializer.core.spec import Call, Measure
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql
 
+_DIFFERS: Final = "size(wrong) > 0"
 FLOAT_TOLERANCE: Final = 1e-9
 """Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
 
@@ -122,27 +123,33 @@ def compare(
     both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
         "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
     )
-    both = both.where("r IS NOT NULL OR size(wrong) > 0").persist()
-    try:
-        counted = both.agg(
-            sf.count("r").alias("rows"), sf.count_if(sf.expr("size(wrong) > 0")).alias("differing")
-        ).collect()[0]
-        differ = both.where("size(wrong) > 0")
-        found = differ.limit(examples).collect() if counted["differing"] else []
-        buckets: list[Any] = []
-        if counted["differing"] and bucket is not None:
-            at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
-            buckets = differ.select(sf.expr(at_sql).alias("at")).distinct().collect()
-    finally:
-        both.unpersist()
+    rows_compared, differing_rows, found = counted(both, examples)
+    buckets: list[Any] = []
+    if differing_rows and bucket is not None:
+        at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
+        buckets = both.where(_DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
     rows_found = [r.asDict() for r in found]
     return Compared(
-        counted["rows"],
-        counted["differing"],
+        rows_compared,
+        differing_rows,
         [_example(r, spec.columns, groups) for r in rows_found],
         [_evidence(r, spec.columns) for r in rows_found],
         frozenset(int(r["at"]) for r in buckets),
     )
+
+
+def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:
+    """Return how many rows were compared, how many differ, and some of these.
+
+    Nothing is kept in between: where all is equal, which it should be, one query says so; else a second one fetches.
+
+    Args:
+        both: Rows of both sides, joined: ``r`` is null where the expected one is missing, ``wrong`` lists what differs.
+        examples: How many differing rows to return.
+    """
+    numbers = both.agg(sf.count("r").alias("rows"), sf.count_if(sf.expr(_DIFFERS)).alias("differing")).collect()[0]
+    found = both.where(_DIFFERS).limit(examples).collect() if numbers["differing"] else []
+    return numbers["rows"], numbers["differing"], found
 
 
 def _within(ours: str, low: str, high: str, kind: str) -> str:

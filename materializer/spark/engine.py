@@ -519,10 +519,12 @@ class Engine:
         hull: Span | None,
         examples: int,
         memory: Mapping[str, Any] = MappingProxyType({}),
+        most_rows: int = ONE_PARTITION + 1,
     ) -> Compared:
-        """Compare published rows with the reference form; see :mod:`.compare`."""
+        """Compare published rows with the reference form over *most_rows* raw rows at most; see :mod:`.compare`."""
         inside = spans & SpanSet.of(hull) if hull else spans
-        with spoken("comparing with plain Spark", table=source.path, version=version):
+        simply = self._planned_simply() if most_rows <= ONE_PARTITION else nullcontext()
+        with simply, spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
             if definition.engine is not None:
                 expected = self.windows.everything(definition, source, version, Bounds.of(memory), spans)

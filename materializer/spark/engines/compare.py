@@ -8,7 +8,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.compile import label_name
-from materializer.spark.compare import FLOAT_TOLERANCE, Compared
+from materializer.spark.compare import FLOAT_TOLERANCE, Compared, counted
 
 NOT_COMPARED = (SLICE, "revision")
 """Columns that tell how a row was kept, not what it says."""
@@ -40,14 +40,7 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
             sf.array_compact(sf.array(*wrong)) if wrong else sf.array().cast("array<int>")
         ),
     )
-    both = both.where("r IS NOT NULL OR size(wrong) > 0").persist()
-    try:
-        counted = both.agg(
-            sf.count("r").alias("rows"), sf.count_if(sf.expr("size(wrong) > 0")).alias("differing")
-        ).collect()[0]
-        found = both.where("size(wrong) > 0").limit(examples).collect() if counted["differing"] else []
-    finally:
-        both.unpersist()
+    rows, differing, found = counted(both, examples)
     shown = []
     for row in found:
         kind = "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
@@ -55,7 +48,7 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
         columns = {values[i]: (str(row[f"o_v{i}"]), str(row[f"r_v{i}"])) for i in row["wrong"] if i >= 0}
         where = {name: str(row[f"{side}_p{i}"]) for i, name in enumerate(place)}
         shown.append({"kind": kind, "row": where, "columns": columns})
-    return Compared(counted["rows"], counted["differing"], shown)
+    return Compared(rows, differing, shown)
 
 
 def _numbered(frame: DataFrame, place: list[str], values: list[str], side: str) -> DataFrame:
