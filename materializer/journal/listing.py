@@ -92,6 +92,9 @@ def write(root: Path, view: View) -> None:
     rows = [row.as_json() for row in listed(view)]
     text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
     own = root / f"{_FILE}.{os.getpid()}"
+    with suppress(OSError, ValueError):
+        if (root / _FILE).read_text(encoding="utf-8") == text:
+            return
     with suppress(OSError):
         own.write_text(text, encoding="utf-8")
         own.replace(root / _FILE)  # a whole file or none, whoever else writes it

@@ -233,26 +233,20 @@ class Engine:
         starts: DataFrame | None,
         hull: Span | None,
     ) -> tuple[DataFrame, Observation]:
-        rows, inside = self._raw_rows(definition, source, plan, raw, starts, hull)
-        rows, seen = c.observed(rows, "recompute")
-        return c.build(definition, rows, inside), seen
-
-    def _raw_rows(
-        self,
-        definition: Definition,
-        source: SourceIdentity,
-        plan: Plan,
-        raw: SpanSet,
-        starts: DataFrame | None,
-        hull: Span | None,
-    ) -> tuple[DataFrame, SpanSet]:
-        """Return the rows of the buckets *raw*, and spans around where they lie."""
         around = raw if starts is None else raw.at_most(MAX_SPANS)
-        inside = around & SpanSet.of(hull) if hull else around
         if plan.lane is Lane.DRIVER:
             rows = small.raw_rows(self.spark, definition, source, plan.source_version, around)
         else:
             rows = c.read_version(self.spark, source, plan.source_version)
+        rows, inside = self._inside(definition, rows, around, starts, hull)
+        rows, seen = c.observed(rows, "recompute")
+        return c.build(definition, rows, inside), seen
+
+    def _inside(
+        self, definition: Definition, rows: DataFrame, around: SpanSet, starts: DataFrame | None, hull: Span | None
+    ) -> tuple[DataFrame, SpanSet]:
+        """Return those of some source rows that count, and spans around where they lie."""
+        inside = around & SpanSet.of(hull) if hull else around
         rows = c.relevant_rows(definition, rows, around)
         return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
 
@@ -265,7 +259,12 @@ class Engine:
             The columns of the source.
         """
         raw = _raw_spans(plan)
-        rows, _ = self._raw_rows(definition, source, plan, raw, self._starts(definition, raw), hull)
+        starts = self._starts(definition, raw)
+        around = raw if starts is None else raw.at_most(MAX_SPANS)
+        every = c.read_version(
+            self.spark, source, plan.source_version
+        )  # columns that no measure reads are asked about too
+        rows, _ = self._inside(definition, every, around, starts, hull)
         parts = [rows] if raw else []
         merges = [step for step in plan.steps if isinstance(step, Merge)]
         for step in merges:

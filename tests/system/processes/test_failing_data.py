@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HUGE: Final = 2**63 - 1
 FAILURES: Final = {
     "overflow": ("sum(v)", HUGE, "ARITHMETIC_OVERFLOW"),
-    "division": ("sum(100 / (v - 99))", 99, "DIVIDE_BY_ZERO"),
+    "division": ("max(100 / (v - 99))", 99, "DIVIDE_BY_ZERO"),
     "cast": ("max(CAST(replace(CAST(v AS STRING), '99', 'x') AS INT))", 99, "CAST_INVALID_INPUT"),
 }
 """A measure, the value it cannot take, and what Spark calls that."""
