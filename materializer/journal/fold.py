@@ -263,16 +263,7 @@ _PLAIN: Final = (
     "canaries",
     "expired_rows",
 )
-_LATER: Final = (
-    "verdict",
-    "policy",
-    "maintained",
-    "builds",
-    "switch",
-    "is_closed",
-    "canaries",
-    "expired_rows",
-)
+_LATER: Final = tuple(_PLAIN[_PLAIN.index("verdict") :])
 """Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
