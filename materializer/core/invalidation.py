@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Any, Final, NamedTuple
 
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
@@ -29,6 +29,7 @@ MAX_KEYS: Final = 64
 """How many changed keys an entry remembers; more become "any key"."""
 
 
+@unique
 class Cause(IntEnum):
     """Why a span is dirty, from the finest evidence to the coarsest; joining keeps the coarsest."""
 
@@ -48,9 +49,9 @@ class Cause(IntEnum):
     """What is published there was compared with the raw rows, and differs."""
     REPAIRED = 8
     """The tables hold something there, and nobody knows any more what."""
-    CONFLICT = 8
+    CONFLICT = 9
     """Below the frozen bound something else happened than inserts or deletes, or nobody can tell what."""
-    RETIRED = 9
+    RETIRED = 10
     """Older than ``output.retention``: its rows are taken out of our tables."""
 
 
