@@ -18,6 +18,10 @@ MOST: Final = 50_000
 _PLAIN: Final = re.compile(
     r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
 )
+MOST_CUT: Final = 500_000
+"""Kept rows of files that the driver reads to pick few out of them."""
+MOST_KEPT: Final = 100_000
+"""Kept rows that it hands on."""
 FEW: Final = 64
 """Spans whose rows the driver picks out of what it read; Spark does the rest."""
 
@@ -46,13 +50,15 @@ def raw_rows(
 def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
     """Return at least the kept rows of *spans*."""
     types = dict(definition.partial_columns)
+    is_cut = len(spans) <= FEW
+    max_rows = MOST_CUT if is_cut else MOST
     found = read_small_rows(
-        path, version, list(types), spans, time=SLICE, time_type=definition.time_type, max_rows=MOST
+        path, version, list(types), spans, time=SLICE, time_type=definition.time_type, max_rows=max_rows
     )
-    if found is None:
-        return scanned(spark, definition, path, version, spans)
-    if len(spans) <= FEW:
+    if found is not None and is_cut:
         found = found.filter(lies_in(found[SLICE], spans, definition.time_type))
+    if found is None or found.num_rows > MOST_KEPT:
+        return scanned(spark, definition, path, version, spans)
     return c.frame_of(spark, found, types)
 
 
