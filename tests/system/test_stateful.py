@@ -81,7 +81,7 @@ def test_random_changes_of_definitions_leave_the_truth(spark, tmp_path) -> None:
     """
     Definitions that are changed, built, switched, rolled back and given up in any order: what is clean is true.
     """
-    until(["switched", "data started", "build"], spark, tmp_path, 3, lane=Lane.DRIVER, machine=Changing)
+    until(["switched", "data started", "build"], spark, tmp_path, 4, lane=Lane.DRIVER, machine=Changing)
 
 
 @pytest.mark.slow
