@@ -1,8 +1,8 @@
 """A class-data archive: what a JVM has loaded and checked of Spark's and Delta's classes once, for all that come after.
 
-Most of what a small refresh costs in a process of its own is Java loading twenty thousand classes. An archive of them is
-mapped into memory instead. It belongs to one Java and one class path; Java checks both, and starts without it when they
-differ. Half of a second of every start is left out besides by putting the Delta jars on the class path themselves.
+Much of what a small refresh costs in a process of its own is Java loading classes (`python -m tests.benchmarks.process`). An
+archive of them is mapped into memory instead. It belongs to one Java and one class path; Java checks both, and starts without
+it when they differ. So the Delta jars stand on the class path itself.
 
 Source: JEP 350, dynamic class-data archives.
 """

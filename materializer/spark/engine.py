@@ -208,8 +208,10 @@ class Engine:
             parts.append(rows)
         if merges or plan.replaced != raw:
             spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
-            read = small.kept_rows if plan.lane is Lane.DRIVER and spans else small.scanned
-            kept = read(self.spark, definition, partials_path, plan.partials.version, spans)
+            if plan.lane is Lane.DRIVER and spans:
+                kept = small.kept_rows(self.spark, definition, partials_path, plan.partials.version, spans)
+            else:
+                kept = small.scanned(self.spark, partials_path, plan.partials.version)
             kept = c.kept_partials(definition, kept, spans)
             kept = kept if starts is None else c.except_buckets(definition, kept, starts)
             news = []

@@ -280,7 +280,7 @@ def _options(
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # else every call on a column tells the JVM where it stands in Python, which takes as long as a small refresh
+        # else every call on a column tells the JVM where it stands in Python: more than half of what a small refresh says to it
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
         **loaded,

@@ -58,10 +58,10 @@ def kept_rows(spark: SparkSession, definition: Definition, path: str, version: i
     if found is not None and is_cut:
         found = found.filter(lies_in(found[SLICE], spans, definition.time_type))
     if found is None or found.num_rows > MOST_KEPT:
-        return scanned(spark, definition, path, version, spans)
+        return scanned(spark, path, version)
     return c.frame_of(spark, found, types)
 
 
-def scanned(spark: SparkSession, _definition: Definition, path: str, version: int, _spans: SpanSet) -> DataFrame:
+def scanned(spark: SparkSession, path: str, version: int) -> DataFrame:
     """Return all kept rows as Spark reads them; the rest of the query says which."""
     return spark.read.format("delta").option("versionAsOf", version).load(path)
