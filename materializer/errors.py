@@ -286,6 +286,13 @@ class ExpireDirtyError(MaterializerError):
     exit_status = 66
 
 
+class FewerRowsError(MaterializerError):
+    """A recompute finds fewer raw rows than the stored partials were made from, and nobody saw them go."""
+
+    code = "history.fewer-rows"
+    exit_status = 66
+
+
 class ExpireEngineError(MaterializerError):
     """The results of an engine reach beyond buckets, so raw rows are always needed."""
 

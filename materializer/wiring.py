@@ -294,6 +294,7 @@ class Materializer:
         as_of: Instant = None,
         max_runs: int | None = None,
         publish_anyway: str = "",
+        accept_fewer_rows: bool = False,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -308,11 +309,12 @@ class Materializer:
             as_of: Clock instant that closes windows of an engine; it never goes back.
             max_runs: Stop after so many runs; the rest stays dirty.
             publish_anyway: Why what fails its expectations is published all the same; recorded.
+            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
         request = self._request(name, start, end, force=force, strict=strict, as_of=as_of)
-        request = replace(request, publish_anyway=publish_anyway)
+        request = replace(request, publish_anyway=publish_anyway, accepts_fewer_rows=accept_fewer_rows)
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 
     def backfill(
@@ -326,6 +328,7 @@ class Materializer:
         max_runs: int | None = None,
         force: bool = False,
         publish_anyway: str = "",
+        accept_fewer_rows: bool = False,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -340,6 +343,7 @@ class Materializer:
             max_runs: Stop after so many runs.
             force: Compute clean buckets again too.
             publish_anyway: Why what fails its expectations is published all the same; recorded.
+            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
         """
@@ -348,6 +352,7 @@ class Materializer:
             run_buckets=_positive(buckets_per_run),
             is_newest_first=order == "newest",
             publish_anyway=publish_anyway,
+            accepts_fewer_rows=accept_fewer_rows,
         )
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 
@@ -358,12 +363,13 @@ class Materializer:
         window = _window(start, end, grid)
         return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
 
-    def expire(self, name: str, before: str | int, *, dry_run: bool = False) -> Expiry:
+    def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
         """Freeze the history of an aggregate before its raw rows go; writes to no source.
 
         Args:
             name: The aggregate.
             before: Up to where, rounded down to an edge: ISO text, or an integer for integer time.
+            as_stored: Freeze dirty buckets that need their raw rows too, as they are stored; they stay in the log, stuck.
             dry_run: Only say what would be done.
 
         Returns:
@@ -374,7 +380,7 @@ class Materializer:
             at = parse(before, grid.time_type, grid.resolution)
         except ValueError as exc:
             raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
-        return Expirer(self._refresher).expire(name, at, dry_run=dry_run)
+        return Expirer(self._refresher).expire(name, at, as_stored=as_stored, dry_run=dry_run)
 
     def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
         """Give frozen history up: the next refresh computes it from what the source still has.

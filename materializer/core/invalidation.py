@@ -27,6 +27,8 @@ from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 
 MAX_KEYS: Final = 64
 """How many changed keys an entry remembers; more become "any key"."""
+ANY_ROWS: Final = 1 << 62
+"""More rows than any source has: of an entry from which all of them may have gone."""
 
 
 @unique
@@ -68,6 +70,7 @@ class Entry:
         cause: Why it is dirty.
         keys: The changed keys when they are few and known, or None for any key.
         is_insert_only: Whether every change since *after* was an insert, as the change feed says, or no file went away.
+        gone: Source rows that were seen to go from any one bucket of it since it was clean, at most.
     """
 
     span: Span
@@ -75,6 +78,7 @@ class Entry:
     cause: Cause = Cause.NEW
     keys: Keys | None = None
     is_insert_only: bool = False
+    gone: int = 0
 
     def joined(self, other: Entry, span: Span) -> Entry:
         """Return what is known about *span* when both entries cover it."""
@@ -86,6 +90,7 @@ class Entry:
             max(self.cause, other.cause),
             None if keys is None or len(keys) > MAX_KEYS else keys,
             is_insert_only=self.is_insert_only and other.is_insert_only,
+            gone=min(self.gone + other.gone, ANY_ROWS),
         )
 
     @property
@@ -102,6 +107,8 @@ class Entry:
             data["keys"] = sorted((list(k) for k in self.keys), key=repr)
         if self.is_insert_only:
             data["inserts"] = True
+        if self.gone:
+            data["gone"] = self.gone
         return data
 
     @classmethod
@@ -114,6 +121,7 @@ class Entry:
             Cause[data["cause"].upper()],
             None if keys is None else frozenset(tuple(k) for k in keys),
             is_insert_only=data.get("inserts", False),
+            gone=data.get("gone", 0),
         )
 
 
@@ -126,7 +134,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InvalidationLog:
-    """Sorted, disjoint entries; neighbours that say the same are one entry.
+    """Sorted, disjoint entries; neighbours that say the same are one entry, from which went what went from either.
 
     Examples:
         >>> log = InvalidationLog().add([Entry(Span(0, 20), after=4, cause=Cause.CHANGE)])
@@ -195,7 +203,8 @@ class InvalidationLog:
             if i - 1 in closed:
                 last = joined[-1]
                 span = Span(last.span.start, entry.span.end)
-                joined[-1] = Entry(span, None, max(last.cause, entry.cause, Cause.FILES))
+                gone = max(last.gone, entry.gone)
+                joined[-1] = Entry(span, None, max(last.cause, entry.cause, Cause.FILES), gone=gone)
             else:
                 joined.append(entry)
         return InvalidationLog(tuple(_tidy(joined)))
@@ -235,11 +244,16 @@ def _overlay(log: tuple[Entry, ...], new: Entry) -> Iterator[Entry]:
 def _tidy(entries: Iterable[Entry]) -> Iterator[Entry]:
     current: Entry | None = None
     for entry in sorted(entries, key=lambda e: e.span):
-        if current and current.span.end == entry.span.start and replace(current, span=entry.span) == entry:
-            current = replace(current, span=Span(current.span.start, entry.span.end))
+        if current and current.span.end == entry.span.start and _says_the_same(current, entry):
+            span = Span(current.span.start, entry.span.end)
+            current = replace(current, span=span, gone=max(current.gone, entry.gone))
         else:
             if current:
                 yield current
             current = entry
     if current:
         yield current
+
+
+def _says_the_same(one: Entry, other: Entry) -> bool:
+    return replace(one, span=other.span, gone=other.gone) == other

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
 from materializer.core.quality.canaries import after_sample
@@ -455,7 +455,7 @@ def _retired(state: AggregateState, event: Retired) -> AggregateState:
     """
     if event.bound < state.retired:
         wanted = Span(event.bound, state.retired)
-        entry = Entry(wanted, None, Cause.INVALIDATED)
+        entry = Entry(wanted, None, Cause.INVALIDATED, gone=ANY_ROWS)
         return replace(state, retired=event.bound, log=state.log.cut(SpanSet.of(wanted)).left.add([entry]))
     if event.bound == state.retired:
         return state

@@ -106,6 +106,7 @@ class Capture:
                     _CAUSES[piece.rung],
                     piece.keys if is_fine else None,
                     is_insert_only=piece.is_insert_only,
+                    gone=0 if piece.is_insert_only else piece.rows,
                 )
 
     def _frozen(self, piece: CapturedPiece) -> Iterator[Entry]:
@@ -153,7 +154,8 @@ class Capture:
             everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, 0, None, first, last)
             return list(self._all_of(state, everything)), lost, [reason], Lateness(), 0
         spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
-        entries = [Entry(s, state.cursor, Cause.CHANGE, None, is_insert_only=found.is_insert_only) for s in spans]
+        gone = found.counts["update_preimage"] + found.counts["delete"]
+        entries = [Entry(s, state.cursor, Cause.CHANGE, None, found.is_insert_only, gone) for s in spans]
         for starts, is_late in ((found.late, True), (found.conflicts, False)):
             times = SpanSet.union(Span(start, definition.grid.next(start)) for start in starts)
             piece = CapturedPiece(times, Rung.FEED, is_late, 0, None, first, last, is_frozen=True)

@@ -90,7 +90,7 @@ class Bound:
             engine = compile_engine(spec)
             layout = result_layout(spec, columns["partials"], engine.layout)
         else:
-            engine, layout = None, decompose(spec)
+            engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
         definition = Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
         paths = {
             "partials": partials_path(root, state.name, state.data_version),

@@ -14,7 +14,7 @@ from typing import TypeVar
 from materializer.core.definition import quoted
 from materializer.core.grid import Grid
 from materializer.core.instants import render
-from materializer.core.invalidation import Cause, Entry
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.plan import Estimate
 from materializer.core.retention import SOURCE
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -67,6 +67,7 @@ class Expiry:
         source_version: Version of it that was captured.
         below: The source's files that hold rows below the bound, at most.
         waiting: Dirty spans below it, which the next refresh merges.
+        as_stored: Dirty spans below it that would need their raw rows: they stay as they are stored.
         delete: The statement that the owner of the source may run then; empty where it is not the owner's to run.
         readers: Other aggregates that read the source and are not frozen there.
         notes: What to know before.
@@ -85,6 +86,7 @@ class Expiry:
     delete: str
     readers: tuple[Reader, ...]
     notes: tuple[str, ...] = ()
+    as_stored: SpanSet = field(default_factory=SpanSet)
     is_dry_run: bool = False
 
 
@@ -132,13 +134,14 @@ class Expirer:
 
     refresher: Refresher
 
-    def expire(self, name: str, before: int, *, dry_run: bool) -> Expiry:
+    def expire(self, name: str, before: int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
         """Freeze history up to the last edge at or before an instant.
 
         Args:
             name: The aggregate.
             before: The instant.
             dry_run: Only say what would be done; nothing is written.
+            as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
 
         Raises:
             ExpireEngineError: If an engine computes the aggregate.
@@ -150,13 +153,13 @@ class Expirer:
         if dry_run:
             bench = self._bench(name)
             state = bench.looked(bench.given_back(self._state(name)))
-            return self._expiry(state, bench, before, dry_run=True)[0]
+            return self._expiry(state, bench, before, as_stored=as_stored, dry_run=True)[0]
 
         def decide(state: AggregateState, bench: Workbench) -> tuple[Expiry, list[Event]]:
             captured = bench.uncaptured(state)  # once: the source may move on between two looks
             now = state if captured is None else apply(state, state.id, captured)
             assert now is not None
-            expiry, event = self._expiry(now, bench, before, dry_run=False)
+            expiry, event = self._expiry(now, bench, before, as_stored=as_stored, dry_run=False)
             return expiry, [e for e in (captured, event) if e is not None]
 
         return self._written(name, decide)
@@ -177,7 +180,7 @@ class Expirer:
 
         def decide(state: AggregateState, bench: Workbench) -> tuple[Thaw, list[Event]]:
             thaw = self._thaw(state, bench, dry_run=False)
-            entries = tuple(Entry(span, None, Cause.INVALIDATED) for span in thaw.dirty)
+            entries = tuple(Entry(span, None, Cause.INVALIDATED, gone=ANY_ROWS) for span in thaw.dirty)
             return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
 
         return self._written(name, decide)
@@ -207,7 +210,7 @@ class Expirer:
         return Workbench(r.journal, r.bound(self._state(name)), r.config, r.engine, Request())
 
     def _expiry(
-        self, state: AggregateState, bench: Workbench, before: int, *, dry_run: bool
+        self, state: AggregateState, bench: Workbench, before: int, *, as_stored: bool, dry_run: bool
     ) -> tuple[Expiry, Frozen | None]:
         definition = self.refresher.bound(state).definition
         grid = definition.grid
@@ -219,12 +222,13 @@ class Expirer:
         self._refuse_building(state)
         bound = _bound(state, before, grid)
         dirt = _dirt(state, bound, bench)
-        if dirt.needed:
+        if dirt.needed and not as_stored:
             shown = planning.spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
             raise ExpireDirtyError(
                 f"'{state.name}' is dirty below {end} and can only be computed from raw rows there: {shown}",
-                hint=f"run 'materializer refresh {state.name} --end {end}' first",
+                hint=f"run 'materializer refresh {state.name} --end {end}' first, or freeze them as they are stored with "
+                "--as-stored",
             )
         view = self.refresher.journal.view()
         parent = cascade.parent_of(state.source.path, self.refresher.root, view.states)
@@ -241,6 +245,7 @@ class Expirer:
             "" if parent else delete_statement(state.source, definition.spec.time_column, grid, bound),
             tuple(_readers(state, bound, view.all.values())),
             tuple(_notes(state, bound, parent)),
+            dirt.needed,
             dry_run,
         )
         return expiry, Frozen(bound, "expire", dirt.settled) if bound > state.frozen else None

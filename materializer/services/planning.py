@@ -31,6 +31,7 @@ class Request:
         may_merge: Whether kept partials may be merged; False after the change feed turned out to be unreadable.
         as_of: Clock instant that closes the windows of an engine, or None.
         publish_anyway: Why what fails its gate is published all the same, or "".
+        accepts_fewer_rows: Whether history may be recomputed from fewer raw rows than it was made from.
         may_fetch: Whether the driver may fetch and commit the result; False after one was larger than expected.
         options: What the plan of every run says besides, such as the policy that asked for it; plain JSON values.
     """
@@ -47,6 +48,7 @@ class Request:
     may_fetch: bool = True
     as_of: int | None = None
     publish_anyway: str = ""
+    accepts_fewer_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -64,7 +64,7 @@ from materializer.lake.commit import fence, replace_spans
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, change_feed, held, planning, processes, retention
+from materializer.services import cascade, change_feed, guard, held, planning, processes, retention
 from materializer.services.capture import Capture
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
@@ -609,6 +609,8 @@ class Workbench(SwitchTables):
         except DataError as exc:
             where = planning.spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
+        if not self.request.accepts_fewer_rows:
+            guard.check(self.bound, engine, plan, self._computed, is_build=bool(self.read()[1].builds))
         return self._computed
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
@@ -622,7 +624,8 @@ class Workbench(SwitchTables):
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
         """See :class:`Ports`."""
         seconds = round(time.perf_counter() - self.counters.started, 3)
-        base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds)
+        extra = {"fewer_rows": "accepted"} if self.request.accepts_fewer_rows else {}
+        base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds, extra=extra)
         if result is None:
             return replace(base, commits=self.counters.commits + 1)
         return replace(

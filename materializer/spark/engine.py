@@ -39,7 +39,7 @@ from materializer.lake.lateness import histogram
 from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
-from materializer.spark import small
+from materializer.spark import guard, small
 from materializer.spark.analyse import Analysed, analyse
 from materializer.spark.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.compare import Compared, compare
@@ -327,6 +327,26 @@ class Engine:
             frame = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             output = c.finalise(definition, c.kept_partials(definition, frame, spans), spans)
             return c.to_arrow(output) if fetch else output
+
+    def fewer_rows(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
+    ) -> guard.Fewer | None:
+        """Return where a computation counts fewer raw rows than the kept partials were made from; see :mod:`.guard`.
+
+        Args:
+            definition: What is computed.
+            path: Our partials table; kept ones are read at the version the plan was made on.
+            plan: The refresh.
+            computed: What it computed.
+            gone: Buckets by how many rows were seen to go from each at most.
+        """
+        version, spans = plan.partials.version, SpanSet.union(s for found in gone.values() for s in found)
+        with self.counted(), spoken("counting the rows of kept partials", table=path, version=version):
+            if plan.lane is Lane.DRIVER:
+                kept = small.kept_rows(self.spark, definition, path, version, spans)
+            else:
+                kept = small.scanned(self.spark, path, version)
+            return guard.fewer_rows(self.spark, definition, kept, computed.partials, gone)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
         """Return the rows of an output at a version that it did not have at another, each as often as it came.

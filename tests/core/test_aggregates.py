@@ -44,8 +44,9 @@ def call(function: str, *args: str, types: tuple[str, ...] = ("double",), **more
     return Call(function, args, types=types, **more)  # type: ignore[arg-type]
 
 
-def layout_of(*calls: Call, **changes: object) -> Layout:
-    return decompose(make_spec(*calls, **changes))
+def layout_of(*calls: Call | Formula, **changes: object) -> Layout:
+    """Return a layout without the count of rows that every table keeps beside what is asked for."""
+    return decompose(make_spec(*calls, **changes)).stored_in(())
 
 
 def codes(*calls: Call, **changes: object) -> list[str]:
@@ -124,7 +125,7 @@ def test_a_formula_is_finalised_from_the_partials_of_its_calls() -> None:
     The text around the calls stays as it was written, in the final and in the reference form.
     """
     ratio = Formula(("try_divide(", 0, ", ", 1, ")"), (call("sum", "price"), call("sum", "volume", types=("bigint",))))
-    layout = decompose(make_spec(ratio))
+    layout = layout_of(ratio)
     one, two = (p.name for p in layout.partials)
 
     assert (("m0", f"try_divide({one}, {two})"),) == layout.finals
@@ -135,8 +136,8 @@ def test_having_is_finalised_like_a_measure() -> None:
     """
     HAVING has a form over partials and a plain one, and shares partials with the measures.
     """
-    layout = layout_of(call("count", "*"), having=Formula((0, " > 1"), (call("count", "*"),)))
-    (partial,) = layout.partials
+    layout = decompose(make_spec(call("count", "*"), having=Formula((0, " > 1"), (call("count", "*"),))))
+    (partial,) = layout.partials  # the count of rows that every table keeps is this one
 
     assert f"{partial.name} > 1" == layout.having
     assert "(count(*)) > 1" == layout.having_reference

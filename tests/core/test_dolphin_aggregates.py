@@ -28,6 +28,7 @@ def call(function: str, *args: str, **more: object) -> Call:
 
 
 def layout_of(*calls: Call, reads: tuple[tuple[str, str], ...] = READS) -> Layout:
+    """Return a layout without the count of rows that every table keeps beside what is asked for."""
     measures = tuple(Measure(f"m{i}", Formula((0,), (c,))) for i, c in enumerate(calls))
     return decompose(
         AggregateSpec(
@@ -44,7 +45,7 @@ def layout_of(*calls: Call, reads: tuple[tuple[str, str], ...] = READS) -> Layou
             reads=tuple(n for n, _ in reads),
             read_types=reads,
         )
-    )
+    ).stored_in(())
 
 
 def code(one: Call, reads: tuple[tuple[str, str], ...] = READS) -> str:

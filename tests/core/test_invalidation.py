@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
+from materializer.core.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from tests.model.strategies import EDGES, UNIVERSE, entry_lists, logs, span_sets
 
@@ -106,6 +106,30 @@ def test_a_log_survives_json(log: InvalidationLog) -> None:
     What was written is read back as an equal value.
     """
     assert log == InvalidationLog.from_json(json.loads(json.dumps(log.as_json())))
+
+
+@given(entry_lists(), st.lists(st.integers(0, 9), min_size=20, max_size=20), span_sets(), st.integers(1, 5))
+def test_rows_that_went_are_never_forgotten(
+    entries: list[Entry], counts: list[int], window: SpanSet, limit: int
+) -> None:
+    """
+    Of each instant at least as many rows are remembered to have gone as were told, also after cutting, joining and JSON.
+    """
+    told = [replace(e, gone=c) for e, c in zip(entries, counts, strict=False)]
+    log = InvalidationLog().add(told)
+    cut = log.cut(window)
+    for found in (log, cut.left.add(cut.taken), log.limited(limit), InvalidationLog.from_json(log.as_json())):
+        remembered = {i: e.gone for e in found.entries for i in UNIVERSE if i in e.span}
+        for i in UNIVERSE:
+            assert sum(e.gone for e in told if i in e.span) <= remembered.get(i, 0) <= sum(e.gone for e in told)
+
+
+def test_more_rows_than_any_source_has_stay_that_many() -> None:
+    """
+    Where all rows may have gone, more that go change nothing.
+    """
+    all_gone = Entry(Span(0, 9), gone=ANY_ROWS)
+    assert ANY_ROWS == InvalidationLog().add([all_gone, all_gone]).entries[0].gone
 
 
 def test_many_keys_become_any_key() -> None:

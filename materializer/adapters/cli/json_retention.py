@@ -26,6 +26,7 @@ def expiry(e: Expiry) -> dict[str, Any]:
         "source_version": e.source_version,
         "source_below": asdict(e.below),
         "waiting": _spans(e.waiting, e.time_type),
+        "as_stored": _spans(e.as_stored, e.time_type),
         "delete": e.delete or None,
         "readers": [asdict(r) for r in e.readers],
         "notes": list(e.notes),

@@ -145,6 +145,12 @@ PublishAnyway: TypeAlias = Annotated[
     str,
     Option("--publish-anyway", help="Publish what fails its expectations; the reason is recorded.", metavar="REASON"),
 ]
+AcceptFewerRows: TypeAlias = Annotated[
+    bool, Option("--accept-fewer-rows", help="Compute from what the source has, though rows of it went unseen.")
+]
+AsStored: TypeAlias = Annotated[
+    bool, Option("--as-stored", help="Freeze also what is dirty there and needs its raw rows, as it is stored.")
+]
 AsOf: TypeAlias = Annotated[
     str | None, Option("--as-of", help="Clock instant that closes windows of an engine; never goes back.", metavar="T")
 ]

@@ -6,6 +6,7 @@ import typer
 
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import (
+    AcceptFewerRows,
     All,
     AllTime,
     AsOf,
@@ -53,6 +54,7 @@ def refresh(
     as_of: AsOf = None,
     max_runs: MaxRuns = None,
     publish_anyway: PublishAnyway = "",
+    accept_fewer_rows: AcceptFewerRows = False,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
@@ -68,6 +70,7 @@ def refresh(
                 as_of=as_of,
                 max_runs=max_runs,
                 publish_anyway=publish_anyway,
+                accept_fewer_rows=accept_fewer_rows,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
@@ -88,6 +91,7 @@ def backfill(
     max_runs: MaxRuns = None,
     force: Force = False,
     publish_anyway: PublishAnyway = "",
+    accept_fewer_rows: AcceptFewerRows = False,
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
@@ -103,6 +107,7 @@ def backfill(
                 max_runs=max_runs,
                 force=force,
                 publish_anyway=publish_anyway,
+                accept_fewer_rows=accept_fewer_rows,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )

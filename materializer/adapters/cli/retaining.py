@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import Before, Name, Yes
+from materializer.adapters.cli.options import AsStored, Before, Name, Yes
 from materializer.adapters.cli.results import Expired, Thawed
 
 PANEL = "Keep true"
@@ -17,9 +17,9 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def expire(call: Call, name: Name, *, before: Before, yes: Yes = False) -> None:
+def expire(call: Call, name: Name, *, before: Before, as_stored: AsStored = False, yes: Yes = False) -> None:
     """Freeze history before its raw rows go, and print the statement that deletes them; writes to no source."""
-    call.show(Expired(call.lake.expire(name, before, dry_run=not yes)))
+    call.show(Expired(call.lake.expire(name, before, as_stored=as_stored, dry_run=not yes)))
 
 
 def thaw(call: Call, name: Name, *, yes: Yes = False) -> None:

@@ -28,6 +28,7 @@ def expiry_lines(e: Expiry, width: int) -> Iterator[str]:
         ("until now", "nothing was frozen" if e.was == NEG_INF else f"frozen below {instant(e.was, kind)}"),
         ("source", f"{e.source}\nversion {e.source_version}, {_there(reads(e.below))} below"),
         ("waits", f"{spans(e.waiting, kind)}; the next refresh merges it" if e.waiting else ""),
+        ("as stored", f"{spans(e.as_stored, kind)}; whatever its raw rows say" if e.as_stored else ""),
         *(("note", note) for note in e.notes),
     ]
     yield from labelled(pairs, width=width)

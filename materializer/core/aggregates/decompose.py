@@ -32,8 +32,9 @@ def decompose(spec: AggregateSpec) -> Layout:
     if taken.problems:
         raise DefinitionError(taken.problems)
     every = [p for *_, parts in measures for p in parts] + [p for _, parts in filters for p in parts]
+    counted = () if spec.is_engine else (simple.row_count(),)
     return Layout(
-        partials=_once(p for parts in every for p in parts.partials),
+        partials=_once([*(p for parts in every for p in parts.partials), *counted]),
         finals=tuple((n, _filled(f, [p.final for p in parts])) for n, f, parts in measures),
         having=_filled(filters[0][0], [p.final for p in filters[0][1]]) if filters else None,
         reference=tuple((n, _filled(f, [p.reference for p in parts])) for n, f, parts in measures),
@@ -44,6 +45,7 @@ def decompose(spec: AggregateSpec) -> Layout:
         brackets=tuple(
             (n, *parts[0].bracket) for n, f, parts in measures if _is_bare(f) and parts[0].bracket is not None
         ),
+        row_count=counted[0].name if counted else None,
     )
 
 

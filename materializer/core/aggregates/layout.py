@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Layout:
         brackets: (output name, lowest, highest) for a measure that is one quantile call: aggregate expressions over
             source rows between which the measure lies, both included, when it is within its rank error. NaN counts as
             infinity there, because Spark's own quantiles never give it.
+        row_count: Partial column that counts the source rows of a group; None where the tables have none.
     """
 
     partials: tuple[PartialColumn, ...]
@@ -51,8 +53,15 @@ class Layout:
     not_retractable: tuple[str, ...]
     tolerances: tuple[tuple[str, str], ...]
     brackets: tuple[tuple[str, str, str], ...] = ()
+    row_count: str | None = None
 
     @property
     def is_mergeable(self) -> bool:
         """Whether kept partials and partials of new rows merge to the partials of all rows."""
         return not self.not_mergeable
+
+    def stored_in(self, columns: Container[str]) -> Layout:
+        """Return the layout of a table with these columns: one that is older than the count of rows goes without it."""
+        if self.row_count is None or self.row_count in columns:
+            return self
+        return replace(self, partials=tuple(p for p in self.partials if p.name != self.row_count), row_count=None)

@@ -83,6 +83,11 @@ def _is_exact(spark_type: str) -> bool:
     return spark_type in INTEGERS or decimal_of(spark_type) is not None
 
 
+def row_count() -> PartialColumn:
+    """Return the partial of ``count(*)``, which every table of partials keeps."""
+    return _count("count", ("*",), None)
+
+
 def _count(function: str, args: tuple[str, ...], where: str | None) -> PartialColumn:
     name = partial_name(function, *args, where)
     return PartialColumn(name, plain(function, args, where), f"sum({name})")

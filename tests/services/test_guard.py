@@ -1,0 +1,46 @@
+"""What of a plan is guarded against missing raw rows; no table, no JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.plan import Lane, Merge, Plan, Recompute, Settle, Step, TableBase
+from materializer.core.spans import Span, SpanSet
+from materializer.services.guard import GUARDED, spans_by_gone
+
+BASE = TableBase("t", 1)
+
+
+def plan_of(taken: list[Entry], *steps: Step) -> Plan:
+    return Plan("p", 8, 1, Span(0, 100), tuple(taken), steps, Lane.DRIVER, BASE, BASE)
+
+
+def spans(*edges: tuple[int, int]) -> SpanSet:
+    return SpanSet.union(Span(*e) for e in edges)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_what_no_captured_change_explains_is_guarded(cause: Cause) -> None:
+    """
+    Buckets that a change, a repair or nothing yet made dirty are computed as they are; the others are counted first.
+    """
+    plan = plan_of([Entry(Span(0, 10), None, cause, gone=3)], Recompute(spans((0, 10)), ""))
+    assert ({3: spans((0, 10))} if cause in GUARDED else {}) == spans_by_gone(plan)
+    assert GUARDED.isdisjoint({Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.REPAIRED, Cause.RETIRED})
+
+
+def test_only_what_is_computed_from_raw_rows_is_guarded() -> None:
+    """
+    Merged, settled and discarded buckets are not, nor are those from which all rows may have gone.
+    """
+    taken = [Entry(Span(start, start + 10), None, Cause.LOST) for start in (0, 10, 20, 30)]
+    taken.append(Entry(Span(40, 50), None, Cause.INVALIDATED, gone=ANY_ROWS))
+    taken.append(Entry(Span(50, 60), None, Cause.FORCED, gone=2))
+    steps = [
+        Merge(spans((0, 10)), 3),
+        Settle(spans((10, 20))),
+        Recompute(spans((20, 25), (40, 60)), ""),
+        Recompute(spans((30, 40)), "", is_discard=True),
+    ]
+    assert {0: spans((20, 25)), 2: spans((50, 60))} == spans_by_gone(plan_of(taken, *steps))
