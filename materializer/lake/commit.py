@@ -14,21 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake import write_deltalake as write_to_delta
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from materializer.core.compaction import FILE_ROWS
-from materializer.core.spans import Span, SpanSet
+from materializer.core.spans import SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
-from materializer.lake.extent import file_bounds, instants_of, time_column
+from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import read_commit
-from materializer.lake.predicates import hulls, inside, predicate
+from materializer.lake.predicates import inside
 from materializer.lake.table import open_table
 from materializer.lake.types import columns_of, schema_of
 
@@ -109,71 +107,13 @@ def create_table(
         )
 
 
-def replace_spans(
-    path: str,
-    table: pa.Table,
-    column: str,
-    time_type: TimeType,
-    spans: SpanSet,
-    app_id: str,
-    n: int,
-    note: Mapping[str, Any],
-    *,
-    is_end: bool = False,
-) -> CommitResult:
-    """Replace the rows of *spans* by *table*, in one commit that carries refresh number *n*.
-
-    Args:
-        path: A table of ours.
-        table: New rows, sorted as they are to lie; every one of them inside *spans*. May be empty.
-        column: The column that places a row in time.
-        time_type: Its type.
-        spans: What is replaced; everything in it that *table* does not bring is deleted.
-        app_id: Transaction identifier.
-        n: Its number.
-        note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
-        is_end: Whether *column* holds the ends of buckets, so that a span takes (start, end].
-
-    Raises:
-        WriteFencedError: If the table carries *n* or a higher number already.
-        RetryableError: If other commits came first, again and again.
-        ForeignTableError: If the table's columns or types are others than those of *table*.
-        StorageError: If the disk is full or permission is refused.
-        ValueError: If a row lies outside *spans*.
-    """
-    _check_inside(table, column, time_type, spans, is_end=is_end)
-
-    def attempt(opened: DeltaTable) -> None:
-        new = _fitted(path, opened, table)
-        around = hulls(spans)
-        if around != spans:
-            new = _with_kept(path, opened, new, column, time_type, spans, around, is_end=is_end)
-        where = predicate(column, time_type, around, is_end=is_end)
-        properties = _properties(app_id, n, note)
-        if where is None:
-            _append(opened, new, properties)
-        else:
-            write_to_delta(
-                opened,
-                new,
-                mode="overwrite",
-                predicate=where,
-                target_file_size=_file_size(new),
-                writer_properties=WRITER,
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-
-    return _committed(path, app_id, n, attempt, new_rows=table.num_rows)
-
-
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:
     """Append *table* in one commit that carries number *n*; raises as :func:`replace_spans`."""
-    return _committed(
+    return committed(
         path,
         app_id,
         n,
-        lambda opened: _append(opened, _fitted(path, opened, table), _properties(app_id, n, note)),
+        lambda opened: append_to(opened, fitted(path, opened, table), stamped(app_id, n, note)),
         new_rows=table.num_rows,
     )
 
@@ -185,11 +125,11 @@ def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None
         The version it made, or None when the table carries *n* or a higher number already.
     """
     try:
-        return _committed(
+        return committed(
             path,
             app_id,
             n,
-            lambda opened: _append(opened, _schema(opened).empty_table(), _properties(app_id, n, note)),
+            lambda opened: append_to(opened, shape_of(opened).empty_table(), stamped(app_id, n, note)),
             new_rows=0,
         ).version
     except WriteFencedError:
@@ -232,15 +172,23 @@ def replace_all(
             schema_mode="overwrite",
             target_file_size=max(1 << 18, int(row_bytes * FILE_ROWS)),
             writer_properties=WRITER,
-            commit_properties=_properties(app_id, n, note),
+            commit_properties=stamped(app_id, n, note),
             post_commithook_properties=NO_HOOKS,
         )
 
-    return _committed(path, app_id, n, attempt, new_rows=0)
+    return committed(path, app_id, n, attempt, new_rows=0)
 
 
-def _committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
-    """Run *attempt* against the newest version until its commit is in, or must not be."""
+def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
+    """Run *attempt* against the newest version until its commit is in, or must not be.
+
+    Args:
+        path: The table.
+        app_id: Transaction identifier, or None for a commit that carries no number.
+        n: The number.
+        attempt: Commits against the very version of the table it is given, and brings that up to date.
+        new_rows: Rows of the commit that are new; the others were copied.
+    """
     for _ in range(ATTEMPTS):
         opened = open_table(path)
         base = opened.version()
@@ -255,9 +203,8 @@ def _committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows:
             if newest.version() == base:
                 raise
             continue
-        version = int(opened.version())
         keep_short(opened)
-        return _result(path, version, new_rows)
+        return _result(path, base + 1, new_rows)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
 
 
@@ -285,25 +232,28 @@ def _result(path: str, version: int, new_rows: int) -> CommitResult:
     )
 
 
-def _append(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
+def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
+    """Append sorted rows, in files of about the size they should have."""
     write_to_delta(
         opened,
         table,
         mode="append",
-        target_file_size=_file_size(table),
+        target_file_size=file_size(table),
         writer_properties=WRITER,
         commit_properties=properties,
         post_commithook_properties=NO_HOOKS,
     )
 
 
-def _properties(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
+def stamped(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
+    """Return what a commit carries: the note and, where there is one, the number of its transaction."""
     text = json.dumps(dict(note), separators=(",", ":"))
     transactions = None if app_id is None else [Transaction(app_id, n)]
     return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
 
 
-def _file_size(table: pa.Table) -> int:
+def file_size(table: pa.Table) -> int:
+    """Return how many bytes a file of these rows should hold."""
     # Compressed columns take about half of what they take in memory.
     width = table.nbytes / table.num_rows if table.num_rows else 0
     return max(1 << 18, int(width * FILE_ROWS / 2))
@@ -313,11 +263,12 @@ def _arrow(columns: Sequence[Sequence[str]]) -> pa.Schema:
     return pa.schema(Schema.from_json(schema_of(columns)).to_arrow())
 
 
-def _schema(opened: DeltaTable) -> pa.Schema:
+def shape_of(opened: DeltaTable) -> pa.Schema:
+    """Return the columns of a table."""
     return pa.schema(opened.schema().to_arrow())
 
 
-def _fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
+def fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
     """Return *table* with the columns in the table's order; the library would cast other types without a word."""
     table = _in_utc(table)
     expected = columns_of(opened.schema().to_json())
@@ -348,53 +299,12 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 def part_of(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool = False) -> pa.Table:
     """Return the rows of *table* whose *column*, the start or the end of a bucket, lies in *spans*."""
-    return table.filter(pa.array(inside(_values(table, column, time_type), spans, is_end=is_end)))
+    return table.filter(pa.array(inside(values(table, column, time_type), spans, is_end=is_end)))
 
 
-def _check_inside(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool) -> None:
-    if not table.num_rows:
-        return
-    if table[column].null_count:
-        raise ValueError(f"a row to be written has no {column}")
-    outside = int(np.count_nonzero(~inside(_values(table, column, time_type), spans, is_end=is_end)))
-    if outside:
-        raise ValueError(f"{outside} of {table.num_rows} rows to be written lie outside the spans that are replaced")
-
-
-def _values(table: pa.Table, column: str, time_type: TimeType) -> Any:
+def values(table: pa.Table, column: str, time_type: TimeType) -> Any:
+    """Return the instants of a column."""
     return instants_of(table[column], time_type).to_numpy()
-
-
-def _with_kept(
-    path: str,
-    opened: DeltaTable,
-    table: pa.Table,
-    column: str,
-    time_type: TimeType,
-    spans: SpanSet,
-    around: SpanSet,
-    *,
-    is_end: bool,
-) -> pa.Table:
-    """Return *table* with the rows between the spans, which a predicate of few hulls would delete.
-
-    Files are chosen by our own bounds: the statistics are cut to milliseconds, and a reader that trusts them loses rows.
-    """
-    shape = _schema(opened)
-    reach = SpanSet.union(Span(s.start, s.end + 1) for s in around) if is_end else around
-    parts = [table.cast(shape)]
-    for name, _, bounds in file_bounds(opened, time_column(opened, column, time_type)):
-        if bounds.is_known and (bounds.span is None or not SpanSet.of(bounds.span) & reach):
-            continue
-        with translated(path, "reading", wrote=NOT_COMMITTED):
-            old = pq.ParquetFile(f"{path}/{name}").read()
-        old = pa.Table.from_pylist([], shape) if not old.num_rows else shaped(old, shape)
-        has_time = old[column].is_valid()
-        old = old.filter(has_time)
-        values = _values(old, column, time_type)
-        kept = inside(values, around, is_end=is_end) & ~inside(values, spans, is_end=is_end)
-        parts.append(old.filter(pa.array(kept)))
-    return pa.concat_tables(parts).sort_by(column) if len(parts) > 1 else table
 
 
 def shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:

@@ -12,7 +12,6 @@ time, into files of a hundred megabytes that hold all buckets.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -25,14 +24,23 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from materializer.core.compaction import Group, Piece, cuts
 from materializer.core.spec import TimeType
 from materializer.errors import RetryableError, StorageError
-from materializer.lake.commit import ATTEMPTS, NO_HOOKS, NOT_COMMITTED, WRITER, CommitResult, keep_short, shaped
+from materializer.lake.commit import (
+    ATTEMPTS,
+    NO_HOOKS,
+    NOT_COMMITTED,
+    WRITER,
+    CommitResult,
+    keep_short,
+    shaped,
+    stamped,
+)
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.log import DataFile, latest_version, read_commit
@@ -90,16 +98,7 @@ def rewrite(
         StorageError: If the disk is full or permission is refused; nothing was committed.
     """
     with scratch(path) as folder:
-        for part in _parts(_rows(path, group, order), column, time_type, target):
-            with translated(path, "writing beside", wrote=NOT_COMMITTED):
-                write_deltalake(
-                    folder,
-                    part,
-                    mode="append",
-                    target_file_size=_WHOLE,
-                    writer_properties=WRITER,
-                    post_commithook_properties=NO_HOOKS,
-                )
+        write_parts(folder, _rows(path, group, order), column, time_type, target)
         before_commit()
         return exchange(path, group, folder, note)
 
@@ -129,18 +128,17 @@ def exchange(path: str, group: Group, folder: str, note: Mapping[str, Any]) -> C
     new = _files(folder)
     if sum(f.rows or 0 for f in new) != group.rows or not all(f.stats for f in new):
         raise ValueError(f"{group.rows} rows of '{path}' became {sum(f.rows or 0 for f in new)} when they were moved")
-    with translated(path, "writing to", wrote=NOT_COMMITTED):
-        adds = [_moved(f, folder, path) for f in new]
+    adds = moved(folder, path, data_change=False)
     for _ in range(ATTEMPTS):
         opened = open_table(path)
-        removes = _removed(path, opened, group)
+        removes = removals(path, opened, [p.path for p in group.pieces], data_change=False)
         try:
             with translated(path, "writing to", wrote=NOT_COMMITTED):
                 opened.create_write_transaction(
                     [*adds, *removes],
                     "append",
                     opened.schema(),
-                    commit_properties=_properties(note),
+                    commit_properties=stamped(None, 0, note),
                     post_commithook_properties=NO_HOOKS,
                 )
         except StorageError as exc:
@@ -151,6 +149,49 @@ def exchange(path: str, group: Group, folder: str, note: Mapping[str, Any]) -> C
         keep_short(opened)
         return CommitResult(opened.version(), len(adds), len(removes), sum(f.bytes for f in new), 0)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
+
+
+def write_parts(folder: str, rows: pa.Table, column: str, time_type: TimeType, target: int) -> None:
+    """Write sorted rows into the table at *folder*, cut between buckets into files of about *target* rows."""
+    for part in _parts(rows, column, time_type, target):
+        with translated(folder, "writing beside", wrote=NOT_COMMITTED):
+            write_deltalake(
+                folder,
+                part,
+                mode="append",
+                target_file_size=_WHOLE,
+                writer_properties=WRITER,
+                post_commithook_properties=NO_HOOKS,
+            )
+
+
+def moved(folder: str, path: str, *, data_change: bool) -> list[AddAction]:
+    """Move the files of the table at *folder* to that at *path*, and return what takes them in."""
+    with translated(path, "writing to", wrote=NOT_COMMITTED):
+        return [_moved(f, folder, path, data_change=data_change) for f in _files(folder)]
+
+
+def removals(path: str, opened: DeltaTable, names: Sequence[str], *, data_change: bool) -> list[RemoveAction]:
+    """Return what takes files out.
+
+    Raises:
+        RetryableError: If one of them is no longer part of the table.
+    """
+    with translated(path, "reading", wrote=NOT_COMMITTED):
+        actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
+    present = {
+        unquote(name): (name, size)
+        for name, size in zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    }
+    if not present.keys() >= set(names):
+        raise RetryableError(
+            f"files of '{path}' were replaced while they were written again", wrote=NOT_COMMITTED, path=path
+        )
+    now = int(time.time() * 1000)
+    return [
+        RemoveAction(name, data_change=data_change, deletion_timestamp=now, size=size, partition_values={})
+        for name, size in (present[n] for n in names)
+    ]
 
 
 def _rows(path: str, group: Group, order: Sequence[str]) -> pa.Table:
@@ -179,27 +220,8 @@ def _files(folder: str) -> list[DataFile]:
     return [f for version in range(1, newest + 1) for f in read_commit(folder, version).adds]
 
 
-def _moved(file: DataFile, folder: str, path: str) -> AddAction:
+def _moved(file: DataFile, folder: str, path: str, *, data_change: bool) -> AddAction:
     name = unquote(file.path)
     os.rename(f"{folder}/{name}", f"{path}/{name}")  # noqa: PTH104  text, later a URL
     changed = int(os.stat(f"{path}/{name}").st_mtime * 1000)  # noqa: PTH116  text, later a URL
-    return AddAction(file.path, file.bytes, {}, changed, data_change=False, stats=file.stats or "")
-
-
-def _removed(path: str, opened: DeltaTable, group: Group) -> list[RemoveAction]:
-    with translated(path, "reading", wrote=NOT_COMMITTED):
-        actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
-    present = {unquote(name): name for name in actions["path"].to_pylist()}
-    if any(p.path not in present for p in group.pieces):
-        raise RetryableError(
-            f"files of '{path}' were replaced while they were written again", wrote=NOT_COMMITTED, path=path
-        )
-    now = int(time.time() * 1000)
-    return [
-        RemoveAction(present[p.path], data_change=False, deletion_timestamp=now, size=p.bytes, partition_values={})
-        for p in group.pieces
-    ]
-
-
-def _properties(note: Mapping[str, Any]) -> CommitProperties:
-    return CommitProperties({"userMetadata": json.dumps(dict(note), separators=(",", ":"))}, max_commit_retries=0)
+    return AddAction(file.path, file.bytes, {}, changed, data_change=data_change, stats=file.stats or "")

@@ -60,9 +60,10 @@ from materializer.journal.events import (
 )
 from materializer.journal.fold import AggregateState, apply
 from materializer.journal.journal import Journal
-from materializer.lake.commit import fence, replace_spans
+from materializer.lake.commit import fence
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits, find_notes
+from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, change_feed, guard, held, planning, processes, retention
 from materializer.services.capture import Capture
@@ -262,6 +263,7 @@ class Workbench(SwitchTables):
                 plan.n,
                 note,
                 is_end=is_end,
+                order=bound.order(which.value),
             )
             with self._lock:
                 self.counters.files_rewritten += result.files_removed

@@ -95,3 +95,16 @@ def test_an_empty_span_cannot_be_made(start: int, end: int) -> None:
     """A span that ends at or before its start is refused, so that emptiness has one form."""
     with pytest.raises(ValueError, match="must end after it starts"):
         Span(start, end)
+
+
+@given(span_sets(), st.integers(1, 9))
+def test_few_spans_cover_and_are_few(some: SpanSet, limit: int) -> None:
+    """
+    Few spans around a set hold all of it, are never more than asked for, and begin and end where its spans do.
+    """
+    found = some.at_most(limit)
+
+    assert members(some) <= members(found)
+    assert len(found) <= limit
+    assert {s.start for s in found} <= {s.start for s in some}
+    assert {s.end for s in found} <= {s.end for s in some}

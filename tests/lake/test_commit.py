@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.core.compaction import depth
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import ForeignTableError, RetryableError, WriteFencedError
 from materializer.lake import commit as lane
 from materializer.lake.log import find_notes, read_commit
+from materializer.lake.rearrange import pieces_of
+from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
 from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of
 
@@ -39,7 +42,7 @@ def bars(tmp_path: Path) -> str:
 
 def replace(path: str, times: list[int], spans: SpanSet, n: int, **options: Any) -> lane.CommitResult:
     table = rows_of([(t, "a", n) for t in times])
-    return lane.replace_spans(path, table, "ts", TimeType.TIMESTAMP, spans, APP, n, note(n), **options)
+    return replace_spans(path, table, "ts", TimeType.TIMESTAMP, spans, APP, n, note(n), **options)
 
 
 def test_a_table_of_ours(tmp_path: Path) -> None:
@@ -209,8 +212,8 @@ def test_every_time_type_to_its_ends(
     path = str(tmp_path / "t")
     rows = pa.table({"Slice `x`": pa.array(values, kind)})
     lane.create_table(path, rows.schema, name="t")
-    lane.replace_spans(path, rows, "Slice `x`", time_type, SpanSet.of(EVERYTHING), APP, 1, note(1))
-    lane.replace_spans(path, rows.slice(0, 0), "Slice `x`", time_type, SpanSet.of(span), APP, 2, note(2))
+    replace_spans(path, rows, "Slice `x`", time_type, SpanSet.of(EVERYTHING), APP, 1, note(1))
+    replace_spans(path, rows.slice(0, 0), "Slice `x`", time_type, SpanSet.of(span), APP, 2, note(2))
 
     assert left == DeltaTable(path).to_pyarrow_table().num_rows
 
@@ -223,7 +226,7 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     lane.create_table(path, [["b", "bigint"], ["d", "decimal(20,5)"]], name="t")
 
     def write(n: int, **columns: Any) -> None:
-        lane.replace_spans(path, pa.table(columns), "b", TimeType.BIGINT, SpanSet.of(EVERYTHING), APP, n, note(n))
+        replace_spans(path, pa.table(columns), "b", TimeType.BIGINT, SpanSet.of(EVERYTHING), APP, n, note(n))
 
     good = pa.array([Decimal("1.00001")], pa.decimal128(20, 5))
     for wrong in ({"d": pa.array([Decimal("1.0")], pa.decimal128(20, 1))}, {}, {"d": good, "x": pa.array([1])}):
@@ -276,11 +279,49 @@ def test_large_tables_come_in_several_files(bars: str) -> None:
         ],
         schema=SCHEMA,
     )
-    lane.replace_spans(bars, table, "ts", TimeType.TIMESTAMP, SpanSet.of(EVERYTHING), APP, 1, note(1))
+    replace_spans(bars, table, "ts", TimeType.TIMESTAMP, SpanSet.of(EVERYTHING), APP, 1, note(1))
     added = read_commit(bars, 1).adds
 
     assert 16 <= len(added) <= 64
     assert count == sum(f.rows or 0 for f in added)
+
+
+@pytest.mark.parametrize("is_end", [False, True])
+def test_late_rows_leave_a_table_laid_out_in_time(bars: str, rng: random.Random, is_end: bool) -> None:
+    """
+    However often rows come late into a few hours anywhere, no file lies over another, and none grows or shrinks away.
+    """
+    days = [range(day * 24 * HOUR, (day + 1) * 24 * HOUR, HOUR // 1_200) for day in range(12)]
+    for n, day in enumerate(days):
+        replace(bars, [t + is_end for t in day], SpanSet.of(Span(day.start, day.stop)), n + 1, is_end=is_end)
+    held = {t + is_end for day in days for t in day}
+    files = DeltaTable(bars).file_uris()
+    assert 12 == len(files)
+    for n in range(13, 18):
+        spans = SpanSet.of(*(Span(h * HOUR, (h + 1) * HOUR) for h in rng.sample(range(12 * 24), 6)))
+        new = [t + is_end for s in spans for t in range(s.start, s.end, HOUR // 1_300)]
+        found = replace(bars, new, spans, n, is_end=is_end)
+        held = {t for t in held if t - is_end not in spans} | set(new)
+
+        assert found.files_removed <= 6
+        _, pieces, _ = pieces_of(bars, "ts", TimeType.TIMESTAMP)
+        assert (1, True) == (depth(pieces), all(15_000 < p.rows < 50_000 for p in pieces))
+    assert sorted(held) == times_of(bars)
+
+
+def test_new_rows_go_where_their_neighbours_lie(bars: str) -> None:
+    """
+    A span that no file holds rows of makes a file of its own; what lies among touched files goes into them.
+    """
+    for n, hour in enumerate((2, 4, 8), 1):
+        replace(bars, [hour * HOUR, hour * HOUR + 1], SpanSet.of(Span(hour * HOUR, (hour + 1) * HOUR)), n)
+    found = replace(
+        bars, [0, 3 * HOUR, 9 * HOUR], SpanSet.of(Span(0, 1), Span(3 * HOUR, 4 * HOUR), Span(9 * HOUR, POS_INF)), 4
+    )
+    assert (3, 0) == (found.files_added, found.files_removed)
+    found = replace(bars, [2 * HOUR, 5 * HOUR], SpanSet.of(Span(HOUR, 8 * HOUR)), 5)
+    assert (1, 3) == (found.files_added, found.files_removed)
+    assert [0, 2 * HOUR, 5 * HOUR, 8 * HOUR, 8 * HOUR + 1, 9 * HOUR] == times_of(bars)
 
 
 def test_checkpoints_come_by_themselves(bars: str) -> None:
@@ -320,7 +361,7 @@ import resource, signal, sys
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import StorageError
-from materializer.lake.commit import replace_spans
+from materializer.lake.replace import replace_spans
 from tests.lake.tables import rows_of
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

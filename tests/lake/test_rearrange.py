@@ -15,9 +15,10 @@ from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import LeaseLostError, RetryableError
 from materializer.lake.changes import capture_by_files
-from materializer.lake.commit import create_table, fence, replace_spans
+from materializer.lake.commit import create_table, fence
 from materializer.lake.log import commits, find_notes
 from materializer.lake.rearrange import SCRATCH, exchange, pieces_of, rewrite, scratch
+from materializer.lake.replace import replace_spans
 
 HOUR = 3_600_000_000
 BASE = int(datetime(2024, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -23,7 +23,8 @@ from materializer.core.change_feed import NOTE
 from materializer.core.define import define
 from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
-from materializer.lake.commit import create_table, fence, replace_spans
+from materializer.lake.commit import create_table, fence
+from materializer.lake.replace import replace_spans
 from materializer.lake.row_changes import feed_rows
 from materializer.services import change_feed
 from tests.system.lake import Died, replayed

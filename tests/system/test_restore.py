@@ -24,7 +24,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import LeaseTaken, Row
 from materializer.journal.store import JournalStore
-from materializer.lake.commit import replace_spans
+from materializer.lake.replace import replace_spans
 from materializer.services import processes
 from tests.system.builders import Site
 from tests.system.lake import Death, Died, dying
