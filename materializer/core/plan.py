@@ -18,6 +18,9 @@ MAX_MERGES: Final = 8
 """Groups merged in one plan; each reads its own run of source versions, so many small ones cost more than they save."""
 
 
+OPENED: Final = 8
+"""Rows that are opened and passed over for the cost of one that is handed on and aggregated."""
+
 MAX_SPANS: Final = 64
 """Spans that one commit replaces; a predicate of thousands takes longer than copying what lies between."""
 
@@ -31,20 +34,32 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading costs, as an upper bound from statistics.
+    """What reading costs, from statistics.
 
     Args:
-        rows: Rows in the files that have to be opened.
+        rows: Rows in the files that have to be opened: an upper bound.
         bytes: Their size.
         files: How many there are.
+        likely_rows: Rows that are wanted of them, were each file's spread evenly over its time.
     """
 
     rows: int = 0
     bytes: int = 0
     files: int = 0
+    likely_rows: int = 0
 
     def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.rows + other.rows, self.bytes + other.bytes, self.files + other.files)
+        return Estimate(
+            self.rows + other.rows,
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.likely_rows + other.likely_rows,
+        )
+
+    @property
+    def cost(self) -> float:
+        """What two ways are compared by: rows that are aggregated, and a part of those that are only opened."""
+        return self.likely_rows + self.rows / OPENED
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +303,11 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
         merge, raw = facts.changed(after, spans) + facts.kept(spans), facts.raw(spans)
         if count >= MAX_MERGES:
             reason = f"more than {MAX_MERGES} different versions to merge from"
-        elif merge.rows >= raw.rows:
-            reason = f"reading {merge.rows:,} changed and kept rows would not be cheaper than {raw.rows:,} raw rows"
+        elif merge.cost >= raw.cost:
+            reason = (
+                f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than "
+                f"{raw.likely_rows:,} raw rows out of {raw.rows:,}"
+            )
         else:
             steps.append(Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),)))
             continue
@@ -360,7 +378,7 @@ def _step_json(step: Step) -> dict[str, Any]:
             data["after"] = step.after
         case _:
             assert_never(step)
-    data["estimate"] = [step.estimate.rows, step.estimate.bytes, step.estimate.files]
+    data["estimate"] = [step.estimate.rows, step.estimate.bytes, step.estimate.files, step.estimate.likely_rows]
     data["rejected"] = [[r.strategy, r.reason] for r in step.rejected]
     return data
 

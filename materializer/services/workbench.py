@@ -538,7 +538,8 @@ class Workbench(SwitchTables):
         except LogGapError:
             adds = []
         rows = state.changed_rows(after)
-        return Estimate(sum(a.rows or 0 for a in adds) if rows is None else rows, sum(a.bytes for a in adds), len(adds))
+        changed = sum(a.rows or 0 for a in adds) if rows is None else rows
+        return Estimate(changed, sum(a.bytes for a in adds), len(adds), changed)
 
     def _run_rows(self, state: AggregateState) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
@@ -666,4 +667,4 @@ def _applied(state: AggregateState, event: Event) -> AggregateState:
 
 def _estimate(extent: Extent, spans: SpanSet) -> Estimate:
     found = extent.estimate(spans)
-    return Estimate(found.rows, found.bytes, found.files)
+    return Estimate(found.rows, found.bytes, found.files, found.likely_rows)

@@ -167,7 +167,7 @@ class Engine:
         """
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
-        is_small = plan.estimate.rows <= ONE_PARTITION
+        is_small = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= small.MOST_OPENED
         with self.counted(), self._planned_simply() if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:

@@ -20,9 +20,9 @@ INSERTED = Entry(Span(0, 10), after=3, cause=Cause.CHANGE, is_insert_only=True)
 def make_facts(raw: int = 100, changed: int = 1, kept: int = 1, present: SpanSet = ALL) -> Facts:
     """Return facts under which everything that may be merged is merged."""
     return Facts(
-        raw=lambda _: Estimate(raw),
-        changed=lambda _, __: Estimate(changed),
-        kept=lambda _: Estimate(kept),
+        raw=lambda _: Estimate(raw, likely_rows=raw),
+        changed=lambda _, __: Estimate(changed, likely_rows=changed),
+        kept=lambda _: Estimate(kept, likely_rows=kept),
         present=lambda spans: spans & present,
         feed_from=0,
     )
@@ -80,7 +80,7 @@ def test_merge_only_where_nothing_but_inserts_happened(log: InvalidationLog, fac
             assert facts.feed_from <= step.after
             assert not facts.not_mergeable
             assert facts.partials_are_last
-            assert step.estimate.rows < facts.raw(step.spans).rows
+            assert step.estimate.cost < facts.raw(step.spans).cost
 
 
 @given(mergeable_logs(), all_facts())
@@ -116,7 +116,7 @@ def test_no_silent_fall_back(log: InvalidationLog, facts: Facts) -> None:
         (INSERTED, replace(make_facts(), feed_from=4), "reach back to version 3"),
         (INSERTED, replace(make_facts(), feed_from=None), "no change feed"),
         (INSERTED, replace(make_facts(), partials_are_last=False), "last ended refresh"),
-        (INSERTED, make_facts(raw=2), "not be cheaper than 2 raw rows"),
+        (INSERTED, make_facts(raw=2), "not be cheaper than 2 raw rows out of 2"),
     ],
 )
 def test_why_not_merge(entry: Entry, facts: Facts, reason: str) -> None:
