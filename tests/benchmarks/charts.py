@@ -58,6 +58,12 @@ def _trades(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         rows.append(("DuckDB, without order among equal times", found["duckdb"], f"{found['duckdb']:.2f} s", "other"))
     for key, label in (("first", "first materialization"), ("late", "after 20,000 late rows"), ("one", "one late row")):
         rows.append((label, found[key], f"{found[key]:.2f} s = {found[key] / plain:.2f} x plain", "ours"))
+    if (other := found.get("timescaledb")) is not None:
+        rows.append(("TimescaleDB, the whole", other["plain"], f"{other['plain']:.2f} s", "other"))
+        for key, label in (("first", "first refresh"), ("late", "after late rows"), ("one", "one late row")):
+            value = min(other[key].values())
+            words = f"{value:.2f} s = {value / other['plain']:.2f} x its whole"
+            rows.append((f"TimescaleDB, {label}", value, words, "other"))
     options = found["options"]
     yield "trades", f"One-minute bars over {int(options['rows']):,} trades: seconds", rows
     read: list[Bar] = [("plain Spark", float(options["rows"]), f"{int(options['rows']):,}", "plain")]
@@ -131,7 +137,7 @@ def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         machine = entry["machine"]
         page.append(f"## `python -m tests.benchmarks.{benchmark}`\n")
         given = ", ".join(
-            f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if k not in {"folder", "json"}
+            f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if v and k not in {"folder", "json"}
         )
         page.append(
             f"{entry['at'][:10]}, commit `{entry['commit']}`, {machine['cores']} cores, Python {machine['python']}, "

@@ -85,6 +85,25 @@ def test_every_benchmark_is_drawn(tmp_path: Path) -> None:
     assert widths["benchmarks/growth-late.svg"][1] == pytest.approx(2 * widths["benchmarks/growth-late.svg"][0], abs=1)
 
 
+def test_what_others_took_is_drawn_where_it_was_measured(tmp_path: Path) -> None:
+    """
+    TimescaleDB has a bar for its whole and for each refresh, the quicker of its two ways, as multiples of its own whole.
+    """
+    both = {"batched": 6.0, "one_pass": 5.0}
+    other = {"plain": 4.0, "first": both, "late": {"batched": 1.0, "one_pass": 2.0}, "one": both}
+    without = charts.render({"trades": history.keep("trades", FOUND["trades"], tmp_path / "history.jsonl")})
+    found = FOUND["trades"] | {"timescaledb": other}
+
+    files = charts.render({"trades": history.keep("trades", found, tmp_path / "history.jsonl")})
+
+    drawn = files["benchmarks/trades.svg"]
+    assert "TimescaleDB" not in without["benchmarks/trades.svg"]
+    assert [text in drawn for text in ("4.00 s", "5.00 s = 1.25 x its whole", "1.00 s = 0.25 x its whole")] == [
+        True
+    ] * 3
+    assert drawn.count("TimescaleDB") == 4
+
+
 def test_texts_cannot_leave_their_place() -> None:
     """
     Whatever stands in a label is text.
