@@ -209,11 +209,8 @@ def test_a_server_gives_the_bars_of_its_rows() -> None:
     The aggregate is refreshed after every insert; a wrong price is found, another of the same instant is none.
     """
     assert DSN is not None
-    times = {"A": (0, 0, 30), "B": (10, 70, 80)}
-    rows = [
-        (second, sym, price) for sym, seconds in times.items() for second, price in zip(seconds, (1, 2, 3), strict=True)
-    ]
-    history, late, one = ([*rows[:2], rows[3]], [rows[2], rows[4]], [rows[5]])
+    history = [(0, "A", 1), (0, "A", 2), (10, "B", 1)]
+    late, one = [*history[:2], (30, "A", 3), (70, "B", 2)], [(80, "B", 3)]
 
     def table(some: list[tuple[int, str, int]]) -> pa.Table:
         second, sym, price = zip(*some, strict=True)
@@ -229,8 +226,8 @@ def test_a_server_gives_the_bars_of_its_rows() -> None:
                 "high": [3.0, 1.0, 3.0],
                 "low": [1.0, 1.0, 2.0],
                 "close": [last, 1.0, 3.0],
-                "volume": [30, 10, 20],
-                "vwap": [2.0, 1.0, 2.5],
+                "volume": [50, 10, 20],
+                "vwap": [1.8, 1.0, 2.5],
             }
         )
         return timescaledb.measure(DSN, [table(history)], table(late), [table(one)], ours, trades.timed)
