@@ -33,6 +33,7 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
     """Return an SVG with one horizontal bar for each row, all in one measure that starts at nothing."""
     most = max((value for _, value, _, _ in rows), default=1) or 1
     height = 44 + BAR * len(rows)
+    right = max(130.0, 12 + 6 * max((len(words) for _, _, words, _ in rows), default=0))
     body = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -44,7 +45,7 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
     ]
     for i, (label, value, words, kind) in enumerate(rows):
         y = 36 + BAR * i
-        wide = max(1.0, round((WIDTH - LEFT - 130) * value / most, 1))
+        wide = max(1.0, round((WIDTH - LEFT - right) * value / most, 1))
         body.append(f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
         body.append(f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{wide}" height="{BAR - 8}" rx="2"/>')
         body.append(f'<text class="small" x="{LEFT + wide + 8}" y="{y + 14}">{escape(words)}</text>')
@@ -58,6 +59,12 @@ def _trades(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         rows.append(("DuckDB, without order among equal times", found["duckdb"], f"{found['duckdb']:.2f} s", "other"))
     for key, label in (("first", "first materialization"), ("late", "after 20,000 late rows"), ("one", "one late row")):
         rows.append((label, found[key], f"{found[key]:.2f} s = {found[key] / plain:.2f} x plain", "ours"))
+    if (other := found.get("timescaledb")) is not None:
+        rows.append(("TimescaleDB, the whole", other["plain"], f"{other['plain']:.2f} s", "other"))
+        for key, label in (("first", "first refresh"), ("late", "after late rows"), ("one", "one late row")):
+            value = min(other[key].values())
+            words = f"{value:.2f} s = {value / other['plain']:.2f} x its whole"
+            rows.append((f"TimescaleDB, {label}", value, words if value >= 0.1 else f"{1000 * value:.0f} ms", "other"))
     options = found["options"]
     yield "trades", f"One-minute bars over {int(options['rows']):,} trades: seconds", rows
     read: list[Bar] = [("plain Spark", float(options["rows"]), f"{int(options['rows']):,}", "plain")]
@@ -131,7 +138,7 @@ def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         machine = entry["machine"]
         page.append(f"## `python -m tests.benchmarks.{benchmark}`\n")
         given = ", ".join(
-            f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if k not in {"folder", "json"}
+            f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if v and k not in {"folder", "json"}
         )
         page.append(
             f"{entry['at'][:10]}, commit `{entry['commit']}`, {machine['cores']} cores, Python {machine['python']}, "

@@ -1,35 +1,39 @@
 """Benchmark: one-minute bars over synthetic trades, against plain Spark in the same run.
 
-    python -m tests.benchmarks.trades [--rows 20000000] [--days 30] [--symbols 100] [--folder DIR] [--json]
+    python -m tests.benchmarks.trades [--rows 20000000] [--days 30] [--symbols 100] [--timescaledb DSN] [--folder DIR]
+        [--note TEXT] [--json]
 
 Prints deterministic counters first (rows and bytes read, rows and files rewritten, commits, Spark jobs), wall time as a
 ratio to plain Spark second. *Plain* is plain Spark that gives the same answer: the reference form, in which ``first`` is
 ``min_by`` over the time and what decides among equal times. The form without that order, ``min_by(price, ts)``, whose answer
-depends on files and partitions, is measured and printed beside it.
+depends on files and partitions, is measured and printed beside it. So is DuckDB where it is installed, and TimescaleDB where
+a server is given: ``tests.benchmarks.timescaledb`` says how.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.services.definitions import Bound
 from materializer.spark.plain import write_recomputed
 from materializer.wiring import Materializer
-from tests.benchmarks import history
+from tests.benchmarks import history, timescaledb
 
 DAY = 86_400_000_000
 START = 19_723 * DAY
@@ -103,6 +107,31 @@ def duckdb_seconds(source: Path) -> float | None:
         return timed(lambda: connection.execute(sql))[0]
 
 
+def is_left_out(dsn: str | None) -> bool:
+    """Whether TimescaleDB cannot be measured; if it was asked for, this says why before anything else is measured."""
+    try:
+        with timescaledb.opened(dsn):
+            return False
+    except timescaledb.LeftOutError as why:
+        if dsn is not None:
+            print(f"TimescaleDB is left out: {why}\nwanted is {timescaledb.HOW}", file=sys.stderr, flush=True)
+        return True
+
+
+def given(options: argparse.Namespace) -> dict[str, str]:
+    """Return what is kept of the options: all but the DSN, which may hold a password."""
+    return {k: str(v) for k, v in vars(options).items() if k != "timescaledb"}
+
+
+def at_first(source: Path, days: int) -> Iterator[pa.Table]:
+    """Give the trades as the daily commits left them, a table for each."""
+    found = DeltaTable(str(source), version=days - 1).to_pyarrow_dataset()
+    for day in range(days):
+        since = pa.scalar(START + day * DAY, pa.timestamp("us", tz="UTC"))
+        until = pa.scalar(START + (day + 1) * DAY, pa.timestamp("us", tz="UTC"))
+        yield found.to_table(filter=(pc.field("ts") >= since) & (pc.field("ts") < until))
+
+
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
     """Return wall seconds and the result of *action*."""
     began = time.perf_counter()
@@ -126,13 +155,14 @@ def counters(report: Any) -> dict[str, Any]:
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run every measurement and return them by name."""
+    left_out = is_left_out(options.timescaledb)
     rng = np.random.default_rng(options.seed)
     source, lake = folder / "trades", folder / "lake"
     write_source(source, options.rows, options.days, options.symbols, rng)
     spark_config = SparkConfig(profile="long", memory=options.memory)
     config = Config(lake=str(lake), sources={"trades": str(source)}, spark=spark_config)
     m = Materializer(config=config)
-    found: dict[str, Any] = {"options": {k: str(v) for k, v in vars(options).items()}}
+    found: dict[str, Any] = {"options": given(options)}
 
     spark = m.engine().spark
     spark.range(1000).selectExpr("sum(id)").collect()
@@ -153,14 +183,15 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
 
     found["duckdb"] = duckdb_seconds(source)
-    write_deltalake(str(source), late_rows(rng, options.late, options.days, options.symbols), mode="append")
+    late = late_rows(rng, options.late, options.days, options.symbols)
+    write_deltalake(str(source), late, mode="append")
     found["late"], report = timed(lambda: m.refresh("bars_1m"))
     found["late_counters"] = counters(report)
 
     ones = []
-    for _ in range(5):
-        one = trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY)
-        write_deltalake(str(source), one, mode="append")
+    rows = [trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY) for _ in range(5)]
+    for row in rows:
+        write_deltalake(str(source), row, mode="append")
         seconds, report = timed(lambda: m.refresh("bars_1m"))
         ones.append(seconds)
         found["one_counters"] = counters(report)
@@ -181,6 +212,14 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found["noop_command"] = min(
         timed(lambda: subprocess.run(command, check=True, capture_output=True))[0] for _ in range(5)
     )
+    output = DeltaTable(str(lake / "bars_1m" / "output"))
+    found["timescaledb"] = (
+        None
+        if left_out or is_left_out(options.timescaledb)
+        else timescaledb.measure(
+            options.timescaledb, at_first(source, options.days), late, rows, output.to_pyarrow_table(), timed
+        )
+    )
     found["files"] = {t: len(list((lake / "bars_1m" / t).rglob("*.parquet"))) for t in ("partials", "output")}
     return found
 
@@ -192,7 +231,11 @@ def show(found: dict[str, Any]) -> None:
     print(
         f"the same without order among equal times {found['unordered']:8.2f} s  (cold {found['unordered_cold']:.2f} s)"
     )
-    other = "not installed" if found["duckdb"] is None else f"{found['duckdb']:8.2f} s"
+    other = (
+        "left out; wanted is: pip install -c constraints.txt duckdb"
+        if found["duckdb"] is None
+        else f"{found['duckdb']:8.2f} s"
+    )
     print(f"DuckDB over the same files               {other}")
     for name, title, target in (
         ("first", "first materialization", "<= 1.40"),
@@ -208,6 +251,7 @@ def show(found: dict[str, Any]) -> None:
     print(f"{'no-op in process':40} {found['noop'] * 1000:8.1f} ms (target <= 15 ms)")
     print(f"{'no-op as a command':40} {found['noop_command']:8.2f} s  (target <= 0.8 s)")
     print(f"{'verify against the reference form':40} {found['verify']:8.2f} s  {found['verified']}")
+    print(*timescaledb.lines(found["timescaledb"]), sep="\n")
     print(f"files: {found['files']}")
 
 
@@ -236,7 +280,14 @@ def main() -> None:
     parser.add_argument("--late", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--memory", default="6g")
+    parser.add_argument(
+        "--timescaledb",
+        metavar="DSN",
+        default=os.environ.get(timescaledb.VARIABLE),
+        help=f"measure TimescaleDB too, in a schema {timescaledb.SCHEMA} of this database; default: ${timescaledb.VARIABLE}",
+    )
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
+    parser.add_argument("--note", default="", help="what the page of benchmarks shall say of this run")
     parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
     report(parser.parse_args(), run, show)
 

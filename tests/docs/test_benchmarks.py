@@ -85,6 +85,37 @@ def test_every_benchmark_is_drawn(tmp_path: Path) -> None:
     assert widths["benchmarks/growth-late.svg"][1] == pytest.approx(2 * widths["benchmarks/growth-late.svg"][0], abs=1)
 
 
+def test_what_others_took_is_drawn_where_it_was_measured(tmp_path: Path) -> None:
+    """
+    TimescaleDB has a bar for its whole and for each refresh, the quicker of its two ways, as multiples of its own whole.
+    """
+    both = {"batched": 6.0, "one_pass": 5.0}
+    late, one = {"batched": 1.0, "one_pass": 2.0}, {"batched": 0.014, "one_pass": 0.012}
+    other = {"plain": 4.0, "first": both, "late": late, "one": one}
+    without = charts.render({"trades": history.keep("trades", FOUND["trades"], tmp_path / "history.jsonl")})
+    found = FOUND["trades"] | {"timescaledb": other}
+
+    files = charts.render({"trades": history.keep("trades", found, tmp_path / "history.jsonl")})
+
+    drawn = files["benchmarks/trades.svg"]
+    assert "TimescaleDB" not in without["benchmarks/trades.svg"]
+    for text in ("4.00 s", "5.00 s = 1.25 x its whole", "1.00 s = 0.25 x its whole", "12 ms"):
+        assert f">{text}</text>" in drawn
+    assert drawn.count("TimescaleDB") == 4
+
+
+def test_a_long_text_has_room_beside_its_bar() -> None:
+    """
+    The longest bar is shortened for it.
+    """
+    longest = [
+        float(next(e for e in ET.fromstring(svg).iter() if e.get("class") == "ours").attrib["width"])
+        for svg in (charts.bars("", [("a", 1.0, words, "ours")]) for words in ("1 s", "w" * 40))
+    ]
+
+    assert longest[1] + charts.LEFT + 6 * 40 <= charts.WIDTH < longest[0] + charts.LEFT + 6 * 40
+
+
 def test_texts_cannot_leave_their_place() -> None:
     """
     Whatever stands in a label is text.
