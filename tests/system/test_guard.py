@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
+from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
 from materializer.core.spec import AggregateSpec
 from materializer.errors import FewerRowsError
 from materializer.spark import analyse
+from materializer.wiring import Materializer
+from tests.oracle.naive import differences
 from tests.system.builders import DAY, MEASURES, Site
+from tests.system.lake import HOURLY, Source, published
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(4) for minute in (5, 35) for sym in "AB"]
 GONE = "ts < arrow_cast('2024-03-01T02:00:00+00:00', 'Timestamp(Microsecond, Some(\"UTC\"))')"
@@ -211,3 +223,103 @@ def test_a_policy_never_accepts(full):
         full.lake.run_policy("hourly", now="2024-03-02T00:00:00Z")
 
     assert before == full.published("hourly")
+
+
+# -- at random -----------------------------------------------------------------------------------------------------------
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["insert", "delete", "move"]), st.integers(0, 5), st.integers(0, 10**6)), max_size=3
+)
+
+
+class Guarded:
+    """A source in one lake, how many rows its hours have, and how many changed since they were computed.
+
+    Args:
+        root: A folder of its own.
+        spark: The session of the run.
+        lane_rows: Rows that the driver commits itself.
+    """
+
+    def __init__(self, root: Path, spark: SparkSession, lane_rows: int) -> None:
+        self.source = Source(str(root / "source"), has_feed=True)
+        self.lake = Materializer(root / "lake", spark=spark, config=Config(driver_lane_rows=lane_rows))
+        self.lake.define("hourly", self.source.path, **HOURLY.parts)
+        self.source.insert([self._row(hour, i) for hour in range(6) for i in range(3)])
+        self.lake.refresh("hourly")
+
+    def _row(self, hour: int, i: int) -> dict[str, Any]:
+        return {"ts": DAY + timedelta(hours=hour, minutes=i % 60), "k": "ab"[i % 2], "v": i % 9, "ok": True}
+
+    def counted(self) -> Counter[int]:
+        """Return how many rows each hour has that count."""
+        rows = self.source.rows.values()
+        return Counter((row["ts"] - DAY) // timedelta(hours=1) for row in rows if HOURLY.where(row))
+
+    def change(self, changes: list[tuple[str, int, int]]) -> None:
+        """Commit changes one by one."""
+        for what, hour, pick in changes:
+            ids = sorted(self.source.rows)
+            if what == "insert":
+                self.source.insert([self._row(hour, pick)])
+            elif ids and what == "delete":
+                self.source.delete({ids[pick % len(ids)]})
+            elif ids:
+                self.source.update({ids[pick % len(ids)]}, "ts", DAY + timedelta(hours=hour))
+
+    def clean_log(self) -> None:
+        """Remove all commits but the newest, so that nobody can tell what changed."""
+        table = DeltaTable(self.source.path)
+        table.create_checkpoint()
+        for version in range(table.version()):
+            (Path(self.source.path) / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
+
+    def published(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the output."""
+        return published(self.lake.root, HOURLY)
+
+    def is_true(self) -> bool:
+        """Whether the output is the aggregate of the source's rows."""
+        return not differences(HOURLY.expected(self.source.rows.values()), self.published(), HOURLY.known_by)
+
+
+@pytest.mark.parametrize(
+    "lane_rows", [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
+)
+def test_a_rebuild_is_refused_where_rows_are_missing_and_nowhere_else(tmp_path, spark, lane_rows):
+    """
+    Random changes, some seen, some not: with rows missing that could not have been seen to go a refresh is refused and changes
+    nothing; with none missing it is the truth; and it is the truth whenever somebody accepts.
+    """
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=6, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    @given(CHANGES, CHANGES, st.booleans())
+    def check(told: list[tuple[str, int, int]], untold: list[tuple[str, int, int]], is_forced: bool) -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            world = Guarded(Path(folder), spark, lane_rows)
+            stored = world.counted()
+            world.change(told)
+            world.lake.refresh(
+                "hourly", *(f"2024-02-2{day}T00:00:00Z" for day in (1, 2))
+            )  # captures, and computes nothing
+            world.change(untold)
+            if untold:
+                world.clean_log()
+            now, shown = world.counted(), world.published()
+            lacks = max(stored[hour] - now[hour] for hour in range(6))
+            try:
+                world.lake.refresh("hourly", force=is_forced)
+            except FewerRowsError:
+                seen["refused"] += 1
+                assert untold
+                assert lacks > 0
+                assert shown == world.published()
+                world.lake.refresh("hourly", accept_fewer_rows=True)
+            else:
+                seen["not refused"] += 1
+                assert not untold or lacks <= 2 * len(told), "a change is two rows of the feed at most"
+            assert world.is_true()
+
+    check()
+    assert {"refused", "not refused"} == set(seen)
