@@ -207,13 +207,22 @@ class Definitions:
         journal: Its journal.
         config: Settings; ``sources`` names tables.
         engine: Starts Spark on first use.
+        on_checkpoint: Told the name of each step of making an aggregate before it is done.
     """
 
-    def __init__(self, root: Path, journal: Journal, config: Config, engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        journal: Journal,
+        config: Config,
+        engine: Callable[[], Engine],
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._root = root
         self._journal = journal
         self._config = config
         self._engine = engine
+        self._checkpoint = on_checkpoint
 
     def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
         """Check all definitions against their sources and the journal; writes nothing.
@@ -405,7 +414,9 @@ class Definitions:
                 hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was interrupted), "
                 "move or remove it, or choose another name",
             )
+        self._checkpoint("apply_tables")
         defined = self._defined(prepared, data_version, aggregate_id)
+        self._checkpoint("apply_journal")
         while True:
             view = self._journal.view()
             if by_name(view.states, spec.name) is not None:
