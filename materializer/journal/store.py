@@ -104,7 +104,7 @@ class JournalStore:
 
     def __init__(self, root: str | Path, name: str = "journal") -> None:
         self.path = f"{Path(root)}/{FOLDER}/{name}"
-        self._restoring = f"{Path(root)}/{RESTORING}/{FOLDER}"
+        self._restoring = f"{Path(root)}/{RESTORING}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
         self._seen: tuple[int, ...] | None = None
