@@ -189,13 +189,14 @@ class World:
 
     @contextmanager
     def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:
-        """Start *command* on the aggregate; when the block ends nothing of it is left."""
+        """Start *command* on the aggregate; when the block ends nothing of it is left, but for a JVM that it borrowed."""
         lane = ["--driver-lane-rows", str(self.driver_lane_rows)]
         errors = self.folder / f"child-{time.monotonic_ns()}.err"
         with errors.open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.system.processes.child", self.root, "bars", command, *lane, *options],
                 cwd=REPOSITORY,
+                env={**os.environ, **_lent(self.spark)} if "--borrow" in options else None,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -247,6 +248,13 @@ class World:
         assert (0, len(expected)) == (report.differing, report.rows), report.examples
         numbers = [ended.n for ended in self.lake.history("bars", None)]
         assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
+
+
+def _lent(spark: SparkSession) -> dict[str, str]:
+    """Return the environment by which another process finds the JVM of *spark*."""
+    gateway: Any = spark.sparkContext._gateway
+    found = gateway.gateway_parameters
+    return {"PYSPARK_GATEWAY_PORT": str(found.port), "PYSPARK_GATEWAY_SECRET": found.auth_token}
 
 
 def gone(pid: int) -> None:
