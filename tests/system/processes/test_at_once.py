@@ -25,7 +25,7 @@ SLOW: Final = pytest.mark.slow
 WAITED_FOR: Final = [
     pytest.param("a switch", "switch_fence", "refresh", marks=SLOW),
     pytest.param("a switch", "switch_write", "refresh", marks=SLOW),
-    pytest.param("history to be frozen", "bound", "invalidate", marks=SLOW),
+    pytest.param("history to be frozen", "bound", "expire", marks=SLOW),
     pytest.param("worn tables", "maintain_written", "maintain"),
     pytest.param("an output that is missing", "repair_swap", "repair", marks=SLOW),
     pytest.param("tables ahead of their journal", "repair_journal", "repair", marks=SLOW),
