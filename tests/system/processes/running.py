@@ -247,7 +247,7 @@ class World:
         expected = self.truth()
         assert expected == self.published()
         report = self.lake.verify("bars")
-        frozen = datetime.min if report.frozen == NEG_INF else datetime.fromtimestamp(report.frozen / SECOND, UTC)
+        frozen = START if report.frozen == NEG_INF else datetime.fromtimestamp(report.frozen / SECOND, UTC)
         compared = [row for row in expected if row[0] >= frozen.replace(tzinfo=None)]
         assert (0, len(compared)) == (report.differing, report.rows), report.examples
         numbers = [ended.n for ended in self.lake.history("bars", None)]

@@ -179,6 +179,8 @@ def test_the_clock_jumps_between_commands(tmp_path: Path, spark: SparkSession, j
         with wrong_by(JUMPS[jump] if i % 2 else 0.0):
             opened(world)
             run(world, command)
+            if command == "repair":
+                world.lake.repair("daily")
             if i % 3 == 0:
                 world.lake.refresh("daily")
             world.lake.status()
