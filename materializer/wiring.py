@@ -70,7 +70,7 @@ class Materializer:
         config: Settings; None reads ``materializer.toml`` and the environment.
         python_aggregates: Aggregates written in Python, besides those that the configuration names.
         output_handlers: Functions that definitions name as ``output_handler``, by name, likewise.
-        on_checkpoint: Told the name of each step of a refresh before it is done; for tests.
+        on_checkpoint: Told the name of each step of what writes before it is done; for tests.
 
     Raises:
         ForeignSettingError: If *spark* skips files that it cannot read.
@@ -103,7 +103,7 @@ class Materializer:
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
         self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
-        self._definitions = Definitions(self.root, self.journal, self.config, self.engine)
+        self._definitions = Definitions(self.root, self.journal, self.config, self.engine, on_checkpoint)
         self._looker = Looker(self.root, self.journal)
         self._versions = Versions(self.root, self.journal, self.config, self.engine, self._definitions, self._refresher)
         self._policies = Policies(self.root, self.journal, self._definitions, self._refresher)

@@ -21,6 +21,7 @@ from materializer.errors import JournalError, SourceDamagedError, StorageError, 
 from materializer.journal.journal import Journal, View
 from materializer.journal.store import FOLDER
 from materializer.lake.failures import translated
+from materializer.lake.log import is_begun
 from materializer.lake.table import open_table
 
 MANIFEST: Final = "backup.json"
@@ -61,10 +62,10 @@ def copy_journal(root: Path, to: Path) -> View:
         JournalError: If there is no journal, or it or the copy cannot be read.
         StorageError: If the copy cannot be written.
     """
-    if not (root / FOLDER / TABLES[0] / "_delta_log").is_dir():
+    if not is_begun(str(root / FOLDER / TABLES[0])):
         raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake")
     for name in TABLES:
-        if (root / FOLDER / name / "_delta_log").is_dir():
+        if is_begun(str(root / FOLDER / name)):
             _copy_table(root / FOLDER / name, to / FOLDER / name)
     return Journal(to).view()
 

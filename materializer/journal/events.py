@@ -228,11 +228,14 @@ class PolicyRan:
         policy: Its name.
         now: What its window was computed from: microseconds since the epoch, or a plain integer.
         clock: By which instant its schedule goes on, microseconds since the epoch; *now* where that is one.
+        is_by_clock: Whether the clock said so, and nobody who asked: its schedule goes on from there even when it was
+            further on, by a clock that was wrong.
     """
 
     policy: str
     now: int
     clock: int
+    is_by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import Commit, commit_file, read_commit
+from materializer.lake.log import Commit, commit_file, is_begun, read_commit
 from materializer.lake.table import identity, open_table
 from materializer.lake.vacuum import Leftover, leftovers, remove, retention_of
 
@@ -104,7 +104,7 @@ class JournalStore:
 
     def __init__(self, root: str | Path, name: str = "journal") -> None:
         self.path = f"{Path(root)}/{FOLDER}/{name}"
-        self._restoring = f"{Path(root)}/{RESTORING}/{FOLDER}"
+        self._restoring = f"{Path(root)}/{RESTORING}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
         self._seen: tuple[int, ...] | None = None
@@ -126,7 +126,7 @@ class JournalStore:
                 if upto == cached.version:
                     return cached
                 return self._remember(self._extended(cached, upto) or self._loaded())
-            if not os.path.isdir(f"{self.path}/_delta_log"):  # noqa: PTH112  text, later a URL
+            if not is_begun(self.path):
                 if cached.version >= 0:
                     raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
                 if os.path.isdir(self._restoring):  # noqa: PTH112  text, later a URL
@@ -197,7 +197,7 @@ class JournalStore:
     # -- writing -----------------------------------------------------------------------------------------------------------
 
     def _created(self) -> int:
-        if os.path.isdir(f"{self.path}/_delta_log"):  # noqa: PTH112  text, later a URL
+        if is_begun(self.path):
             raise self._conflict(-1)
         with translated(self.path, "creating", wrote="nothing was committed"):
             os.makedirs(self.path, exist_ok=True)  # noqa: PTH103  text, later a URL

@@ -25,7 +25,7 @@ from materializer.core.spec import TimeType
 from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import read_commit
+from materializer.lake.log import is_begun, read_commit
 from materializer.lake.predicates import inside
 from materializer.lake.table import open_table
 from materializer.lake.types import columns_of, schema_of
@@ -87,7 +87,7 @@ def create_table(
         ForeignTableError: If a table is there already.
         StorageError: If it cannot be written.
     """
-    if os.path.isdir(os.path.join(path, "_delta_log")):  # noqa: PTH112, PTH118  text, later a URL
+    if is_begun(path):
         raise ForeignTableError(
             f"'{path}' holds a table already", hint="move it away, or choose another name", path=path
         )

@@ -222,6 +222,18 @@ def latest_version(path: str) -> int:
     return versions[-1]
 
 
+def is_attempt(path: str) -> bool:
+    """Whether *path* holds nothing but a log without a commit: what a full disk left of a table that was being made."""
+    if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
+        return False
+    return set(os.listdir(path)) <= {"_delta_log"} and not _versions(path)  # noqa: PTH208  likewise
+
+
+def is_begun(path: str) -> bool:
+    """Whether a table stands at *path*, or what is left of one; an attempt is neither."""
+    return os.path.isdir(f"{path}/_delta_log") and not is_attempt(path)  # noqa: PTH112  text, later a URL
+
+
 def commit_file(path: str, version: int) -> str:
     """Return the name of the file that holds *version*."""
     return f"{path}/_delta_log/{version:020d}.json"

@@ -1,8 +1,8 @@
 """Files in a table's folder that no version needs any more, and what its log has gathered.
 
 A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
-current then stays readable), and it is older than the retention itself (so it is not of a write that goes on). What cannot
-be told is kept. Unlike the library's vacuum this one commits nothing: a table that is cleaned has no new version.
+current then stays readable), and it is older than the retention itself and than the newest commit (so it is not of a write
+that goes on, by whosever clock). What cannot be told is kept. Unlike the library's vacuum this one commits nothing: a table that is cleaned has no new version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from materializer.errors import LogGapError
 from materializer.lake.failures import translated
-from materializer.lake.log import latest_version, read_commit
+from materializer.lake.log import commit_file, latest_version, read_commit
 from materializer.lake.rearrange import SCRATCH
 from materializer.lake.table import open_table
 
@@ -66,6 +66,8 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
     if needed is None:
         return found
     with translated(path, "reading"), os.scandir(path) as entries:
+        # what is newer than the newest commit may be of one that is being made, however far on this clock is
+        before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
         for entry in entries:
             if entry.name.startswith(("_", ".")) or entry.name in needed or not entry.is_file():
                 continue

@@ -34,6 +34,8 @@ from materializer.services.diagnosis import diagnose
 from materializer.services.refresh import Refresher
 
 ATTEMPTS: Final = 50
+_COPY: Final = "copy"
+"""Where the journal that is made ready lies until it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ class Backups:
             JournalError: If the backup cannot be read.
         """
         began, root = time.perf_counter(), self.refresher.root
+        self._checked(folder)
+        self._end_interrupted()
         planned = self.plan(folder)
         current, _ = self._current()
         taken = self._leased(current)
@@ -144,9 +148,10 @@ class Backups:
             self.refresher.on_checkpoint("restore_copy")
             ready = root / RESTORING
             shutil.rmtree(ready, ignore_errors=True)
-            copy_journal(folder, ready)
+            copy_journal(folder, ready / _COPY)
             if current is not None:
-                self._carry_on(Journal(ready), current)
+                self._carry_on(Journal(ready / _COPY), current)
+            (ready / _COPY / FOLDER).rename(ready / FOLDER)
         except BaseException:
             self._give_back(taken)
             raise
@@ -167,6 +172,16 @@ class Backups:
             self._repairs(),
             time.perf_counter() - began,
         )
+
+    def _end_interrupted(self) -> None:
+        """Put in place what a restore had made ready when it died between its two renames.
+
+        Only that journal knows what was frozen when the backup was made or later.
+        """
+        ready, place = self.refresher.root / RESTORING / FOLDER, self.refresher.root / FOLDER
+        if ready.exists() and not place.exists():
+            ready.rename(place)
+            self.refresher.journal.reopen()
 
     def _checked(self, folder: Path) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)

@@ -78,11 +78,13 @@ class Builder:
 
         Raises:
             NothingBuiltError: If there is no next version.
+            QualityGateError: If it was made from stored partials and does not meet its expectations.
             LeaseHeldError: If another process works on it; nothing was written.
             MaterializerError: Whatever planning, computing or writing found.
         """
         began = time.perf_counter()
         v = self.versions
+        v.refuse_unfit(name)
         state, build = self._both(name)
         bound = Bound.of(build, v.root)
         done: list[RefreshReport] = []

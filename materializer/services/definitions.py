@@ -42,6 +42,7 @@ from materializer.journal.events import Defined, Described, Event, SourceIdentit
 from materializer.journal.fold import AggregateState, by_name
 from materializer.journal.journal import Journal, View
 from materializer.lake.commit import create_table
+from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
@@ -207,13 +208,22 @@ class Definitions:
         journal: Its journal.
         config: Settings; ``sources`` names tables.
         engine: Starts Spark on first use.
+        on_checkpoint: Told the name of each step of making an aggregate before it is done.
     """
 
-    def __init__(self, root: Path, journal: Journal, config: Config, engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        journal: Journal,
+        config: Config,
+        engine: Callable[[], Engine],
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._root = root
         self._journal = journal
         self._config = config
         self._engine = engine
+        self._checkpoint = on_checkpoint
 
     def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
         """Check all definitions against their sources and the journal; writes nothing.
@@ -399,28 +409,34 @@ class Definitions:
     def _create(self, prepared: Prepared) -> None:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
         folder = self._root / spec.name
-        if folder.exists():
-            raise ForeignTableError(
-                f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
-                hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was interrupted), "
-                "move or remove it, or choose another name",
-            )
-        defined = self._defined(prepared, data_version, aggregate_id)
+        self._checkpoint("apply_tables")
+        with translated(str(folder), "creating", wrote="nothing was written"):
+            try:
+                folder.mkdir(parents=True)  # of two processes one makes it, and only that one may remove it again
+            except FileExistsError:
+                raise ForeignTableError(
+                    f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
+                    hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was "
+                    "interrupted), move or remove it, or choose another name",
+                ) from None
+        try:
+            defined = self._defined(prepared, data_version, aggregate_id)
+            self._checkpoint("apply_journal")
+            self._make_known(defined, aggregate_id)
+        except MaterializerError:
+            if aggregate_id not in self._journal.view().all:  # or it could not be applied again
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _make_known(self, defined: Defined, aggregate_id: str) -> None:
         while True:
             view = self._journal.view()
-            if by_name(view.states, spec.name) is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise _problem(
-                    spec,
-                    "definition.name-taken",
-                    f"an aggregate '{spec.name}' was created a moment ago by another process",
-                    "",
-                )
-            try:
+            if by_name(view.states, defined.name) is not None:
+                message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
+                raise DefinitionError([Problem("definition.name-taken", message, "")])
+            with suppress(JournalConflictError):
                 self._journal.append(view.version, aggregate_id, [defined])
-            except JournalConflictError:
-                continue
-            return
+                return
 
     def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
         """Create the tables of a new aggregate and return the event that makes them known."""

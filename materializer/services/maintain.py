@@ -14,6 +14,7 @@ the rows they held; new files that no commit took in go with a later vacuum. It 
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +35,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
 from materializer.services import change_feed
 from materializer.services.definitions import Bound
+from materializer.services.strays import ours
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class TablePlan:
         small: Files that hold less than half of what they should.
         deepest: How many files lie over the instant that most lie over.
         groups: Files that would be written again, in one commit each.
-        leftovers: Files that no version within the retention needs.
+        leftovers: Files that no version within the retention needs, and folders of versions that nobody knows.
         leftover_bytes: Their size.
         since_checkpoint: Commits after the newest checkpoint of its log.
         expired: Files of its log that are older than its retention.
@@ -207,7 +209,8 @@ class Maintainer:
             path, (column, time_type, _) = bound.paths[table], _laid_out(bound, table)
             _, pieces, unknown = pieces_of(path, column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
-            found, log = self._leftovers(state, bound, table), log_state(path, before=_log_before(path))
+            found = [*self._leftovers(state, bound, table), *self._strays(state, table)]
+            log = log_state(path, before=_log_before(path))
             yield TablePlan(
                 table,
                 len(pieces) + unknown,
@@ -243,6 +246,9 @@ class Maintainer:
         self._check_lease(held)
         gone = self._leftovers(held, bound, table)
         remove(path, gone)
+        for stray in (begun := self._strays(held, table)):
+            shutil.rmtree(stray.name, ignore_errors=True)
+        gone = [*gone, *begun]
         written = self._rewritten(held, bound, table)
         self._checkpoint("maintain_log")
         log = log_state(path, before=_log_before(path))
@@ -312,6 +318,9 @@ class Maintainer:
         kept = retention_hours(bound.definition.spec, path)
         since = self._read_since(state, path) if table == "output" else None
         return leftovers(path, before=time.time() - kept * 3600, since=since)
+
+    def _strays(self, state: AggregateState, table: str) -> list[Leftover]:
+        return ours(self.refresher.root, self.refresher.journal.view(), state, table)
 
     def _read_since(self, state: AggregateState, path: str) -> int | None:
         """Return the oldest version of an output that somebody will still ask for, however long ago that was."""

@@ -94,7 +94,9 @@ class PolicyReport:
     report: RefreshReport
 
 
-def policy_states(state: AggregateState, bound: Bound, now: int | None, clock: int) -> tuple[PolicyState, ...]:
+def policy_states(
+    state: AggregateState, bound: Bound, now: int | None, clock: int, *, is_by_clock: bool
+) -> tuple[PolicyState, ...]:
     """Return the policies of an aggregate, newest window first, as they stand at *now*.
 
     Args:
@@ -102,6 +104,7 @@ def policy_states(state: AggregateState, bound: Bound, now: int | None, clock: i
         bound: The same, compiled.
         now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
         clock: By which instant schedules are judged, microseconds since the epoch.
+        is_by_clock: Whether that is what the clock says, and not what somebody asked for.
     """
     grid, policies = bound.definition.grid, policies_of(bound.definition.spec)
     found = []
@@ -110,6 +113,7 @@ def policy_states(state: AggregateState, bound: Bound, now: int | None, clock: i
         window = None if now is None else refresh_window(policy, policies, now, grid)
         due = schedules.next_due(policy.schedule, last[1]) if policy.schedule and last else None
         is_due = policy.schedule is not None and (last is None or (due is not None and due <= clock))
+        is_due = is_due or (is_by_clock and _is_ahead(policy, last, clock))
         found.append(PolicyState(state.name, policy, grid, window, last[0] if last else None, due, is_due))
     return tuple(found)
 
@@ -165,7 +169,8 @@ class Policies:
             clock = self.clock()
             at = now_to_look(now, state, bound.definition.grid, clock)
             is_clock = at is not None and has_clock(bound.definition.grid)
-            found += policy_states(state, bound, at, at if at is not None and is_clock else clock)
+            judged = at if at is not None and is_clock else clock
+            found += policy_states(state, bound, at, judged, is_by_clock=now is None)
         return found
 
     def add(self, name: str, policy: str, given: Mapping[str, str], *, max_staleness: str | None = None) -> Change:
@@ -277,7 +282,7 @@ class Policies:
         report = _nothing(state) if window is None else refresh(window, mine.max_runs)
         if mine.catch_dirt:
             report = self._caught(mine, policies, at, grid, report, refresh)
-        self._record(mine, at, at if has_clock(grid) else clock, report)
+        self._record(mine, at, at if has_clock(grid) else clock, report, is_by_clock=now is None)
         return PolicyReport(mine.name, shown, report)
 
     def _caught(
@@ -298,20 +303,29 @@ class Policies:
                 report = _joined(report, refresh(dirt.hull, left))
         return report
 
-    def _record(self, policy: Policy, now: int, clock: int, report: RefreshReport) -> None:
+    def _record(self, policy: Policy, now: int, clock: int, report: RefreshReport, *, is_by_clock: bool) -> None:
         """Tell the journal that a policy ran, unless that is no news."""
         while True:
             view = self.journal.view()
             state = view.named(report.name)
             last = state.policy_runs.get(policy.name)
-            if not _is_news(policy, last, (now, clock), has_worked=bool(report.runs)):
+            was_ahead = is_by_clock and _is_ahead(policy, last, clock)
+            if not was_ahead and not _is_news(policy, last, (now, clock), has_worked=bool(report.runs)):
                 return
             try:
-                self.journal.append(view.version, state.id, [PolicyRan(policy.name, now, clock)])
+                self.journal.append(view.version, state.id, [PolicyRan(policy.name, now, clock, was_ahead)])
             except JournalConflictError:
                 continue
             self.journal.tidy()
             return
+
+
+def _is_ahead(policy: Policy, last: tuple[int, int] | None, clock: int) -> bool:
+    """Whether a policy ran by a clock that was ahead: its schedule comes due before it is said to have run."""
+    if policy.schedule is None or last is None:
+        return False
+    due = schedules.next_due(policy.schedule, clock)
+    return due is not None and due < last[1]
 
 
 def _is_news(policy: Policy, last: tuple[int, int] | None, run: tuple[int, int], *, has_worked: bool) -> bool:

@@ -204,7 +204,9 @@ class Looker:
             state.ended[-1] if state.ended else None,
             _word(state, changed, dirty, problem),
             problem,
-            policy_states(state, bound, now, now if now is not None and has_clock(grid) else clock),
+            policy_states(
+                state, bound, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
+            ),
             outside(state, bound, now),
             None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
             _held(state) & dirty,

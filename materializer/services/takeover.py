@@ -25,6 +25,7 @@ from materializer.journal.fold import AggregateState, States, by_name
 from materializer.journal.repaired import Repaired
 from materializer.journal.store import FOLDER
 from materializer.lake.commit import create_table, fence
+from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.services import held
 from materializer.services.aside import put_aside
@@ -159,7 +160,8 @@ class TakeOver:
         self._checkpoint("takeover_output")
         aside: tuple[str, ...] = ()
         if todo.output is not Table.KEPT:
-            aside = put_aside(Path(output)) if Path(output).exists() else ()
+            if Path(output).exists() and not is_attempt(output):
+                aside = put_aside(Path(output))
             words = f"materializer output {new_id}: {spec.comment}".rstrip(": ")
             create_table(output, schemas["output"], name=spec.name, description=words)
         fence(output, f"materializer/{new_id}", todo.n, note)

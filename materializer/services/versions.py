@@ -8,7 +8,7 @@
 
 The next version is an aggregate of its own to the journal and to the protocol of a refresh, so the old one is refreshed
 and read meanwhile. Tables are created first and the journal is told last: folders of versions that it does not know are
-what a death left, and are removed by the next command that changes versions. All of this is done under the lease of the
+what a death left, and are removed by the next command that changes versions, or by maintenance. All of this is done under the lease of the
 aggregate; only the runs of a build need nothing but its own.
 """
 
@@ -25,6 +25,7 @@ from uuid import uuid4
 from materializer.config import Config
 from materializer.core.invalidation import Cause, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
+from materializer.core.quality.verdict import Severity
 from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, RetryableError, TablesAheadError
@@ -51,6 +52,7 @@ from materializer.services.definitions import (
 from materializer.services.gate import has_gate
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher
+from materializer.services.strays import strays
 from materializer.services.switch_tables import refuse_uncovered
 from materializer.services.workbench import Workbench
 
@@ -96,6 +98,9 @@ class Versions:
     engine: Callable[[], Engine]
     definitions: Definitions
     refresher: Refresher
+
+    def _checkpoint(self, name: str) -> None:
+        self.refresher.on_checkpoint(name)
 
     # -- what apply does -------------------------------------------------------------------------------------------------
 
@@ -167,6 +172,7 @@ class Versions:
             "partials": partials_path(self.root, state.name, data_version),
             "output": build_path(self.root, state.name, data_version),
         }
+        self._checkpoint("version_tables")
         tables = create_tables(paths, prepared.spec, prepared.schemas, build)
         new = replace(
             state,
@@ -186,6 +192,7 @@ class Versions:
             retired=NEG_INF,
             expired_rows=0,
         )
+        self._checkpoint("version_journal")
         self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
     def _start_from(self, state: AggregateState, origin: Version, version: Version) -> None:
@@ -201,7 +208,9 @@ class Versions:
         if found != n:
             msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
             raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
+        self._checkpoint("version_tables")
         tables = create_tables(bound.paths, spec, version["schemas"], build)
+        self._checkpoint("version_partials")
         copy_rows(
             old.paths["partials"],
             head.head().version,
@@ -216,11 +225,36 @@ class Versions:
         base = TableBase("", 0)
         steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
         plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
+        self._checkpoint("version_output")
         Workbench(self.journal, bound, self.config, self.engine, Request()).publish(plan, SpanSet())
+        self._checkpoint("version_journal")
         event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
         self.journal.insist([(build, event)])
         if version["spec"] != origin["spec"] and has_gate(spec):
+            self._checkpoint("version_check")
             self._check(state, build)
+
+    def refuse_unfit(self, name: str) -> None:
+        """Ask the expectations of a build that was made from stored partials, where who made it died before he had.
+
+        Raises:
+            QualityGateError: If it does not meet them; it is given up.
+        """
+        view = self.journal.view()
+        state = view.named(name)
+        build = view.build_of(state)
+        if (
+            build is None
+            or build.is_closed
+            or build.last_n != COPIED
+            or not has_gate(AggregateSpec.from_json(build.spec))
+        ):
+            return
+        was_published = any(v["spec"] == build.spec for v in state.previous)
+        was_met = build.checks and all(f["severity"] != Severity.CRITICAL for f in build.checks[-1]["failed"])
+        if not was_published and not was_met:
+            with self.refresher.writing(name) as held:
+                self._check(held, build.id)
 
     def _check(self, state: AggregateState, build: str) -> None:
         """Refuse a build whose output, made without a refresh, does not meet its expectations."""
@@ -250,6 +284,7 @@ class Versions:
         build = self.journal.view().build_of(state)
         if build is not None:
             self.refuse_busy(build)
+            self._checkpoint("version_drop")
             self.journal.insist([(build.id, Dropped())])
         self.sweep(state.name)
 
@@ -263,16 +298,10 @@ class Versions:
 
     def sweep(self, name: str) -> None:
         """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
+        self._checkpoint("version_sweep")
         view = self.journal.view()
-        state = view.named(name)
-        build = view.build_of(state)
-        known = {state.data_version, *(v["data_version"] for v in state.previous)}
-        known |= {build.data_version} if build is not None else set()
-        for kind in ("partials", "build"):
-            folder = self.root / state.name / kind
-            for found in folder.iterdir() if folder.is_dir() else ():
-                if found.name not in known or (kind == "build" and (build is None or found.name != build.data_version)):
-                    shutil.rmtree(found, ignore_errors=True)
+        for _, folder in strays(self.root, view, view.named(name)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def rollback(self, name: str) -> None:
         """Make the version that was published before the next one, from its partials; it still has to catch up.
@@ -302,9 +331,10 @@ class Versions:
             LeaseHeldError: If another process works on either.
         """
         began = time.perf_counter()
+        self._expect_build(name)
+        self.refuse_unfit(name)
         view = self.journal.view()
         state = view.named(name)
-        self._expect_build(name)
         old = AggregateSpec.from_json(state.spec)
         build = view.build_of(state)
         if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
@@ -345,7 +375,9 @@ class Versions:
             build = self.journal.view().build_of(state)
             if build is not None:
                 self.refuse_busy(build)
+            self._checkpoint("drop_folders")
             self.definitions.remove_folders(state)
+            self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.journal.insist(gone)
 

@@ -23,7 +23,7 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
     "delivered": st.builds(events.Delivered, st.integers(0, 99)),
     "checked": st.builds(events.Checked, OBJECTS),
     "maintained": st.builds(events.Maintained, OBJECTS),
-    "policy_ran": st.builds(events.PolicyRan, NAMES, VERSIONS, VERSIONS),
+    "policy_ran": st.builds(events.PolicyRan, NAMES, VERSIONS, VERSIONS, st.booleans()),
     "described": st.builds(events.Described, OBJECTS),
     "lease_taken": st.builds(events.LeaseTaken, some.leases()),
     "lease_renewed": st.builds(events.LeaseRenewed, NAMES, st.floats(0, 1e10), VERSIONS, VERSIONS),

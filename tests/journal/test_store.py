@@ -328,3 +328,14 @@ def test_it_is_quick(tmp_path: Path) -> None:
     assert measured(lambda: fill(store, 1), 40) < 0.05
     assert measured(store.read, 20) < 0.003
     assert measured(lambda: JournalStore(tmp_path).read(), 5) < 0.25
+
+
+def test_a_journal_for_which_there_was_no_room(tmp_path: Path) -> None:
+    """
+    A full disk may leave a log without a commit: that is no journal yet, and the next commit begins it.
+    """
+    (tmp_path / "_materializer" / "journal" / "_delta_log").mkdir(parents=True)
+    store = JournalStore(tmp_path)
+    assert -1 == store.read().version
+    store.append([Row("a1", "delivered", "", '{"version":1}')], expected_version=-1)
+    assert 1 == JournalStore(tmp_path).read().version

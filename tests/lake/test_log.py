@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from materializer.core.spans import Span
 from materializer.core.spec import TimeType
 from materializer.errors import LogGapError, NotADeltaTableError, SourceDamagedError
-from materializer.lake.log import CommitNote, commits, find_notes, has_change, latest_version
+from materializer.lake.commit import create_table
+from materializer.lake.log import CommitNote, commits, find_notes, has_change, is_attempt, is_begun, latest_version
 from materializer.lake.statistics import TimeColumn, bounds, instant
 
 
@@ -191,3 +193,17 @@ def test_what_changes_nothing_is_no_change(trades) -> None:
     assert has_change(table.path, 3, 4)
     table.commit_file(3).unlink()
     assert has_change(table.path, 2, 4)
+
+
+def test_a_log_without_a_commit_is_no_table(tmp_path):
+    """
+    What a full disk leaves of a table that was being made is in nobody's way; a log that lost its commits is.
+    """
+    path = tmp_path / "table"
+    (path / "_delta_log").mkdir(parents=True)
+    assert (True, False) == (is_attempt(str(path)), is_begun(str(path)))
+    create_table(str(path), pa.schema([("a", pa.int64())]), name="table")
+    assert (False, True) == (is_attempt(str(path)), is_begun(str(path)))
+    (path / "_delta_log" / f"{0:020d}.json").unlink()
+    (path / "part-0.parquet").touch()
+    assert (False, True) == (is_attempt(str(path)), is_begun(str(path)))

@@ -322,7 +322,7 @@ def test_backfill_killed_half_way_goes_on_where_it_was(tmp_path: Path, spark: Sp
     A backfill killed in its third run keeps the two that are done: the next one does what is left, nothing twice.
     """
     world = World(tmp_path, spark)
-    world.killed_at("check:3", "backfill", "--buckets-per-run", "1")
+    world.killed_at("check:3", "backfill by hours")
     assert 2 == len(world.lake.history("bars"))
     report = world.lake.backfill("bars", buckets_per_run=1)
 

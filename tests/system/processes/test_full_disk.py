@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.config import Config
 from materializer.errors import StorageError
 from materializer.wiring import Materializer
+from tests.system.processes.child import COMMANDS
+from tests.system.processes.disk import Disk
+from tests.system.processes.mended import Prepared, again, expect_whole, opened, published
 from tests.system.processes.running import World
+from tests.system.processes.situations import SITUATIONS, Situation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 in_both_lanes = pytest.mark.parametrize("driver_lane_rows", [200_000, 0], ids=["driver", "spark"])
-
-
-class Disk:
-    """A small disk of its own, mounted at a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._ballast = folder / "ballast"
-
-    def fill(self) -> None:
-        """Leave not a byte."""
-        with self._ballast.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                return
-
-    def make_room(self) -> None:
-        """Free what was filled."""
-        self._ballast.unlink()
-
-
-@pytest.fixture
-def disk_at() -> Iterator[Callable[[Path], Disk]]:
-    """Give what moves a folder to a disk of its own; it is unmounted after the test."""
-    mounted: list[Path] = []
-
-    def mount(folder: Path) -> Disk:
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = folder.with_name(f"{folder.name}.aside")
-        shutil.copytree(folder, aside)
-        said = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True, check=False
-        )
-        if said.returncode:
-            pytest.skip(f"a small disk cannot be mounted here: {said.stderr.strip()}")
-        mounted.append(folder)
-        shutil.copytree(aside, folder, dirs_exist_ok=True)
-        return Disk(folder)
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @in_both_lanes
@@ -115,3 +75,88 @@ def test_disk_of_the_whole_lake_fills_up(
     disk.make_room()
     world.lake.refresh("bars")
     world.expect_true()
+
+
+FULL: Final = {
+    "a changed definition": "version_tables version_journal",
+    "a new definition": "apply_tables apply_journal",
+    "a definition that its suite lets through": "version_tables version_partials version_output version_journal",
+    "a build": "write wrote_partials switch_write switch_done",
+    "a switch": "switch_plan switch_write switch_fence switch_done",
+    "a switch to be completed": "switch_fence switch_done",
+    "a switch to be undone": "switch_undo switch_undone",
+    "a rollback": "version_tables version_partials version_output version_journal",
+    "a build given up": "version_drop",
+    "a drop": "drop_folders drop_journal",
+    "history to be frozen": "bound",
+    "frozen history given up": "bound",
+    "a refresh that its change feed follows": "changes",
+    "a refresh after which old buckets go": "write",
+    "a refresh with canaries": "audit write",
+    "worn tables": "maintain_rewrite maintain_written maintain_log maintain_done maintain_journal",
+    "tables ahead of their journal": "repair_partials repair_output repair_journal",
+    "partials that are missing": "repair_partials repair_output repair_journal",
+    "an output that is missing": "repair_output repair_swap repair_journal",
+    "an event that nobody can read": "repair_events lease",
+    "a lost journal": "takeover_retire takeover_partials takeover_output takeover_journal",
+    "a journal that nobody can read": "takeover_journal_aside takeover_output takeover_journal",
+    "a backup": "backup_seal",
+    "a backup to be put back": "restore_copy restore_aside",
+    "a backup from before history was frozen": "restore_copy",
+}
+"""Before which steps of which commands the disk is full."""
+HARMLESS: Final = {"drop_folders", "maintain_log", "maintain_journal", "restore_aside"}
+"""Steps after which little or nothing is written: the command may do without, or say that it cannot."""
+QUICK: Final = {("a switch", "switch_write"), ("a lost journal", "takeover_partials")}
+FILLED: Final = [
+    pytest.param(name, step, marks=[] if (name, step) in QUICK else pytest.mark.slow)
+    for name, steps in FULL.items()
+    for step in steps.split()
+]
+NAMED: Final = {situation.name: situation for situation in SITUATIONS}
+
+
+@pytest.mark.parametrize(("name", "step"), FILLED)
+def test_disk_fills_up_in_any_command(
+    prepared: Callable[[Situation], Prepared], disk_at: Callable[[Path], Disk], name: str, step: str
+) -> None:
+    """
+    A command for which there is no room says so, readers see whole rows, and with room the command itself does the rest.
+    """
+    lake = prepared(NAMED[name])
+    world, situation = lake.put_back(), lake.situation
+    disk = disk_at(world.folder)
+    before = published_or_nothing(world)
+
+    def fill(at: str) -> None:
+        if at == step:
+            disk.fill()
+
+    opened(world, on_checkpoint=fill)
+    error = failure(lambda: COMMANDS[situation.command](world.lake, "bars"))
+    if error is None:
+        assert step in HARMLESS
+    else:
+        assert (74, True) == (error.exit_status, bool(error.wrote))
+    assert disk.is_full
+    if situation.command not in ("repair", "take over"):  # these may make an output anew
+        assert published_or_nothing(world) in (before, lake.rows, None)
+
+    disk.make_room()
+    opened(world)
+    again(world, situation)
+    expect_whole(lake, is_verified=False)
+
+
+def failure(command: Callable[[], Any]) -> StorageError | None:
+    """Return how a command fails for want of room, None when it does without."""
+    try:
+        command()
+    except StorageError as exc:
+        return exc
+    return None
+
+
+def published_or_nothing(world: World) -> list[tuple[Any, ...]] | None:
+    """Return what any reader sees, None where no table is."""
+    return published(world) if DeltaTable.is_deltatable(str(world.root / "bars" / "output")) else None

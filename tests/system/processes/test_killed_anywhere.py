@@ -1,0 +1,101 @@
+"""Every command that writes, killed at every checkpoint that it reaches: the same command again, and nothing is missing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from materializer.services.protocol import At, Which
+from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
+from tests.system.processes.running import REPOSITORY, gone
+from tests.system.processes.situations import SITUATIONS, Situation
+
+NAMED: Final = {situation.name: situation for situation in SITUATIONS}
+QUICK: Final = {
+    ("a build", "switch_fence"),
+    ("a backup from before history was frozen", "restore_put"),
+    ("history to be frozen", "bounded"),
+    ("tables ahead of their journal", "repair_journal"),
+}
+"""What is killed in each run of the tests; the others are slow together."""
+
+
+def kill(lake: Prepared, checkpoint: str) -> None:
+    """Put the lake back, and kill the command there; return when a JVM of its own has gone too."""
+    world = lake.put_back()
+    world.killed_at(checkpoint, lake.situation.command, *options(lake.situation))
+    lease = opened(world).state.lease if lake.situation.has_own_jvm else None
+    if lease is not None:
+        gone(lease.jvm_pid)
+
+
+LATER: Final = (":3", ":4", ":5", ":6")
+"""What is reached more than twice is the same again."""
+KILLS: Final = [
+    pytest.param(situation.name, checkpoint, marks=[] if (situation.name, checkpoint) in QUICK else pytest.mark.slow)
+    for situation in SITUATIONS
+    for checkpoint in situation.kills
+]
+
+
+@pytest.mark.parametrize(("name", "checkpoint"), KILLS)
+def test_killed_anywhere(prepared: Callable[[Situation], Prepared], name: str, checkpoint: str) -> None:
+    """
+    A command that is killed is run again: what is published is the truth, and of the dead process nothing is left.
+    """
+    lake = prepared(NAMED[name])
+    kill(lake, checkpoint)
+    again(lake.world, lake.situation)
+    expect_whole(lake, is_verified=checkpoint == lake.situation.kills[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED)
+def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation], Prepared], name: str) -> None:
+    """
+    A command that nobody kills reaches the checkpoints of its situation and no others, so that none is left out above.
+    """
+    lake = prepared(NAMED[name])
+    world = lake.put_back()
+    with world.child(lake.situation.command, *options(lake.situation)) as child:
+        said = child.heard()
+
+    declared = {c for c in lake.situation.reached.split() if c[-2:] not in LATER}
+    assert declared == {c for c in said["reached"] if c[-2:] not in LATER}
+    again(world, lake.situation)
+    expect_whole(lake, is_verified=True)
+
+
+def told() -> set[str]:
+    """Return all names that the product gives to checkpoints: the steps of the protocol, and what is written out."""
+    names = {at.value for at in At}
+    for file in sorted((REPOSITORY / "materializer").rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
+                called = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+                if called in {"on_checkpoint", "_checkpoint"}:
+                    names |= _names(call.args[0])
+    return names
+
+
+def _names(argument: ast.expr) -> set[str]:
+    match argument:
+        case ast.Constant(value=str(name)):
+            return {name}
+        case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), ast.FormattedValue(value=ast.Name(id="which"))]):
+            return {f"{prefix}{which}" for which in Which}
+        case ast.Attribute(attr="value") | ast.Name(id="name"):
+            return set()  # a step of the protocol, or what another call was given
+    raise AssertionError(f"nobody can tell which checkpoint {ast.unparse(argument)} is")
+
+
+def test_every_checkpoint_is_one_where_something_is_killed() -> None:
+    """
+    There is no checkpoint in the product at which no command is ever killed, and none is listed that is not there.
+    """
+    killed = {checkpoint.partition(":")[0] for situation in SITUATIONS for checkpoint in situation.kills}
+
+    assert told() == killed
