@@ -26,7 +26,7 @@ class CapturedPiece:
         times: Whole buckets.
         rung: How they were found.
         is_insert_only: Whether every change in them was an insert, as the feed or the files that came and went tell.
-        rows: Changed rows in them; on the lower rungs the rows of whole files.
+        rows: Changed rows in them; on the lower rungs the rows of whole files, where nothing is known those that went.
         keys: The changed keys, None for any.
         from_version: First version of the run they were found in.
         to_version: Last version of that run.

@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from materializer.core.invalidation import ANY_ROWS
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import LogGapError, MaterializerError, SourceReplacedError, SourceRolledBackError
@@ -280,9 +281,8 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
         went = [look.original(f) for f in commit.removes if f.data_change]
         for found in (*came, *went):
             if found is None or not found.is_known:
-                return _lost(
-                    look, first, last, f"{reason}, and a file of version {commit.version} says nothing about its times"
-                )
+                why = f"{reason}, and a file of version {commit.version} says nothing about its times"
+                return _lost(look, first, last, why, gone=_gone(look, run))
             if found.span is not None:
                 spans.append(found.span)
         if came or went:
@@ -298,9 +298,16 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
     return Captured(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + old
 
 
-def _lost(look: Look, first: int, last: int, reason: str) -> Captured:
+def _gone(look: Look, run: list[Commit]) -> int:
+    """Return how many rows the files held that went; a file that does not tell may have held any number."""
+    went = [look.original(f) for commit in run for f in commit.removes if f.data_change]
+    return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in went))
+
+
+def _lost(look: Look, first: int, last: int, reason: str, *, gone: int = 0) -> Captured:
+    """Return that everything may have changed; *gone* rows at most were seen to go."""
     old = frozen.below(look)
-    piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, 0, None, first, last)
+    piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, gone, None, first, last)
     conflict = CapturedPiece(old, Rung.LOST, False, 0, None, first, last, is_frozen=True)
     reasons = (f"versions {first} to {last} unknown, everything is refreshed: {reason}",)
     pieces = (piece, conflict) if old else (piece,)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
-from materializer.core.invalidation import Cause, Entry
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.lateness import Lateness
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
@@ -151,7 +151,7 @@ class Capture:
         if found.starts is None:
             reason = f"versions {first} to {last} touch too many buckets to tell them apart"
             lost = [{"version": last, "rung": "lost", "rows": None}]
-            everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, 0, None, first, last)
+            everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, ANY_ROWS, None, first, last)
             return list(self._all_of(state, everything)), lost, [reason], Lateness(), 0
         spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
         gone = found.counts["update_preimage"] + found.counts["delete"]
