@@ -360,10 +360,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(state, delivered=max(event.version, state.delivered or 0))
         case PolicyRan():
             _, latest = state.policy_runs.get(event.policy, (0, event.clock))
-            if (
-                event.clock < latest and not event.is_by_clock
-            ):  # an old window that was asked for again moves no schedule
-                return state
+            if event.clock < latest and not event.is_by_clock:
+                return state  # an old window that was asked for again moves no schedule
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Checked():
             return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])

@@ -8,8 +8,8 @@
 
 The next version is an aggregate of its own to the journal and to the protocol of a refresh, so the old one is refreshed
 and read meanwhile. Tables are created first and the journal is told last: folders of versions that it does not know are
-what a death left, and are removed by the next command that changes versions, or by maintenance. All of this is done under the lease of the
-aggregate; only the runs of a build need nothing but its own.
+what a death left, and are removed by the next command that changes versions, or by maintenance. All of this is done under
+the lease of the aggregate; only the runs of a build need nothing but its own.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_what_no_captured_change_explains_is_guarded(cause: Cause) -> None:
     """
     plan = plan_of([Entry(Span(0, 10), None, cause, gone=3)], Recompute(spans((0, 10)), ""))
     assert ({3: spans((0, 10))} if cause in GUARDED else {}) == spans_by_gone(plan)
-    assert GUARDED.isdisjoint({Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.REPAIRED, Cause.RETIRED})
+    assert GUARDED.isdisjoint({Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED})
 
 
 def test_only_what_is_computed_from_raw_rows_is_guarded() -> None:

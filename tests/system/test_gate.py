@@ -231,6 +231,28 @@ def test_canaries_find_what_was_published_and_changed(site):
     site.expect_true()
 
 
+def test_a_difference_that_is_published_anyway_stays_dirty(site):
+    """
+    Whoever publishes over a difference gets it published and recorded; the bucket is dirty, and the next refresh mends it.
+    """
+    gated(site, canaries="3")
+    site.tables["trades"].trade(*[("01:40", "A", 0)] * 50)
+    site.expect_refresh()
+    partials = next((site.lake.root / "hourly" / "partials").iterdir())
+    column = next(f.name for f in DeltaTable(str(partials)).schema().fields if f.name.startswith("p_"))
+    DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
+    site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
+    site.lake.refresh("hourly", publish_anyway="the desk waits")
+
+    [done] = site.lake.history("hourly")[:1]
+    assert ("done", {"reason": "the desk waits"}) == (done.outcome, done.verdict["published_anyway"])
+    assert 54 in [row[2] for row in site.published("hourly")]
+    [status] = site.lake.status("hourly")
+    assert [1] == [span.start // 3_600_000_000 % 24 for span in status.dirty]
+    site.expect_refresh(strategy="recompute")
+    site.expect_true()
+
+
 def test_canaries_look_at_every_nth_refresh(site):
     """
     Only at those whose number can be divided; what was found clean bounds how much is wrong.
