@@ -36,6 +36,7 @@ from materializer.wiring import Materializer
 from tests.benchmarks import history, timescaledb
 
 DAY = 86_400_000_000
+MINUTE = 60_000_000
 START = 19_723 * DAY
 """2024-01-01T00:00:00Z."""
 
@@ -132,6 +133,14 @@ def at_first(source: Path, days: int) -> Iterator[pa.Table]:
         yield found.to_table(filter=(pc.field("ts") >= since) & (pc.field("ts") < until))
 
 
+def rows_in_changed(source: Path, changed: pa.Table) -> int:
+    """Return how many rows of the source lie in the one-minute buckets that *changed* has rows of, these included."""
+    minutes = np.unique(changed["ts"].cast(pa.int64()).to_numpy() // MINUTE)
+    batches = DeltaTable(str(source)).to_pyarrow_dataset().to_batches(columns=["ts"])
+    times = (batch.column(0).cast(pa.int64()).to_numpy(zero_copy_only=False) // MINUTE for batch in batches)
+    return sum(int(np.isin(of, minutes).sum()) for of in times)
+
+
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
     """Return wall seconds and the result of *action*."""
     began = time.perf_counter()
@@ -186,7 +195,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     late = late_rows(rng, options.late, options.days, options.symbols)
     write_deltalake(str(source), late, mode="append")
     found["late"], report = timed(lambda: m.refresh("bars_1m"))
-    found["late_counters"] = counters(report)
+    found["late_counters"] = counters(report) | {"rows_in_changed_buckets": rows_in_changed(source, late)}
 
     ones = []
     rows = [trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY) for _ in range(5)]
@@ -194,7 +203,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         write_deltalake(str(source), row, mode="append")
         seconds, report = timed(lambda: m.refresh("bars_1m"))
         ones.append(seconds)
-        found["one_counters"] = counters(report)
+        found["one_counters"] = counters(report) | {"rows_in_changed_buckets": rows_in_changed(source, row)}
     found["one"], found["one_all"] = sorted(ones)[2], ones
     found["noop"] = min(timed(lambda: m.refresh("bars_1m"))[0] for _ in range(5))
     found["verify"], verdict = timed(lambda: m.verify("bars_1m"))
@@ -246,6 +255,11 @@ def show(found: dict[str, Any]) -> None:
             f" {found[name] / found['unordered']:.2f} x the form without order"
         )
         print(f"    {found[name + '_counters']}")
+        if of_changed := found[name + "_counters"].get("rows_in_changed_buckets"):
+            aggregated = found[name + "_counters"]["rows_read"]
+            print(
+                f"    {aggregated / of_changed:.3f} rows aggregated for each of {of_changed:,} in truly changed buckets"
+            )
     print(f"{'one late row, warm (median of 5)':40} {found['one']:8.2f} s  (target <= 0.8 s)")
     print(f"    {found['one_counters']}")
     print(f"{'no-op in process':40} {found['noop'] * 1000:8.1f} ms (target <= 15 ms)")
