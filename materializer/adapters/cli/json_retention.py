@@ -10,6 +10,7 @@ from materializer.core.spans import NEG_INF, POS_INF, SpanSet
 from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
+    from materializer.core.plan import Estimate
     from materializer.services.expire import Expiry, Thaw
     from materializer.services.status import Status
 
@@ -24,7 +25,7 @@ def expiry(e: Expiry) -> dict[str, Any]:
         "was_frozen_below": _instant(e.was, e.time_type),
         "source": e.source,
         "source_version": e.source_version,
-        "source_below": asdict(e.below),
+        "source_below": _reads(e.below),
         "waiting": _spans(e.waiting, e.time_type),
         "as_stored": _spans(e.as_stored, e.time_type),
         "delete": e.delete or None,
@@ -40,8 +41,8 @@ def thaw(t: Thaw) -> dict[str, Any]:
         "dry_run": t.is_dry_run,
         "was_frozen_below": _instant(t.was, t.time_type),
         "dirty": _spans(t.dirty, t.time_type),
-        "kept_below": asdict(t.kept),
-        "source_below": asdict(t.below),
+        "kept_below": _reads(t.kept),
+        "source_below": _reads(t.below),
         "expired_rows": t.expired_rows,
         "stuck": _spans(t.stuck, t.time_type),
         "follows": t.follows,
@@ -64,6 +65,10 @@ def status(s: Status) -> dict[str, Any]:
 def below(frozen: int, stuck: SpanSet, kind: TimeType) -> dict[str, Any]:
     """Return what ``plan`` and ``refresh`` say of the time that they do not compute again."""
     return {"frozen_below": _instant(frozen, kind), "stuck": _spans(stuck, kind)}
+
+
+def _reads(found: Estimate) -> dict[str, int]:
+    return {"rows": found.rows, "bytes": found.bytes, "files": found.files}
 
 
 def _spans(spans: SpanSet, kind: TimeType) -> list[dict[str, Any]]:
