@@ -99,7 +99,7 @@ def replace_spans(
 
     Args:
         path: A table of ours.
-        table: New rows; every one of them inside *spans*. May be empty.
+        table: New rows, sorted as they are to lie; every one of them inside *spans*. May be empty.
         column: The column that places a row in time.
         time_type: Its type.
         spans: What is replaced; everything in it that *table* does not bring is deleted.
@@ -128,6 +128,9 @@ def replace_spans(
 
 def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
     known, unknown = _files(opened, what)
+    if not unknown and not any(f.is_touched for f in known) and _is_in_one_gap(known, what):
+        append_to(opened, what.table, properties)  # most of a first materialization: nothing to keep, nothing to cut
+        return
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + what.table.num_rows)
     gone: list[str] = []
     with scratch(what.path) as folder:
@@ -136,7 +139,8 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
             gone += went
             rows = pa.concat_tables([*kept, new])
             if rows.num_rows:
-                write_parts(folder, _sorted(rows, what), what.column, what.time_type, target)
+                rows = _sorted(rows, what) if kept else rows
+                write_parts(folder, rows, what.column, what.time_type, target)
         adds = moved(folder, what.path, data_change=True)
     if not adds and not gone:
         append_to(opened, what.table, properties)
@@ -165,6 +169,16 @@ def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_F
             is_touched = bool(SpanSet.of(bounds.span) & reach)
             known.append(_File(name, bounds.rows or 0, bounds.span.start, is_touched=is_touched))
     return sorted(known, key=lambda f: (f.start, f.name)), unknown
+
+
+def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
+    """Whether no file starts between the first of the new rows and the last."""
+    if not what.table.num_rows:
+        return True
+    starts = np.array([f.start for f in files], dtype=np.int64)
+    times = values(what.table, what.column, what.time_type)
+    before, upto = np.searchsorted(starts, [times.min(), times.max()], side="right")
+    return bool(before == upto)
 
 
 def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File], pa.Table]]:

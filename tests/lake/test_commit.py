@@ -295,17 +295,17 @@ def test_late_rows_leave_a_table_laid_out_in_time(bars: str, rng: random.Random,
     for n, day in enumerate(days):
         replace(bars, [t + is_end for t in day], SpanSet.of(Span(day.start, day.stop)), n + 1, is_end=is_end)
     held = {t + is_end for day in days for t in day}
-    files = DeltaTable(bars).file_uris()
-    assert 12 == len(files)
+    files = len(DeltaTable(bars).file_uris())
     for n in range(13, 18):
         spans = SpanSet.of(*(Span(h * HOUR, (h + 1) * HOUR) for h in rng.sample(range(12 * 24), 6)))
         new = [t + is_end for s in spans for t in range(s.start, s.end, HOUR // 1_300)]
         found = replace(bars, new, spans, n, is_end=is_end)
         held = {t for t in held if t - is_end not in spans} | set(new)
 
-        assert found.files_removed <= 6
+        assert found.files_removed <= 2 * 6, "an hour may lie in two files"
         _, pieces, _ = pieces_of(bars, "ts", TimeType.TIMESTAMP)
-        assert (1, True) == (depth(pieces), all(15_000 < p.rows < 50_000 for p in pieces))
+        assert (1, True) == (depth(pieces), all(p.rows < 50_000 for p in pieces))
+        assert len(pieces) <= files
     assert sorted(held) == times_of(bars)
 
 
