@@ -187,17 +187,22 @@ def _noted() -> list[tuple[Any, str]]:
     return [(at("01:20"), "bad"), (at("02:20"), "")]
 
 
-def test_canaries_find_partials_that_lie(site):
-    """
-    Somebody changed kept partials; a merge into them is compared with the raw rows, and not published.
-    """
-    gated(site, checks="true", canaries="3")
+def tell_lies(site):
+    """Change kept partials by hand, and insert rows that would be merged into them."""
     site.tables["trades"].trade(*[("01:40", "A", 0)] * 50)
     site.expect_refresh()
     partials = next((site.lake.root / "hourly" / "partials").iterdir())
     column = next(f.name for f in DeltaTable(str(partials)).schema().fields if f.name.startswith("p_"))
     DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
     site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
+
+
+def test_canaries_find_partials_that_lie(site):
+    """
+    Somebody changed kept partials; a merge into them is compared with the raw rows, and not published.
+    """
+    gated(site, checks="true", canaries="3")
+    tell_lies(site)
 
     with pytest.raises(CanaryError) as failed:
         site.lake.refresh("hourly")
@@ -236,12 +241,7 @@ def test_a_difference_that_is_published_anyway_stays_dirty(site):
     Whoever publishes over a difference gets it published and recorded; the bucket is dirty, and the next refresh mends it.
     """
     gated(site, canaries="3")
-    site.tables["trades"].trade(*[("01:40", "A", 0)] * 50)
-    site.expect_refresh()
-    partials = next((site.lake.root / "hourly" / "partials").iterdir())
-    column = next(f.name for f in DeltaTable(str(partials)).schema().fields if f.name.startswith("p_"))
-    DeltaTable(str(partials)).update({column: f"{column} + 1"}, predicate="slice >= '2024-03-01T01:00:00Z'")
-    site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
+    tell_lies(site)
     site.lake.refresh("hourly", publish_anyway="the desk waits")
 
     [done] = site.lake.history("hourly")[:1]
