@@ -108,7 +108,7 @@ def create_table(
 
 
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:
-    """Append *table* in one commit that carries number *n*; raises as :func:`replace_spans`."""
+    """Append *table* in one commit that carries number *n*; raises as :func:`replace_all`."""
     return committed(
         path,
         app_id,
@@ -238,7 +238,7 @@ def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties)
         opened,
         table,
         mode="append",
-        target_file_size=file_size(table),
+        target_file_size=_file_size(table),
         writer_properties=WRITER,
         commit_properties=properties,
         post_commithook_properties=NO_HOOKS,
@@ -252,7 +252,7 @@ def stamped(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProper
     return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
 
 
-def file_size(table: pa.Table) -> int:
+def _file_size(table: pa.Table) -> int:
     """Return how many bytes a file of these rows should hold."""
     # Compressed columns take about half of what they take in memory.
     width = table.nbytes / table.num_rows if table.num_rows else 0
