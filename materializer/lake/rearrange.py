@@ -125,10 +125,7 @@ def exchange(path: str, group: Group, folder: str, note: Mapping[str, Any]) -> C
     Raises:
         ValueError: If the new files do not hold as many rows as the old ones.
     """
-    new = _files(folder)
-    if sum(f.rows or 0 for f in new) != group.rows or not all(f.stats for f in new):
-        raise ValueError(f"{group.rows} rows of '{path}' became {sum(f.rows or 0 for f in new)} when they were moved")
-    adds = moved(folder, path, data_change=False)
+    adds = moved(folder, path, group.rows, data_change=False)
     for _ in range(ATTEMPTS):
         opened = open_table(path)
         removes = removals(path, opened, [p.path for p in group.pieces], data_change=False)
@@ -147,7 +144,7 @@ def exchange(path: str, group: Group, folder: str, note: Mapping[str, Any]) -> C
             continue
         opened = open_table(path)
         keep_short(opened)
-        return CommitResult(opened.version(), len(adds), len(removes), sum(f.bytes for f in new), 0)
+        return CommitResult(opened.version(), len(adds), len(removes), sum(a.size for a in adds), 0)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
 
 
@@ -165,10 +162,17 @@ def write_parts(folder: str, rows: pa.Table, column: str, time_type: TimeType, t
             )
 
 
-def moved(folder: str, path: str, *, data_change: bool) -> list[AddAction]:
-    """Move the files of the table at *folder* to that at *path*, and return what takes them in."""
+def moved(folder: str, path: str, rows: int, *, data_change: bool) -> list[AddAction]:
+    """Move the files of the table at *folder* to that at *path*, and return what takes them in.
+
+    Raises:
+        ValueError: If they do not hold so many *rows*, or do not tell where these lie.
+    """
+    new = _files(folder)
+    if sum(f.rows or 0 for f in new) != rows or not all(f.stats for f in new):
+        raise ValueError(f"{rows} rows of '{path}' became {sum(f.rows or 0 for f in new)} when they were moved")
     with translated(path, "writing to", wrote=NOT_COMMITTED):
-        return [_moved(f, folder, path, data_change=data_change) for f in _files(folder)]
+        return [_moved(f, folder, path, data_change=data_change) for f in new]
 
 
 def removals(path: str, opened: DeltaTable, names: Sequence[str], *, data_change: bool) -> list[RemoveAction]:

@@ -133,15 +133,17 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
         return
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + what.table.num_rows)
     gone: list[str] = []
+    count = 0
     with scratch(what.path) as folder:
         for run, new in [*_runs(known, what), *(([file], what.table.slice(0, 0)) for file in unknown)]:
             kept, went = _kept(run, what, shape_of(opened), is_needed=new.num_rows > 0)
             gone += went
             rows = pa.concat_tables([*kept, new])
+            count += rows.num_rows
             if rows.num_rows:
                 rows = _sorted(rows, what) if kept else rows
                 write_parts(folder, rows, what.column, what.time_type, target)
-        adds = moved(folder, what.path, data_change=True)
+        adds = moved(folder, what.path, count, data_change=True)
     if not adds and not gone:
         append_to(opened, what.table, properties)
         return
