@@ -69,7 +69,7 @@ class Config:
     driver_lane_rows: int = 1_000_000
     run_rows: int = 4_000_000
     log_max_entries: int = 1_000
-    snapshot_every: int = 40
+    snapshot_every: int = 20
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
     expectations: Path = Path("expectations")

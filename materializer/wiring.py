@@ -100,7 +100,7 @@ class Materializer:
         self._spark = spark
         self._built: Engine | None = None
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
-        self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every)
+        self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
         self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
         self._definitions = Definitions(self.root, self.journal, self.config, self.engine, on_checkpoint)

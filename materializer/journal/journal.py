@@ -129,14 +129,23 @@ class Journal:
         root: Root folder of the lake.
         snapshot_every: Commits after which the journal is folded into one file.
         now: Source of the text that stands in ``at``; for people only.
+        on_checkpoint: Told the names of the points between the commits of a fold.
     """
 
-    def __init__(self, root: str | Path, *, snapshot_every: int = 40, now: Callable[[], str] = _now) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        snapshot_every: int = 20,
+        now: Callable[[], str] = _now,
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.root = Path(root)
         self._store = JournalStore(root)
         self._history = JournalStore(root, name="history")
         self._snapshot_every = snapshot_every
         self._now = now
+        self._checkpoint = on_checkpoint
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
 
@@ -222,8 +231,10 @@ class Journal:
         at = self._now()
         rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.all.values()]
         try:
+            self._checkpoint("fold_history")
             if ended:
                 self._history.append(ended, expected_version=self._history.read().version)
+            self._checkpoint("fold_journal")
             self._store.snapshot(rows, expected_version=view.version)
         except JournalConflictError:
             return

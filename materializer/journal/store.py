@@ -10,6 +10,9 @@ decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replac
              create   row,row  row          snapshot    row
    generation        1 ──────────────────▶  40 ───────────▶
 ```
+
+Who knows nothing walks back from the newest commit to the one that replaced all rows, and reads what these few brought;
+the Delta library, which reads the whole log, is asked when anything else stands there.
 """
 
 from __future__ import annotations
@@ -32,11 +35,12 @@ from materializer.errors import (
     JournalConflictError,
     JournalError,
     LogGapError,
+    MaterializerError,
     SourceDamagedError,
 )
 from materializer.journal.events import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import Commit, commit_file, is_begun, read_commit
+from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit
 from materializer.lake.table import identity, open_table
 from materializer.lake.vacuum import Leftover, leftovers, remove, retention_of
 
@@ -53,7 +57,7 @@ SCHEMA: Final = pa.schema(
 )
 PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",
-    "delta.logRetentionDuration": "interval 7 days",
+    "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
     "delta.checkpointInterval": "1000",
     "delta.dataSkippingNumIndexedCols": "1",
@@ -64,6 +68,9 @@ RESTORING: Final = "_materializer.restoring"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 DAY_HOURS: Final = 24
+_FAR: Final = 200
+"""Commits to walk back to the last one that replaced all rows; where it is farther, the library reads the log."""
+_REPLACES: Final = "replaces"
 _BACKUP: Final = (
     "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
 )
@@ -226,6 +233,8 @@ class JournalStore:
         note: dict[str, Any] = {"kinds": sorted({r.kind for r in rows})}
         if len(owners) == 1:
             note["aggregate"] = owners.pop()
+        if mode == "overwrite":
+            note[_REPLACES] = "all"
         properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:
@@ -306,8 +315,8 @@ class JournalStore:
             if commit is None or not isinstance(exc.__cause__, (OSError, pa.ArrowException)):
                 raise
             try:
-                owner = json.loads(commit.user_metadata or "")["aggregate"]
-            except (ValueError, KeyError, TypeError):
+                owner = _note(commit)["aggregate"]
+            except KeyError:
                 raise exc from exc.__cause__
             return [(commit.version, 0, Row(str(owner), UNREADABLE, "", exc.message))]
 
@@ -324,6 +333,31 @@ class JournalStore:
         return None
 
     def _loaded(self) -> JournalSnapshot:
+        return self._walked_back() or self._opened_whole()
+
+    def _walked_back(self) -> JournalSnapshot | None:
+        """Return the rows since all were last replaced, or None when the log has to be read whole to tell."""
+        try:
+            run = self._since_replaced(latest_version(self.path))
+        except MaterializerError:
+            return None  # the library says what is wrong
+        if run is None or not all(map(_is_plain, run[:-1])):
+            return None
+        self._table = None
+        rows = [row for commit in reversed(run) for row in self._added(commit)]
+        generation = next((c.version for c in reversed(run) if c.adds), run[0].version)
+        return JournalSnapshot(run[0].version, tuple(rows), generation)
+
+    def _since_replaced(self, newest: int) -> list[Commit] | None:
+        """Return the commits from the newest back to the one that replaced all rows or made the table."""
+        run = []
+        for version in range(newest, max(-1, newest - _FAR), -1):
+            run.append(read_commit(self.path, version))
+            if version == 0 or _note(run[-1]).get(_REPLACES) == "all":
+                return run
+        return None
+
+    def _opened_whole(self) -> JournalSnapshot:
         try:
             self._table = open_table(self.path)
             version = self._table.version()
@@ -354,6 +388,21 @@ class JournalStore:
             )
         columns = (table[c].to_pylist() for c in SCHEMA.names)
         return [(v, p, Row(a, k, t, payload, f)) for v, p, f, a, k, t, payload in zip(*columns, strict=True)]
+
+
+def _note(commit: Commit) -> dict[str, Any]:
+    """Return what a commit of ours says about itself, nothing when it is not ours."""
+    try:
+        found = json.loads(commit.user_metadata or "")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_plain(commit: Commit) -> bool:
+    """Whether a commit did nothing but append rows."""
+    is_same = commit.metadata is None and commit.protocol is None and not commit.removes
+    return is_same and all(f.data_change and not f.has_deletion_vector for f in commit.adds)
 
 
 def _table(rows: Sequence[Row], version: int) -> pa.Table:

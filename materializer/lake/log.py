@@ -231,7 +231,7 @@ def is_attempt(path: str) -> bool:
 
 def is_begun(path: str) -> bool:
     """Whether a table stands at *path*, or what is left of one; an attempt is neither."""
-    return os.path.isdir(f"{path}/_delta_log") and not is_attempt(path)  # noqa: PTH112  text, later a URL
+    return bool(_versions(path)) or (os.path.isdir(f"{path}/_delta_log") and not is_attempt(path))  # noqa: PTH112  text, later a URL
 
 
 def commit_file(path: str, version: int) -> str:

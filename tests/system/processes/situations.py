@@ -44,6 +44,7 @@ _REFRESH_AGAIN: Final = " ".join(f"{name}:2" for name in _REFRESH.split())
 _PUBLISH: Final = "switch_plan switch_write switch_fence switch_done"
 _COPY: Final = "version_sweep version_tables version_partials version_output version_journal"
 _MAINTAIN: Final = "maintain_vacuum maintain_rewrite maintain_written maintain_committed maintain_log"
+_FOLD: Final = "fold_history fold_journal"
 _MAINTAIN_AGAIN: Final = " ".join(f"{name}:2" for name in _MAINTAIN.split())
 _TAKE_OVER: Final = "takeover_retire takeover_partials takeover_output takeover_journal takeover_clean"
 _REPAIR: Final = "repair_partials repair_output repair_journal repair_clean"
@@ -298,6 +299,14 @@ def worn(world: World) -> Rows:
     return rows
 
 
+def _grown(world: World) -> Rows:
+    """Late rows, and a journal that the next refresh folds."""
+    rows = late(world)
+    for _ in range(25):
+        world.lake.invalidate("bars", "2030-01-01")
+    return rows
+
+
 def _worn_behind(world: World) -> Rows:
     """A file for each bucket, and a refresh died before the feed followed it."""
     late(world)
@@ -421,6 +430,7 @@ SITUATIONS: Final = [
         _dead_before,
         only=f"recover fence abort aborted {_TORN}",
     ),
+    Situation("a refresh that folds the journal", "refresh", f"{_REFRESH} {_FOLD}", _grown, only=_FOLD),
     Situation("an invalidation", "invalidate", _LEASE, late),
     Situation(
         "a policy that is due", "run due", _REFRESH, late, properties={"refresh.schedule": "0 * * * *"}, only=_TORN
@@ -497,12 +507,14 @@ SITUATIONS: Final = [
     Situation(
         "worn tables",
         "maintain",
-        f"{_LEASE} {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal",
+        f"{_LEASE} {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {_FOLD}",
         worn,
     ),
     Situation(
         "worn tables whose feed is behind",
-        *("maintain", f"{_LEASE} changes wrote_changes {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done", _worn_behind),
+        "maintain",
+        f"{_LEASE} changes wrote_changes {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {_FOLD}",
+        _worn_behind,
         properties=_FEED,
     ),
     Situation("tables ahead of their journal", "repair", f"lease {_REPAIR}", ahead),
