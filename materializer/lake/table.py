@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Final
 
 from deltalake import DeltaTable
@@ -163,7 +164,22 @@ def identity(path: str, version: int) -> tuple[int, ...] | None:
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """Return the table at a version, the newest when None; raises as :meth:`DeltaFolder.head`."""
+    """Return the table at a version, the newest when None, which is the caller's own; raises as :meth:`DeltaFolder.head`.
+
+    A table at a version is kept a while, for all who read it: to open one takes as long as its log is.
+    """
+    seen = None if version is None else identity(path, version)
+    if version is not None and seen is not None:
+        return _at_version(path, version, seen)
+    return _opened(path, version)
+
+
+@lru_cache(maxsize=4)
+def _at_version(path: str, version: int, _seen: tuple[int, ...]) -> DeltaTable:
+    return _opened(path, version)
+
+
+def _opened(path: str, version: int | None) -> DeltaTable:
     if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
         raise missing(path)
     with translated(path, "reading"):

@@ -5,7 +5,8 @@
 One row is inserted and refreshed, again and again, each a bucket later, so that every refresh adds a small file to both
 tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes, files and
 bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
-Nothing is kept for readers of older versions, so that what is left does not depend on how long the benchmark takes.
+Nothing is kept for readers of older versions, and after every 288, a day of them, the journal is made a day older, so that what
+is left does not depend on how long the benchmark takes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from materializer.journal import store
 from materializer.journal.journal import Journal
 from materializer.services import maintain
 from materializer.wiring import Materializer
+from tests.benchmarks.journal import A_DAY, let_a_day_pass
 from tests.benchmarks.trades import report, timed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -60,6 +62,8 @@ def _one(m: Materializer, refreshes: int, every: int) -> dict[str, Any]:
         _insert(source, i)
         took, _ = timed(lambda: m.refresh("bars"))
         seconds.append(took)
+        if i % A_DAY == 0:
+            let_a_day_pass(m.root)
         if every and i % every == 0:
             took, _ = timed(lambda: m.maintain("bars"))
             maintained.append(took)

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         took, _ = timed(lambda n=n: _refresh(journal, n))
         seconds.append(took)
         if n % A_DAY == 0:
-            _let_a_day_pass(folder)
+            let_a_day_pass(folder)
             with mock.patch.object(store, "retention_of", return_value=0.0):  # the log says when files went: just now
                 journal.clean()
         upto = next((told for told in (*TOLD, options.refreshes) if n <= told < n + A_FOLD), None)
@@ -68,8 +68,9 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _let_a_day_pass(folder: Path) -> None:
-    for file in filter(Path.is_file, (folder / "_materializer").rglob("*")):
+def let_a_day_pass(lake: Path) -> None:
+    """Make the files of a lake's journal a day older."""
+    for file in filter(Path.is_file, (lake / "_materializer").rglob("*")):
         then = file.stat().st_mtime - DAY_SECONDS
         os.utime(file, (then, then))
 

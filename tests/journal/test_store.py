@@ -12,11 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from materializer.errors import JournalConflictError, JournalError
+from materializer.journal import store as store_module
 from materializer.journal.events import Row
 from materializer.journal.store import JournalSnapshot, JournalStore
 from materializer.lake.log import read_commit
+from materializer.lake.table import open_table
+from materializer.lake.vacuum import leftovers
 
 
 def row(n: int, aggregate: str = "a") -> Row:
@@ -118,6 +123,7 @@ def test_creating_it_twice(tmp_path: Path) -> None:
 RACER = """
 import random, sys, time
 from materializer.errors import JournalConflictError
+from materializer.journal import store as store_module
 from materializer.journal.events import Row
 from materializer.journal.store import JournalStore
 
@@ -309,25 +315,75 @@ def test_rows_of_a_stranger(tmp_path: Path) -> None:
             reader.read()
 
 
-def test_it_is_quick(tmp_path: Path) -> None:
+def test_what_reading_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    An unchanged journal, one more commit, a fresh process: fractions of what Spark needs (bounds are loose for a busy machine).
+    Unchanged: nothing. Warm: what was committed since. Cold: what was committed since all rows were replaced, and the
+    log is left to the library only where somebody else compacted.
     """
     store = JournalStore(tmp_path)
-    version = fill(store, 0)
+    version = fill(store, *range(30))
     version = store.snapshot([row(n) for n in range(200)], expected_version=version)
+    fill(store, 1, 2)
+    opened: list[int] = []
+    monkeypatch.setattr(
+        store_module, "read_commit", lambda path, version: opened.append(version) or commit(path, version)
+    )
+    monkeypatch.setattr(store_module, "open_table", lambda path: opened.append(-1) or table(path))
+    commit, table = read_commit, open_table
 
-    def measured(work: Callable[[], object], times: int) -> float:
-        best = float("inf")
-        for _ in range(times):
-            started = time.perf_counter()
-            work()
-            best = min(best, time.perf_counter() - started)
-        return best
+    def opens(reader: JournalStore) -> list[int]:
+        opened.clear()
+        reader.read()
+        return list(opened)
 
-    assert measured(lambda: fill(store, 1), 40) < 0.05
-    assert measured(store.read, 20) < 0.003
-    assert measured(lambda: JournalStore(tmp_path).read(), 5) < 0.25
+    cold = JournalStore(tmp_path)
+    assert [version + 2, version + 1, version] == opens(cold)
+    assert [] == opens(cold)
+    fill(JournalStore(tmp_path), 3)
+    assert [version + 3] == opens(cold)
+    DeltaTable(store.path).optimize.compact()
+    assert -1 in opens(JournalStore(tmp_path))
+    assert [*range(200), 1, 2, 3] == numbers(JournalStore(tmp_path).read())
+
+
+ACTS = ("append", "append", "append", "fold", "fold to nothing", "compact", "checkpoint", "forget", "vacuum")
+
+
+@given(acts=st.lists(st.sampled_from(ACTS), min_size=1, max_size=14))
+def test_whatever_happens_to_it(tmp_path_factory: pytest.TempPathFactory, acts: list[str]) -> None:
+    """
+    After any sequence of appends, folds, and compactions, checkpoints, clean-ups and vacuums by whoever: who knows
+    nothing, who read before and the Delta library read the same rows, and who read before tells what is new.
+    """
+    root = tmp_path_factory.mktemp("journal")
+    writer, reader = JournalStore(root), JournalStore(root)
+    expected, version = [0], fill(writer, 0)
+    for n, act in enumerate(acts, 1):
+        match act:
+            case "append":
+                version = writer.append([row(n), row(-n)], expected_version=writer.read().version)
+                expected += [n, -n]
+            case "fold" | "fold to nothing":
+                expected = expected[-1:] if act == "fold" else []
+                version = writer.snapshot([row(m) for m in expected], expected_version=writer.read().version)
+            case "compact":
+                DeltaTable(writer.path).optimize.compact()
+            case "checkpoint":
+                DeltaTable(writer.path).create_checkpoint()
+            case "forget":
+                DeltaTable(writer.path).create_checkpoint()
+                for file in (Path(writer.path) / "_delta_log").glob("*.json"):
+                    if int(file.stem) < DeltaTable(writer.path).version():
+                        file.unlink()
+            case "vacuum":
+                writer.remove(leftovers(writer.path, before=time.time() + 60))
+        before = reader.read()
+        cold = JournalStore(root).read()
+        assert expected == numbers(cold) == numbers(before) == numbers(writer.read())
+        assert cold.version == DeltaTable(writer.path).version() >= version
+        assert sorted(expected) == sorted(
+            json.loads(p)["n"] for p in DeltaTable(writer.path).to_pyarrow_table()["payload"].to_pylist()
+        )
 
 
 def test_a_journal_for_which_there_was_no_room(tmp_path: Path) -> None:
