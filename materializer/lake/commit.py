@@ -27,7 +27,7 @@ from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import is_begun, read_commit
 from materializer.lake.predicates import inside
-from materializer.lake.table import open_table
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of, schema_of
 
 ATTEMPTS: Final = 5
@@ -189,8 +189,9 @@ def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: 
         attempt: Commits against the very version of the table it is given, and brings that up to date.
         new_rows: Rows of the commit that are new; the others were copied.
     """
+    folder = DeltaFolder.at(path)
     for _ in range(ATTEMPTS):
-        opened = open_table(path)
+        opened = folder.taken()
         base = opened.version()
         _refuse_fenced(path, opened, app_id, n)
         try:
@@ -204,6 +205,7 @@ def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: 
                 raise
             continue
         keep_short(opened)
+        folder.given_back(opened)
         return _result(path, base + 1, new_rows)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
 

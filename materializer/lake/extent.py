@@ -9,6 +9,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.lake.failures import translated
 from materializer.lake.statistics import DAY, Bounds, TimeColumn, column_bounds, partition_bounds
-from materializer.lake.table import open_table
+from materializer.lake.table import DeltaFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Extent:
         """Return the part of *spans* that may hold rows."""
         if self.unknown.files:
             return spans
-        return SpanSet.union(Span(f.start, f.end) for f in self.files) & spans
+        return SpanSet.union(Span(f.start, f.end) for f in _near(self.files, spans)) & spans
 
 
 def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
@@ -118,11 +119,12 @@ def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
         SourceDamagedError: If the version can no longer be read.
         TableNotFoundError, NotADeltaTableError, StorageError: As their names say.
     """
-    table = open_table(path, version)
+    with DeltaFolder.at(path).reading(version) as table:
+        all_files = list(file_bounds(table, time_column(table, column, time_type)))
     found: list[FileStat] = []
     unknown, null_times = Unknown(), 0
     are_nulls_known = True
-    for _, size, bounds in file_bounds(table, time_column(table, column, time_type)):
+    for _, size, bounds in all_files:
         if bounds.nulls is None and bounds.rows != 0:
             are_nulls_known = False
         null_times += bounds.nulls or 0
@@ -161,7 +163,7 @@ def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, in
         zipped = zip(rows, nulls, lowest, highest, strict=True)
         found = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
     for path, size, bounds in zip(paths, sizes, found, strict=True):
-        yield unquote(path), size, bounds
+        yield unquote(path) if "%" in path else path, size, bounds
 
 
 def _of_partition(rows: int | None, value: Any, time_type: TimeType) -> Bounds:
@@ -204,10 +206,19 @@ def instants_of(values: Any, time_type: TimeType) -> Any:
     return values.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
 
 
+def _near(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> list[FileStat]:
+    """Return the files that meet the hull of *spans*; of many files and one late row they are few."""
+    hull = spans.hull
+    if hull is None:
+        return []
+    upto = bisect_left(sorted_files, hull.end, key=attrgetter("start"))
+    return [file for file in sorted_files[:upto] if file.end > hull.start]
+
+
 def _overlaps(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> Iterator[tuple[FileStat, int]]:
     """Yield each file that meets *spans*, with the length of its time inside them."""
     starts = [s.start for s in spans]
-    for file in sorted_files:
+    for file in _near(sorted_files, spans):
         first = max(bisect_right(starts, file.start) - 1, 0)
         last = bisect_left(starts, file.end)
         covered = sum(max(0, min(s.end, file.end) - max(s.start, file.start)) for s in spans.spans[first:last])

@@ -22,7 +22,8 @@ from materializer.lake.failures import translated
 from materializer.lake.far import far_times
 from materializer.lake.log import commits
 from materializer.lake.rows import row_count
-from materializer.lake.table import features_of, open_table
+from materializer.lake.statistics import TimeColumn
+from materializer.lake.table import DeltaFolder, features_of, open_table
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
         is_marked = any(f.has_deletion_vector for f in (*came, *went))
         if is_marked or any(f.rows is None for f in came) or sum(f.rows or 0 for f in (*came, *went)) > max_rows:
             return None
-        table = open_table(path, upto)
-        if features_of(table).obstacle:
-            return None
-        if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
-            return None
-        found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
-        rows = pa.RecordBatchReader.from_stream(found).read_all()
+        with DeltaFolder.at(path).reading(upto) as table:
+            if features_of(table).obstacle:
+                return None
+            if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
+                return None
+            found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
+            rows = pa.RecordBatchReader.from_stream(found).read_all()
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
         return None
     return None if rows.num_rows > max_rows else plain(rows)
@@ -76,25 +77,32 @@ def read_small_rows(
         max_rows: Bound by the statistics of these files.
     """
     try:
-        table = open_table(path, version)
-        if features_of(table).obstacle:
-            return None
-        wanted, rows, hull = set(), 0, spans.hull
-        for name, _, bounds in file_bounds(table, time_column(table, time, time_type)):
-            if bounds.rows is None:
-                return None
-            is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
-            if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
-                wanted.add(name)
-                rows += bounds.rows
-        if rows > max_rows or _is_typed_by_others(table, columns):
-            return None
-        some = _dataset(table, path, wanted)
+        with DeltaFolder.at(path).reading(version) as table:
+            some = _files_of(table, path, columns, spans, time_column(table, time, time_type), max_rows)
         if some is None or any(_has_old_times(f.metadata) for f in some.get_fragments()):
             return None
         return plain(some.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _files_of(
+    table: DeltaTable, path: str, columns: Sequence[str], spans: SpanSet, time: TimeColumn, max_rows: int
+) -> ds.FileSystemDataset | None:
+    """Return the files that may hold something of *spans* as a dataset, or None when Spark has to read them."""
+    if features_of(table).obstacle:
+        return None
+    wanted, rows, hull = set(), 0, spans.hull
+    for name, _, bounds in file_bounds(table, time):
+        if bounds.rows is None:
+            return None
+        is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
+        if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
+            wanted.add(name)
+            rows += bounds.rows
+    if rows > max_rows or _is_typed_by_others(table, columns):
+        return None
+    return _dataset(table, path, wanted)
 
 
 def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDataset | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from materializer.core.spans import Span
@@ -124,6 +125,7 @@ def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -
     )
 
 
+@lru_cache(maxsize=65_536)  # most files of a table are those of the last refresh
 def column_bounds(
     rows: int | None, nulls: int | None, lowest: int | None, highest: int | None, time_type: TimeType
 ) -> Bounds:

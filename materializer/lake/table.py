@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, Final
 
 from deltalake import DeltaTable
@@ -153,6 +153,27 @@ class DeltaFolder:
             self._seen = identity(self.path, self._table.version())
             return self._table
 
+    @contextmanager
+    def reading(self, version: int) -> Iterator[DeltaTable]:
+        """Give the table at a version to one who only looks: the one that is open where that is its version, else another."""
+        with self._lock:
+            if self.opened().version() == version:
+                yield self.opened()
+                return
+        yield open_table(self.path, version)
+
+    def taken(self) -> DeltaTable:
+        """Give the newest version away, to one who commits to it; nobody else uses that object from now on."""
+        with self._lock:
+            table, self._table = self.opened(), None
+            return table
+
+    def given_back(self, table: DeltaTable) -> None:
+        """Take back what was given away, now that it is the newest version again."""
+        with self._lock:
+            if self._table is None:
+                self._table, self._seen = table, identity(self.path, table.version())
+
 
 def identity(path: str, version: int) -> tuple[int, ...] | None:
     """Return what tells the commit file of *version* from any other file, None when it is gone."""
@@ -164,22 +185,10 @@ def identity(path: str, version: int) -> tuple[int, ...] | None:
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """Return the table at a version, the newest when None, which is the caller's own; raises as :meth:`DeltaFolder.head`.
+    """Return the table at a version, the newest when None; raises as :meth:`DeltaFolder.head`.
 
-    A table at a version is kept a while, for all who read it: to open one takes as long as its log is.
+    That reads its log: where the same table is looked at again and again, ask its :class:`DeltaFolder`.
     """
-    seen = None if version is None else identity(path, version)
-    if version is not None and seen is not None:
-        return _at_version(path, version, seen)
-    return _opened(path, version)
-
-
-@lru_cache(maxsize=4)
-def _at_version(path: str, version: int, _seen: tuple[int, ...]) -> DeltaTable:
-    return _opened(path, version)
-
-
-def _opened(path: str, version: int | None) -> DeltaTable:
     if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
         raise missing(path)
     with translated(path, "reading"):

@@ -242,16 +242,16 @@ def test_a_commit_in_between_is_seen(bars: str, monkeypatch: pytest.MonkeyPatch)
     Another commit between opening and writing: a fence with our number wins, anything else is tried again, not for ever.
     """
     replace(bars, [0], SpanSet.of(EVERYTHING), 1)
-    real: Callable[..., Any] = lane.open_table
+    real: Callable[[DeltaFolder], DeltaTable] = DeltaFolder.taken
     hooks: list[Callable[[], Any]] = []
 
-    def interleaved(path: str, version: int | None = None) -> DeltaTable:
-        opened = real(path, version)
+    def interleaved(folder: DeltaFolder) -> DeltaTable:
+        opened = real(folder)
         if hooks:
             hooks.pop()()
         return opened
 
-    monkeypatch.setattr(lane, "open_table", interleaved)
+    monkeypatch.setattr(DeltaFolder, "taken", interleaved)
     hooks.append(lambda: write_deltalake(bars, rows_of([(5, "z", 1)]), mode="append"))
     replace(bars, [1], SpanSet.of(Span(0, 2)), 2)
     assert [1, 5] == times_of(bars)

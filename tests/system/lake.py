@@ -295,6 +295,7 @@ CHECKPOINTS: Final = (
         "end",
     ),
     *("fence", "abort", "aborted", "finish", "finished", "changes", "wrote_changes"),
+    *("fold_history", "fold_journal"),
 )
 
 

@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 from materializer.config import Config, SparkConfig
 from materializer.core.plan import Lane
 from materializer.core.spans import Span, SpanSet
-from materializer.errors import QualityGateError, RefreshWindowTooSmallError
+from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooSmallError
 from materializer.services import change_feed, maintain
 from materializer.services.definitions import Bound
 from materializer.services.refresh import RefreshReport
@@ -164,6 +164,7 @@ class Work(RuleBasedStateMachine):
         rows=st.lists(ROWS, min_size=1, max_size=8),
         copies=st.sampled_from([1, 12, 12]),
         is_filled=st.booleans(),
+        canaries=st.sampled_from([0, 0, 0, 2]),
     )
     def open(
         self,
@@ -172,9 +173,10 @@ class Work(RuleBasedStateMachine):
         rows: list[dict[str, Any]],
         copies: int,
         is_filled: bool,
+        canaries: int,
     ) -> None:
         """Make the source, define both aggregates over it, and give it its first rows."""
-        self.base = base
+        self.base, self.canaries = base, canaries
         expectations = self.home / "expectations"
         expectations.mkdir()
         for aggregate in AGGREGATES.values() if self.has_gates else ():
@@ -184,12 +186,17 @@ class Work(RuleBasedStateMachine):
         self.source = Source(str(self.home / "source"), has_feed)
         self.materializer = self.new()
         for aggregate in AGGREGATES.values():
-            self.materializer.define(aggregate.name, self.source.path, **aggregate.parts)
+            self.materializer.define(aggregate.name, self.source.path, **self.parts(aggregate))
         self.committed(
             [Commit("inserts", rows * copies, [])]
         )  # many rows a bucket make merging cheaper than reading them again
         if is_filled:
             self.brought_up_to_date("hourly")
+
+    def parts(self, aggregate: Defined) -> dict[str, Any]:
+        """Return what an aggregate is defined with in this example."""
+        properties = {**aggregate.parts["properties"], "quality.canaries": str(self.canaries)}
+        return {**aggregate.parts, "properties": properties}
 
     def new(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
         """Return the lake as a new process opens it."""
@@ -367,6 +374,8 @@ class Work(RuleBasedStateMachine):
         except RefreshWindowTooSmallError:
             Work.seen["refused"] += 1
             self.check_too_small(name, window)
+        except CanaryError:
+            raise
         except QualityGateError:
             Work.seen["refused by the gate"] += 1
             assert AGGREGATES[name].refused(self.source.at(self.source.newest)), f"{name} has nothing to be refused"
@@ -386,6 +395,8 @@ class Work(RuleBasedStateMachine):
             Work.seen[f"strategy {run.report.strategy}"] += 1
             Work.seen[f"lane {run.plan.lane}"] += 1
             Work.seen["held back"] += "held" in run.verdict
+        [status] = self.materializer.status(name)
+        Work.seen["canaries looked"] += bool(status.canaries and status.canaries.clean)
         if report.runs:
             assert report.source_version == self.source.newest, name
 
@@ -422,6 +433,8 @@ class Work(RuleBasedStateMachine):
         """A refresh of everything is refused, or publishes all buckets but those that its suite does not let through."""
         try:
             self.check_report(aggregate.name, self.materializer.refresh(aggregate.name))
+        except CanaryError:
+            raise
         except QualityGateError:
             Work.seen["refused by the gate"] += 1
             return
@@ -482,6 +495,7 @@ def main() -> int:
     """Print what was run and what was found; return 1 when an example failed."""
     from materializer.spark import session
     from tests.system import keeping
+    from tests.system.stateful_repairs import Mending
     from tests.system.stateful_versions import Changing
 
     parser = argparse.ArgumentParser(prog="python -m tests.system.stateful", description=__doc__)
@@ -490,6 +504,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lane", type=Lane, choices=list(Lane), default=Lane.DRIVER)
     parser.add_argument("--versions", action="store_true", help="definitions change, too")
+    parser.add_argument("--repairs", action="store_true", help="tables and journal are harmed, and repaired")
     parser.add_argument("--retention", action="store_true", help="raw rows go and history stays, instead")
     parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
     args = parser.parse_args()
@@ -511,7 +526,7 @@ def main() -> int:
             if args.retention:
                 keeping.explore(spark, Path(folder), how, args.seed, lane=args.lane)
             else:
-                machine = Changing if args.versions else Work
+                machine = Changing if args.versions else Mending if args.repairs else Work
                 explore(spark, Path(folder), how, args.seed, lane=args.lane, machine=machine)
             finding = None
         except Exception as exc:  # noqa: BLE001 (whatever is found is reported)

@@ -74,7 +74,7 @@ class Changing(Work):
     @rule(variant=st.sampled_from([*VARIANTS, "wider", "fewer"]), death=DEATHS)
     def change(self, variant: str, death: Death | None) -> None:
         """Apply a definition."""
-        parts = {**VARIANTS[variant].parts, "comment": variant}
+        parts = {**self.parts(VARIANTS[variant]), "comment": variant}
         self.versioned("change", death, lambda m: m.apply(define(NAME, self.source.path, **parts)))
 
     @precondition(lambda self: self.has_next())

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from materializer.core.plan import Lane
 from tests.system import keeping
 from tests.system.stateful import explore
+from tests.system.stateful_repairs import Mending
 from tests.system.stateful_versions import Changing
 
 if TYPE_CHECKING:
@@ -92,6 +93,22 @@ def test_random_changes_of_definitions_in_every_way(spark, tmp_path) -> None:
     for lane in Lane:
         wanted = ["switched", "not switched", "data started", "measures started", "roll back", "died at"]
         until(wanted, spark, tmp_path, 8, lane=lane, machine=Changing)
+
+
+def test_random_harm_is_repaired(spark, tmp_path) -> None:
+    """
+    Tables that are lost, harmed or old, events that nobody can read and old journals: repaired by processes that die, what is
+    clean is true.
+    """
+    wanted = [
+        "repair: repaired",
+        "restore: restored",
+        "harm: output",
+        "harm: partials",
+        "harm: journal",
+        "died at repair",
+    ]
+    until([*wanted, "canaries looked"], spark, tmp_path, 4, lane=Lane.DRIVER, machine=Mending)
 
 
 @pytest.mark.slow
