@@ -47,6 +47,7 @@ class Mending(Work):
         super().__init__()
         self.copies: dict[tuple[str, str], Path] = {}
         self.backup: Path | None = None
+        self.backed_up = -1
         self.holders: set[str] = set()
         self.number = 0
 
@@ -64,10 +65,11 @@ class Mending(Work):
         self.again_when_dead("repair", death, lambda m: m.repair(name))
         self.mended()
 
+    @precondition(lambda self: self.journal_version() > self.backed_up + 6)
     @rule()
     def back_up(self) -> None:
         """Keep a copy of the journal."""
-        self.backup = self.fresh("backup")
+        self.backup, self.backed_up = self.fresh("backup"), self.journal_version()
         self.materializer.backup(self.backup)
         Work.seen["backup"] += 1
 
@@ -147,6 +149,10 @@ class Mending(Work):
             return folder
         state = next((s for s in self.materializer.journal.view().all.values() if s.name == name), None)
         return folder / (state.data_version if state else "")
+
+    def journal_version(self) -> int:
+        """Return the newest version of the journal."""
+        return self.materializer.journal.view().version
 
     def fresh(self, what: str) -> Path:
         """Return a folder that is not there yet."""
