@@ -126,7 +126,17 @@ def _process(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
     yield "process", "A process of its own, from command to exit: seconds", rows
 
 
-_CHARTS: Final = {"trades": _trades, "growth": _growth, "decay": _decay, "process": _process}
+def _journal(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    for key, title in (
+        ("open_and_fold_seconds", "Opening and folding the journal: milliseconds"),
+        ("refresh_seconds", "… the commits of one refresh"),
+    ):
+        told = [(n, 1_000 * at[key]) for n, at in found.items() if n != "options"]
+        rows: list[Bar] = [(f"after {int(n):,} refreshes", ms, f"{ms:.0f} ms", "ours") for n, ms in told]
+        yield f"journal-{key.partition('_')[0]}", title, rows
+
+
+_CHARTS: Final = {"trades": _trades, "growth": _growth, "decay": _decay, "journal": _journal, "process": _process}
 
 
 def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -29,6 +29,10 @@ FOUND = {
         "options": {"refreshes": "1000"},
         **{k: {"first": 0.5, "last": 0.6, "output_files": 9, "journal_files": 30} for k in ("with", "without")},
     },
+    "journal": {
+        "options": {"refreshes": "10000"},
+        **{n: {"open_and_fold_seconds": 0.011, "refresh_seconds": 0.02} for n in ("100", "10000")},
+    },
     "process": {"options": {}, "with": 6.0, "without": 9.0, "idle": 0.6},
 }
 
