@@ -157,8 +157,9 @@ class DeltaFolder:
     def reading(self, version: int) -> Iterator[DeltaTable]:
         """Give the table at a version to one who only looks: the one that is open where that is its version, else another."""
         with self._lock:
-            if self.opened().version() == version:
-                yield self.opened()
+            table = self.opened()
+            if table.version() == version:
+                yield table
                 return
         yield open_table(self.path, version)
 
