@@ -34,6 +34,8 @@ OTHERLY: Final = "count(*) n, sum(v) s, min(v) low"
 TWICE: Final = MEASURES | {"twice": "2 * sum(v)"}
 """Measures that the stored partials give too."""
 TWICELY: Final = f"{PLAINLY}, 2 * sum(v) twice"
+FOLD: Final = "fold_history fold_journal"
+"""What a command reaches that folds the journal."""
 
 _LEASE: Final = "lease recover"
 _AGAIN: Final = "lease:2 recover:2"
@@ -44,7 +46,6 @@ _REFRESH_AGAIN: Final = " ".join(f"{name}:2" for name in _REFRESH.split())
 _PUBLISH: Final = "switch_plan switch_write switch_fence switch_done"
 _COPY: Final = "version_sweep version_tables version_partials version_output version_journal"
 _MAINTAIN: Final = "maintain_vacuum maintain_rewrite maintain_written maintain_committed maintain_log"
-_FOLD: Final = "fold_history fold_journal"
 _MAINTAIN_AGAIN: Final = " ".join(f"{name}:2" for name in _MAINTAIN.split())
 _TAKE_OVER: Final = "takeover_retire takeover_partials takeover_output takeover_journal takeover_clean"
 _REPAIR: Final = "repair_partials repair_output repair_journal repair_clean"
@@ -430,7 +431,7 @@ SITUATIONS: Final = [
         _dead_before,
         only=f"recover fence abort aborted {_TORN}",
     ),
-    Situation("a refresh that folds the journal", "refresh", f"{_REFRESH} {_FOLD}", _grown, only=_FOLD),
+    Situation("a refresh that folds the journal", "refresh", f"{_REFRESH} {FOLD}", _grown, only=FOLD),
     Situation("an invalidation", "invalidate", _LEASE, late),
     Situation(
         "a policy that is due", "run due", _REFRESH, late, properties={"refresh.schedule": "0 * * * *"}, only=_TORN
@@ -507,13 +508,13 @@ SITUATIONS: Final = [
     Situation(
         "worn tables",
         "maintain",
-        f"{_LEASE} {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {_FOLD}",
+        f"{_LEASE} {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {FOLD}",
         worn,
     ),
     Situation(
         "worn tables whose feed is behind",
         "maintain",
-        f"{_LEASE} changes wrote_changes {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {_FOLD}",
+        f"{_LEASE} changes wrote_changes {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {FOLD}",
         _worn_behind,
         properties=_FEED,
     ),

@@ -11,7 +11,7 @@ import pytest
 from materializer.services.protocol import At, Which
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
 from tests.system.processes.running import REPOSITORY, gone
-from tests.system.processes.situations import SITUATIONS, Situation
+from tests.system.processes.situations import FOLD, SITUATIONS, Situation
 
 NAMED: Final = {situation.name: situation for situation in SITUATIONS}
 QUICK: Final = {
@@ -56,7 +56,8 @@ def test_killed_anywhere(prepared: Callable[[Situation], Prepared], name: str, c
 @pytest.mark.parametrize("name", NAMED)
 def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation], Prepared], name: str) -> None:
     """
-    A command that nobody kills reaches the checkpoints of its situation and no others, so that none is left out above.
+    A command that nobody kills reaches the checkpoints of its situation and no others, so that none is left out above; the
+    journal is folded besides by whichever command finds twenty commits.
     """
     lake = prepared(NAMED[name])
     world = lake.put_back()
@@ -64,7 +65,8 @@ def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation],
         said = child.heard()
 
     declared = {c for c in lake.situation.reached.split() if c[-2:] not in LATER}
-    assert declared == {c for c in said["reached"] if c[-2:] not in LATER}
+    reached = {c for c in said["reached"] if c[-2:] not in LATER}
+    assert declared == reached - (set(FOLD.split()) - declared)
     again(world, lake.situation)
     expect_whole(lake, is_verified=True)
 
