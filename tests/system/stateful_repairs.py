@@ -73,10 +73,11 @@ class Mending(Work):
         self.materializer.backup(self.backup)
         Work.seen["backup"] += 1
 
-    @precondition(lambda self: self.backup)
     @rule(commits=MAYBE, death=deaths(RESTORES))
     def restore(self, commits: list[Commit], death: Death | None) -> None:
-        """Put the journal back that was kept, and repair what disagrees with it."""
+        """Put the journal back that was kept, perhaps just now, and repair what disagrees with it."""
+        if self.backup is None:
+            self.back_up()
         self.committed(commits)
         self.again_when_dead("restore", death, lambda m: m.restore(self.backup or ""))
         for name in AGGREGATES:

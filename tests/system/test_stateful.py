@@ -100,15 +100,20 @@ def test_random_harm_is_repaired(spark, tmp_path) -> None:
     Tables that are lost, harmed or old, events that nobody can read and old journals: repaired by processes that die, what is
     clean is true.
     """
-    wanted = [
-        "repair: repaired",
-        "restore: restored",
-        "harm: output",
-        "harm: partials",
+    wanted = ["repair: repaired", "restore: restored", "died at re"]
+    until(wanted, spark, tmp_path, 2, lane=Lane.DRIVER, machine=Mending)
+
+
+@pytest.mark.slow
+def test_random_harm_of_every_kind(spark, tmp_path) -> None:
+    """
+    More of it, with canaries that look.
+    """
+    harms = [
         "harm: journal",
-        "died at repair",
+        *(f"harm: {table} {how}" for table in ("partials", "output") for how in ("missing", "foreign")),
     ]
-    until([*wanted, "canaries looked"], spark, tmp_path, 4, lane=Lane.DRIVER, machine=Mending)
+    until(["died at repair", "died at restore", "canaries looked", *harms], spark, tmp_path, 10, machine=Mending)
 
 
 @pytest.mark.slow
