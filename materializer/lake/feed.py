@@ -23,7 +23,6 @@ from materializer.lake.far import far_times
 from materializer.lake.lateness import lateness_of
 from materializer.lake.log import Commit, DataFile
 from materializer.lake.look import Look
-from materializer.lake.table import open_table
 from materializer.lake.types import columns_of
 
 MAX_CHANGE_FILES: Final = 500
@@ -104,9 +103,9 @@ def _footer(look: Look, name: str) -> int:
 
 def _rows(look: Look, first: int, last: int) -> pa.Table:
     columns = list(dict.fromkeys([look.column.name, *(look.keys or ()), "_change_type", "_commit_version"]))
-    opened = open_table(look.table.path, last)
-    found = opened.load_cdf(starting_version=first, ending_version=last, columns=columns)
-    return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
+    with look.table.reading(last) as opened:
+        found = opened.load_cdf(starting_version=first, ending_version=last, columns=columns)
+        return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
 
 
 def _counted(

@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 _NAME: Final = re.compile(r"(\d{20})\.json")
-_LENGTH: Final = 25
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
@@ -325,7 +324,7 @@ def _versions(path: str) -> list[int]:
     except OSError as exc:
         hint = "check that the folder is mounted and readable, then run the same command again"
         raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
-    found = sorted(int(name[:20]) for name in names if len(name) == _LENGTH and _NAME.fullmatch(name))
+    found = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
     return found or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})
 
 

@@ -104,12 +104,17 @@ def rewrite(
 
 
 @contextmanager
-def scratch(path: str) -> Iterator[str]:
-    """Give a folder inside a table's that holds an empty table of the same columns; it goes when the block ends."""
+def scratch(path: str, opened: DeltaTable | None = None) -> Iterator[str]:
+    """Give a folder inside a table's that holds an empty table of the same columns; it goes when the block ends.
+
+    Args:
+        path: The table.
+        opened: The same, where it is open.
+    """
     folder = f"{path}/{SCRATCH}{uuid4().hex}"
     try:
         with translated(path, "writing beside", wrote=NOT_COMMITTED):
-            opened = open_table(path)
+            opened = opened or open_table(path)
             properties = opened.metadata().configuration
             kept = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
             os.makedirs(folder)  # noqa: PTH103  text, later a URL

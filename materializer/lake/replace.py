@@ -134,7 +134,7 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + what.table.num_rows)
     gone: list[str] = []
     count = 0
-    with scratch(what.path) as folder:
+    with scratch(what.path, opened) as folder:
         for run, new in [*_runs(known, what), *(([file], what.table.slice(0, 0)) for file in unknown)]:
             kept, went = _kept(run, what, shape_of(opened), is_needed=new.num_rows > 0)
             gone += went

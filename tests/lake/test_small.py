@@ -54,6 +54,23 @@ def test_only_files_that_may_matter_are_read_and_counted(tmp_path: Path) -> None
     assert read(tmp_path, max_rows=29) is None
 
 
+def test_of_other_files_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The library's dataset has a fragment, with its bounds, of every file: it is only made where folders hold values.
+    """
+    for hour in range(3):
+        write_deltalake(str(tmp_path), rows(range(hour, hour + 1)), mode="append")
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a fragment of every file")
+
+    monkeypatch.setattr(DeltaTable, "to_pyarrow_dataset", refused)
+    found = read(tmp_path, SpanSet.of(Span(START + HOUR, START + 2 * HOUR)))
+
+    assert found is not None
+    assert [1] == found["v"].to_pylist()
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(-50, 50)), max_size=20), span_sets())
 def test_lying_in_spans_is_lying_in_one_of_them(times: list[int | None], spans: SpanSet) -> None:
     """

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from materializer.core.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
+from materializer.lake import table as lake_table
 from tests.system.builders import Site, at
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -275,3 +277,24 @@ def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
     assert "merge" in site.lake.history("sums")[0].report.strategy
     report = site.lake.verify("sums")
     assert report.is_equal, report.examples
+
+
+def test_a_warm_refresh_opens_no_log_again(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    However long the logs of source, partials and output are: what is open is brought up to date.
+    """
+    busy.tables["trades"].trade(*LATE)
+    busy.lake.refresh("hourly")
+    opened: list[str] = []
+
+    def counted(path: str, **options: int | None) -> DeltaTable:
+        opened.append(path)
+        return DeltaTable(path, **options)
+
+    monkeypatch.setattr(lake_table, "DeltaTable", counted)
+    busy.tables["trades"].trade(("01:31", "A", 701))
+    done = busy.lake.refresh("hourly")
+
+    assert 1 == len(done.runs)
+    assert [] == opened
+    busy.expect_true()
