@@ -113,6 +113,8 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
 def end(spark: SparkSession, *, seconds: float = 300) -> bool:
     """Stop the embedded Spark and wait until its JVM has ended, which first writes an archive if it was told to.
 
+    The next :func:`start` of this process launches a JVM of its own.
+
     Args:
         spark: What :func:`start` returned.
         seconds: How long to wait.
@@ -120,9 +122,11 @@ def end(spark: SparkSession, *, seconds: float = 300) -> bool:
     Returns:
         Whether it has ended.
     """
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 (nothing public waits for the JVM)
+    context: Any = type(spark.sparkContext)
+    gateway: Any = context._gateway  # noqa: SLF001 (nothing public waits for the JVM)
     spark.stop()
     gateway.shutdown()
+    context._gateway = context._jvm = None  # noqa: SLF001 (else pyspark's next context talks to the JVM that has ended)
     gateway.proc.stdin.close()  # what Spark's launcher waits for
     try:
         return bool(gateway.proc.wait(seconds) == 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from materializer.config import Config, SparkConfig
-from materializer.spark import archive, jars, session
+from materializer.spark import archive, session
 
 FOUND = (Path("/jars/a.jar"), Path("/jars/b.jar"))
 
@@ -103,11 +102,8 @@ def test_what_users_put_on_the_class_path_stays(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_setup_makes_it_and_the_next_start_maps_it(tmp_path: Path) -> None:
     """
-    Made once; then a JVM has it open, and `setup` finds it there.
+    On a machine that has not even the jars; then a JVM has it open, and `setup` finds it there.
     """
-    home = jars.cache_dir()
-    if (home / "jars").is_dir():  # else they are fetched
-        shutil.copytree(home / "jars", tmp_path / "materializer" / "jars")
     environ = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "MATERIALIZER_LAKE": str(tmp_path / "lake")}
 
     def setup() -> dict[str, object]:

@@ -162,6 +162,24 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     assert "Master must" in said
 
 
+def test_a_process_starts_again_what_it_ended() -> None:
+    """
+    As `setup` does on a new machine: one JVM fetches the jars, the next makes the archive.
+    """
+    script = (
+        "from materializer.config import Config\n"
+        "from materializer.spark import session\n"
+        "for _ in range(2):\n"
+        "    spark = session.start(Config())\n"
+        "    print(session.jvm_pid(spark), spark.range(3).count(), session.end(spark), session.is_running())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    first, second = (line.split() for line in ran.stdout.splitlines())
+    assert ["3", "True", "False"] == first[1:] == second[1:]
+    assert first[0] != second[0]
+
+
 def test_the_session_is_as_promised(spark: SparkSession) -> None:
     """
     UTC and ANSI on, no console progress, no UI, and the warehouse not in the working directory.
