@@ -521,7 +521,7 @@ def main() -> int:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="stateful-") as folder:
         options["spark.sql.warehouse.dir"] = folder
-        spark = session.start(Config(spark=SparkConfig(options=options)))
+        spark = session.start(Config(spark=SparkConfig(profile="long", options=options)))
         try:
             if args.retention:
                 keeping.explore(spark, Path(folder), how, args.seed, lane=args.lane)
