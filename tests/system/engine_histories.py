@@ -13,11 +13,13 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -68,6 +70,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
+NO: Final[Mapping[str, str]] = MappingProxyType({})
 OPEN_ENDED: Final = ("compressed_hopping_window", "snapshot_window", "count_window")
 """Engines that take events without an end as they are."""
 
@@ -107,9 +110,13 @@ class World:
         """Write the first rows and define the aggregate."""
         self.insert(rows)
         made = self.open()
-        parts = {"measures": SUMS, **self.definition}
-        made.define("made", self.source, time="ts", keys=["k"], sequence="id", **parts)
+        self.define(made, self.definition)
         return made
+
+    def define(self, made: Materializer, definition: Mapping[str, Any], properties: Mapping[str, str] = NO) -> None:
+        """Apply a definition of the aggregate."""
+        parts = {"measures": SUMS, **definition, "properties": properties}
+        made.define("made", self.source, time="ts", keys=["k"], sequence="id", **parts)
 
     def insert(self, count: int, first: int = 0, last: int = 480) -> None:
         """Append rows between two minutes."""
@@ -177,29 +184,34 @@ def run_history(world: World, steps: int) -> Counter[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run histories of every engine in turn; print what was run and what was found."""
     from materializer.spark import session
+    from tests.system.engine_keeping import Kept
 
     parser = argparse.ArgumentParser(prog="python -m tests.system.engine_histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=20)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", action="append", choices=list(DEFINITIONS), default=[])
+    parser.add_argument("--kept", action="store_true", help="maintained, changed, harmed and repaired, too")
+    parser.add_argument("--trace", action="store_true", help="where a history failed, too")
     args = parser.parse_args(argv)
     names = args.engine or list(DEFINITIONS)
     seen: Counter[str] = Counter()
     failed, began = 0, time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="engines-") as folder:
         options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}
-        spark = session.start(Config(spark=SparkConfig(options=options)))
+        spark = session.start(Config(spark=SparkConfig(profile="long", options=options)))
         for i in range(args.histories):
             name, seed = names[i % len(names)], args.seed + i
             home = Path(folder) / f"{name}-{seed}"
             home.mkdir()
             world = World(spark, home, random.Random(seed), DEFINITIONS[name], lane_rows=200_000 if i % 4 else 0)
             try:
-                seen += run_history(world, args.steps)
+                seen += Kept(world, name).run(args.steps) if args.kept else run_history(world, args.steps)
             except Exception as exc:  # noqa: BLE001 (whatever is found is told, and the next history runs)
                 failed += 1
                 print(f"{name}, seed {seed}: {type(exc).__name__}: {exc}", flush=True)
+                if args.trace:
+                    traceback.print_exc()
     print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")
     print(f"{args.histories} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
     return 1 if failed else 0

@@ -17,6 +17,7 @@ from tests.cases.reading import SHARED, kind_of
 from tests.cases.runner import run_all
 from tests.cases.world import How
 from tests.system.engine_histories import BASE, DEFINITIONS, World, run_history
+from tests.system.engine_keeping import OPERATIONS, Kept
 
 FILES = ("seed_cases", "engine_samples")
 CASES = [c for file in FILES if SHARED.is_dir() for c in reading.read(SHARED / f"{file}.json")]
@@ -63,6 +64,20 @@ def test_histories_in_sparks_lane(name, spark, tmp_path) -> None:
     Likewise when Spark commits everything.
     """
     run_history(World(spark, tmp_path, random.Random(f"spark {name}"), DEFINITIONS[name], lane_rows=0), 4)
+
+
+@pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("sessions",)))
+def test_what_is_kept_for_long_stays_true(name, spark, tmp_path) -> None:
+    """
+    Maintained, changed, rolled back, harmed, repaired and read fresh, by processes that die: the output, its feed and the read
+    are the whole computation.
+    """
+    kept = Kept(World(spark, tmp_path, random.Random(f"kept {name}"), DEFINITIONS[name]), name)
+
+    seen = kept.run(4)
+
+    assert sum(seen[what] for what in OPERATIONS) == 4
+    assert any(what.startswith("strategy") for what in seen), dict(seen)
 
 
 @pytest.mark.parametrize("checkpoint", some_slow(["compute", "wrote_partials", "check", "done"], ("wrote_partials",)))

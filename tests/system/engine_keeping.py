@@ -1,0 +1,175 @@
+"""Random histories of engines that are kept for long: maintained, changed, rolled back, harmed and repaired, with deaths.
+
+    python -m tests.system.engine_histories --kept [--histories 20] [--seed 1] [--engine NAME]
+
+After every step the output equals the whole computation, its change feed leads to it, and it is what an always-fresh read
+gave before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from deltalake import DeltaTable
+
+from materializer.errors import NothingBuiltError
+from materializer.services import maintain
+from materializer.wiring import Materializer
+from tests.system.engine_histories import World
+from tests.system.lake import CHECKPOINTS, MAINTENANCE, Death, Died, dying, leave_behind, replayed, the_dead
+from tests.system.stateful_repairs import REPAIRS
+from tests.system.stateful_versions import SWITCHES
+
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "tumbling": {"window_size": "20 minutes", "step": "20 minutes"},
+    "hopping": {"window_size": "10 minutes"},
+    "filled": {"fill": "null"},
+    "forced": {"force_trigger_time": "3 minutes"},
+    "shown": {"update_time": "2 minutes"},
+    "daily": {"window_size": "45 minutes", "step": "15 minutes"},
+    "sessions": {"session_gap": "2 minutes"},
+    "rows": {"measures": {"m": "mavg(v, 2)", "c": "cumsum(v)"}},
+    "overlapping": {"duration": "30 minutes"},
+    "compressed": {"duration": "30 minutes"},
+    "snapshots": {"measures": {"total": "sum(v)"}},
+    "counts": {"count": 2},
+    "events": {"lag": "0 minutes"},
+}
+"""By name of a definition: what another version of it has instead."""
+
+OPERATIONS: Final = ("nothing", "look", "maintain", "change", "roll back", "repair", "backfill", "invalidate")
+PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "refresh": CHECKPOINTS,
+    "maintain": MAINTENANCE,
+    "change": (*SWITCHES, *CHECKPOINTS[:10]),
+    "roll back": (*SWITCHES, *CHECKPOINTS[:10]),
+    "repair": REPAIRS,
+    "backfill": CHECKPOINTS,
+}
+"""Where the process that runs a command may die."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """One engine's aggregate, kept for long.
+
+    Args:
+        world: Its source and its lake.
+        name: Which definition.
+    """
+
+    world: World
+    name: str
+    dead: set[str] = field(default_factory=set)
+    is_other: bool = False
+
+    def run(self, steps: int) -> Counter[str]:
+        """Run one random history; return what happened in it.
+
+        Raises:
+            AssertionError: If a row differs from the whole computation, from the feed, or from an always-fresh read.
+        """
+        rng, seen = self.world.rng, self.world.seen
+        with the_dead() as self.dead, mock.patch.object(maintain, "retention_hours", return_value=0.0):
+            self.world.begin()
+            self.define()
+            self.checked(self.world.open())
+            for _ in range(steps):
+                for _ in range(rng.randint(0, 2)):
+                    self.world.change()
+                what = rng.choice(OPERATIONS)
+                seen[what] += 1
+                rows = self.operate(what)
+                made = self.survived("refresh", self.refresh)
+                self.checked(made, rows)
+        return seen
+
+    def refresh(self, made: Materializer) -> None:
+        """Refresh everything."""
+        self.world.seen.update(f"strategy {run.plan.strategy}" for run in made.refresh("made").runs)
+
+    def define(self) -> None:
+        """Apply the definition that is meant now, with a change feed."""
+        parts = {**self.world.definition, **(VARIANTS[self.name] if self.is_other else {})}
+        self.world.define(self.world.open(), parts, {"output.change_feed": "true"})
+
+    def operate(self, what: str) -> Counter[Any] | None:
+        """Do something; return what an always-fresh read gave, if that was it."""
+        rng, made = self.world.rng, self.world.open()
+        match what:
+            case "look":
+                return rows_of(made.read("made", fresh=True).toArrow().to_pylist())
+            case "maintain":
+                self.survived(what, lambda m: m.maintain("made"))
+            case "change":
+                self.is_other = not self.is_other
+                self.define()
+                self.survived(what, published)
+            case "roll back" if made.journal.view().named("made").previous:
+                self.is_other = not self.is_other
+                made.rollback("made")
+                self.survived(what, published)
+            case "repair":
+                harmed = Path(self.world.folder / "lake" / "made" / "output")
+                if rng.random() < 0.5:
+                    harmed = self.world.folder / "lake" / "made" / "partials"
+                shutil.rmtree(harmed, ignore_errors=True)
+                self.survived(what, lambda m: m.repair("made"))
+            case "backfill":
+                self.survived(what, lambda m: m.backfill("made", buckets_per_run=rng.choice([3, 20]), max_runs=2))
+            case "invalidate":
+                made.invalidate("made")
+        return None
+
+    def survived(self, what: str, do: Callable[[Materializer], object]) -> Materializer:
+        """Run a command in a process that may die, and in the next one then; return the lake as that one opened it."""
+        rng = self.world.rng
+        if rng.random() < 0.4:
+            death = Death(rng.choice(PLACES[what]), rng.choice([1, 1, 2]), rng.random() < 0.5)
+            with self.died(death, what) as on_checkpoint:
+                do(self.world.open(on_checkpoint=on_checkpoint))
+        made = self.world.open()
+        do(made)
+        return made
+
+    @contextmanager
+    def died(self, death: Death, what: str) -> Iterator[Callable[[str], None]]:
+        """Give what dies, and count what died."""
+        try:
+            with dying(death) as on_checkpoint:
+                yield on_checkpoint
+        except Died as died:
+            self.world.seen[f"{what} died at {died}"] += 1
+            leave_behind(self.world.open(), self.dead)
+
+    def checked(self, made: Materializer, fresh: Counter[Any] | None = None) -> None:
+        """Everything is refreshed and true."""
+        self.world.refresh(made)
+        path = self.world.folder / "lake" / "made" / "output"
+        rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        assert replayed(self.world.folder / "lake", "made") == Counter(tuple(r.values()) for r in rows), "the feed"
+        if fresh is not None:
+            shown = rows_of(rows)
+            assert fresh == shown, f"always fresh are {[*(fresh - shown)][:2]}, published {[*(shown - fresh)][:2]}"
+        report = made.repair("made", dry_run=True)
+        assert report.outcome == "sound", report.mending.wrong
+
+
+def rows_of(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """Return rows as a bag, without how often each was published before: an always-fresh read publishes nothing."""
+    return Counter(tuple(sorted((c, v) for c, v in row.items() if c != "revision")) for row in rows)
+
+
+def published(m: Materializer) -> None:
+    """Build the next version to its end and publish it; a process that died may have done so."""
+    try:
+        m.build("made")
+    except NothingBuiltError:
+        return
