@@ -36,7 +36,7 @@ CHECKPOINT_EVERY: Final = 10
 NOT_COMMITTED: Final = "nothing was committed; files of the failed write may stay until the next vacuum"
 PROPERTIES: Final[Mapping[str, str]] = {
     "delta.enableDeletionVectors": "false",
-    "delta.logRetentionDuration": "interval 30 days",
+    "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 7 days",
     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
     "delta.dataSkippingNumIndexedCols": "-1",
