@@ -2,7 +2,8 @@
 
 Dirty *old* buckets count as much as the tail above the threshold: dirty(v) is the log, the spans of an unfinished
 refresh, and what changed in the source since the log was last told. They are computed as a refresh would compute them,
-from kept partials and inserted rows where it may merge, and from raw rows elsewhere; nothing is written.
+from kept partials and inserted rows where it may merge, and from raw rows elsewhere; of an engine what the changes touch.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from materializer.core.invalidation import Cause
 from materializer.core.plan import Estimate
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
@@ -69,12 +71,14 @@ class FreshReader:
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
         bound, bench, state, heads = _consistent(r, name, Request(may_merge=may_merge))
+        is_engine = bound.definition.engine is not None
+        if is_engine and may_merge and _is_doubtful(state):
+            return self._read(name, window, may_merge=False)
         state = bench.without_old(bench.looked(_given_back(bench, state)))
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
         inside = SpanSet.of(window)
-        if bound.definition.engine is not None:
-            return self._whole(state, bound, bench, inside)
-        plan = bench.whole_plan(state, heads, window)
+        # results of an engine reach beyond their slices: what changed outside the window may change them
+        plan = bench.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
         frame = r.engine().fresh(
             bound.definition,
@@ -83,16 +87,16 @@ class FreshReader:
             plan,
             clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
             hull=bench.hull(state.cursor),
+            work=bench.work,
         )
-        return FreshRead(frame, state.cursor, plan.spans, plan.strategy, plan.estimate)
-
-    def _whole(self, state: AggregateState, bound: Bound, bench: Workbench, inside: SpanSet) -> FreshRead:
-        """Compute everything: the results of an engine reach beyond their buckets."""
-        engine = self.refresher.engine()
-        frame = engine.fresh_whole(bound.definition, state.source, state.cursor, state.engine)
-        if inside != SpanSet.of(EVERYTHING):
+        if plan.replaced - inside:
             frame = frame.where(bound.predicate("output", inside))
-        return FreshRead(frame, state.cursor, inside, "recompute", bench.rows_of(state.cursor))
+        return FreshRead(frame, state.cursor, plan.spans & inside, plan.strategy, plan.estimate)
+
+
+def _is_doubtful(state: AggregateState) -> bool:
+    """Whether partials and output of an engine may differ where no change of the source tells of it."""
+    return state.plan is not None or any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in state.log.entries)
 
 
 def _consistent(

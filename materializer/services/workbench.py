@@ -32,7 +32,7 @@ from materializer.core.plan import (
     TableBase,
     decide,
 )
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.errors import (
     DataError,
     JournalConflictError,
@@ -437,11 +437,17 @@ class Workbench(SwitchTables):
         kept = self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, self._raw(state.cursor), kept, self._stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
-        return Plan("", 0, state.cursor, window, taken, decide(taken, facts), Lane.SPARK, partials, output)
+        if self._engine_planner is None or not taken:
+            steps = decide(taken, facts)
+        else:
+            made = self._engine_planner.run(state, window, taken, partials.version, facts.raw)
+            steps, self._work = made.steps, made.work
+        return Plan("", 0, state.cursor, window, taken, steps, Lane.SPARK, partials, output)
 
-    def rows_of(self, version: int) -> Estimate:
-        """Return what reading the whole source at a version costs."""
-        return _estimate(self._raw(version), SpanSet.of(EVERYTHING))
+    @property
+    def work(self) -> Work | None:
+        """What an engine computes by the plan that was made last."""
+        return self._work
 
     @property
     def merges(self) -> bool:

@@ -493,6 +493,7 @@ class Engine:
         *,
         clean: str | None,
         hull: Span | None,
+        work: Work | None = None,
     ) -> DataFrame:
         """Return rows as of the plan's source version: clean buckets as published, the plan's computed on the fly.
 
@@ -503,6 +504,7 @@ class Engine:
             plan: What is dirty, and how it would be refreshed.
             clean: Predicate over the output for the rows to take from there; None for all.
             hull: Where the source has rows at all, when known.
+            work: What an engine computes.
 
         Raises:
             ChangeFeedGapError: If Spark refuses the changes that the plan merges.
@@ -512,21 +514,11 @@ class Engine:
         if not plan.spans:
             return published
         with feed_gaps(source.path, -1, plan.source_version):
-            parts, _ = self._parts(definition, source, paths["partials"], plan, hull)
+            if work is None:
+                parts, _ = self._parts(definition, source, paths["partials"], plan, hull)
+            else:
+                parts = [self.windows.results_of(definition, source, paths["partials"], plan, work, is_small=False)[0]]
             return published.unionByName(c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced))
-
-    def fresh_whole(
-        self, definition: Definition, source: SourceIdentity, version: int, memory: Mapping[str, Any]
-    ) -> DataFrame:
-        """Return all rows of an engine as of a source version, computed from raw rows.
-
-        Args:
-            definition: What is computed.
-            source: Where raw rows come from.
-            version: Source version to be fresh at.
-            memory: What the engine remembers.
-        """
-        return self.windows.everything(definition, source, version, Bounds.of(memory), SpanSet.of(EVERYTHING))
 
     def verify(
         self,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -105,6 +104,8 @@ class Kept:
         rng, made = self.world.rng, self.world.open()
         match what:
             case "look":
+                if rng.random() < 0.5:
+                    self.dies("refresh", lambda m: m.refresh("made"))  # what it leaves is there when it is read
                 return rows_of(made.read("made", fresh=True).toArrow().to_pylist())
             case "maintain":
                 self.survived(what, lambda m: m.maintain("made"))
@@ -130,21 +131,19 @@ class Kept:
 
     def survived(self, what: str, do: Callable[[Materializer], object]) -> Materializer:
         """Run a command in a process that may die, and in the next one then; return the lake as that one opened it."""
-        rng = self.world.rng
-        if rng.random() < 0.4:
-            death = Death(rng.choice(PLACES[what]), rng.choice([1, 1, 2]), rng.random() < 0.5)
-            with self.died(death, what) as on_checkpoint:
-                do(self.world.open(on_checkpoint=on_checkpoint))
+        if self.world.rng.random() < 0.4:
+            self.dies(what, do)
         made = self.world.open()
         do(made)
         return made
 
-    @contextmanager
-    def died(self, death: Death, what: str) -> Iterator[Callable[[str], None]]:
-        """Give what dies, and count what died."""
+    def dies(self, what: str, do: Callable[[Materializer], object]) -> None:
+        """Run a command in a process that dies where it may, if it comes there."""
+        rng = self.world.rng
+        death = Death(rng.choice(PLACES[what]), rng.choice([1, 1, 2]), rng.random() < 0.5)
         try:
             with dying(death) as on_checkpoint:
-                yield on_checkpoint
+                do(self.world.open(on_checkpoint=on_checkpoint))
         except Died as died:
             self.world.seen[f"{what} died at {died}"] += 1
             leave_behind(self.world.open(), self.dead)
@@ -163,8 +162,8 @@ class Kept:
 
 
 def rows_of(rows: list[dict[str, Any]]) -> Counter[Any]:
-    """Return rows as a bag, without how often each was published before: an always-fresh read publishes nothing."""
-    return Counter(tuple(sorted((c, v) for c, v in row.items() if c != "revision")) for row in rows)
+    """Return rows as a bag."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
 
 
 def published(m: Materializer) -> None:

@@ -78,3 +78,27 @@ def test_a_fresh_read_where_nothing_is(site: Site) -> None:
     above = site.lake.fresh("hourly", "2024-03-01T05:00:00Z", "2024-03-01T06:00:00Z")
     assert ([], "nothing") == (rows_of(above.frame), above.strategy)
     assert [(1, "A", 1)] == rows_of(site.lake.fresh("hourly").frame)
+
+
+def test_a_fresh_read_of_an_engine_computes_what_a_change_touches(site: Site) -> None:
+    """
+    One late row joins two sessions of one symbol: these are computed, the others read as they were published; so it is in a
+    window, after which the refresh publishes the same.
+    """
+    trades = site.table("trades")
+    trades.trade(*((f"{h:02}:{m:02}", sym, h) for h in range(8) for m in (0, 5, 20) for sym in "AB"))
+    parts = {"time": "ts", "keys": ["sym"], "session_gap": "10 minutes", "measures": {"n": "count(*)"}}
+    site.lake.define("sessions", "trades", engine="session_window", **parts)
+    site.lake.refresh("sessions")
+    trades.trade(("03:12", "A", 100))
+    read = site.lake.fresh("sessions")
+    found = set(read.frame.collect())
+    inside = site.lake.fresh("sessions", "2024-03-01T03:00:00Z", "2024-03-01T04:00:00Z")
+
+    assert "recompute" == read.strategy
+    assert 10 > read.estimate.likely_rows > 0
+    assert [4] == [row["n"] for row in found if row["n"] > 2]
+    assert {row for row in found if row["slice"].hour == 3} == set(inside.frame.collect())
+    site.lake.refresh("sessions")
+    published = site.lake.fresh("sessions")
+    assert (found, "nothing", 0) == (set(published.frame.collect()), published.strategy, published.estimate.rows)
