@@ -32,7 +32,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "filled": {"fill": "null"},
     "forced": {"force_trigger_time": "3 minutes"},
     "shown": {"update_time": "2 minutes"},
-    "daily": {"window_size": "45 minutes", "step": "15 minutes"},
+    "daily": {"window_size": "15 minutes", "step": "15 minutes"},
     "sessions": {"session_gap": "2 minutes"},
     "rows": {"measures": {"m": "mavg(v, 2)", "c": "cumsum(v)"}},
     "overlapping": {"duration": "30 minutes"},
