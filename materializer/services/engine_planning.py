@@ -8,7 +8,7 @@ plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
@@ -45,10 +45,13 @@ class EngineRun:
     Args:
         work: What is computed.
         steps: The plan's steps.
+        reaches: Dirty slices outside the run that hold results which it touches. They have to be taken, too: what is dirty
+            there tells nothing of the changes that the run takes.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
+    reaches: SpanSet = field(default_factory=SpanSet)
 
 
 class EnginePlanner:
@@ -89,7 +92,7 @@ class EnginePlanner:
         Args:
             state: The aggregate, everything captured.
             window: Slices that are refreshed.
-            taken: The log inside the window.
+            taken: The log inside the window, and where an earlier answer reached beyond it.
             partials_version: Version of the kept results.
             estimate: Cost of reading the raw rows of some spans.
         """
@@ -246,18 +249,19 @@ class EnginePlanner:
         estimate: Callable[[SpanSet], Estimate],
     ) -> EngineRun:
         parts = work.parts or ()
-        stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries)
+        stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries) - spans
         grid = self._definition.grid
-        replaced = SpanSet.union(grid.cover(Span(p.start, p.end)) for p in parts) - stale
+        touched = SpanSet.union(grid.cover(Span(p.start, p.end)) for p in parts)
+        replaced = touched - stale  # above the threshold everything is still to be materialised
         steps: list[Recompute | Settle] = []
         if replaced:
             cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
             what = _counted(changed.rows, "changed row")
             reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
             steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows))
-        if others := SpanSet.of(window) & (spans - replaced):
+        if others := spans - replaced:
             steps.append(Settle(others))
-        return EngineRun(work, tuple(steps))
+        return EngineRun(work, tuple(steps), touched & stale & SpanSet.of(Span(NEG_INF, state.threshold)))
 
 
 def _made(bound: Bound) -> EngineDefinition:

@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -21,7 +22,7 @@ from deltalake import DeltaTable
 from materializer.errors import NothingBuiltError
 from materializer.services import maintain
 from materializer.wiring import Materializer
-from tests.system.engine_histories import World
+from tests.system.engine_histories import BASE, World
 from tests.system.lake import CHECKPOINTS, MAINTENANCE, Death, Died, dying, leave_behind, replayed, the_dead
 from tests.system.stateful_repairs import REPAIRS
 from tests.system.stateful_versions import SWITCHES
@@ -43,7 +44,10 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """By name of a definition: what another version of it has instead."""
 
-OPERATIONS: Final = ("nothing", "look", "maintain", "change", "roll back", "repair", "backfill", "invalidate")
+OPERATIONS: Final = (
+    *("nothing", "look", "maintain", "change", "roll back", "repair", "backfill", "invalidate"),
+    *("window", "window"),
+)
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "refresh": CHECKPOINTS,
     "maintain": MAINTENANCE,
@@ -51,6 +55,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "roll back": (*SWITCHES, *CHECKPOINTS[:10]),
     "repair": REPAIRS,
     "backfill": CHECKPOINTS,
+    "window": CHECKPOINTS,
 }
 """Where the process that runs a command may die."""
 
@@ -125,6 +130,10 @@ class Kept:
                 self.survived(what, lambda m: m.repair("made"))
             case "backfill":
                 self.survived(what, lambda m: m.backfill("made", buckets_per_run=rng.choice([3, 20]), max_runs=2))
+            case "window":
+                start, end = (BASE + timedelta(hours=h) for h in sorted(rng.sample(range(-1, 11), 2)))
+                bounds = rng.choice([(start, end), (start, end), (start, None), (None, end)])
+                self.survived(what, lambda m: m.refresh("made", *(at and at.isoformat() for at in bounds)))
             case "invalidate":
                 made.invalidate("made")
         return None

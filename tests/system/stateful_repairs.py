@@ -138,7 +138,7 @@ class Mending(Work):
                 shutil.rmtree(place)
                 shutil.copytree(self.copies[(name, which)], place)
             case "file" if uris := DeltaTable(str(place)).file_uris():
-                Path(uris[0]).unlink()
+                Path(uris[0]).unlink(missing_ok=True)  # harmed twice
             case _:
                 return
         Work.seen[f"harm: {which} {harm}"] += 1
