@@ -124,6 +124,28 @@ def test_a_late_row_reads_its_keys_neighbourhood_only(spark, tmp_path) -> None:
     assert all(v.compared and v.is_equal for v in verdicts), verdicts
 
 
+def test_a_run_takes_the_dirt_that_its_results_reach(site) -> None:
+    """
+    A row that went from one hour ends a session that began in the hour before, which is dirty for another key's sake: a refresh
+    of the one hour takes the other, too; else nobody would ever know that its session changed.
+    """
+    trades = site.table("trades")
+    trades.trade(*((at, sym, 1) for sym in "AB" for at in ("08:10", "08:50", "08:56", "09:01", "11:00", "12:00")))
+    parts = {"time": "ts", "keys": ["sym"], "session_gap": "10 minutes", "measures": {"n": "count(*)"}}
+    site.lake.define("sessions", "trades", engine="session_window", **parts)
+    site.lake.refresh("sessions")
+    trades.delete("sym = 'A' AND ts = '2024-03-01T09:01:00Z'")
+    trades.trade(("08:15", "B", 1))
+
+    site.lake.refresh("sessions", "2024-03-01T09:00:00Z", "2024-03-01T10:00:00Z")
+    half = site.lake.verify("sessions")
+    site.lake.refresh("sessions")
+    verdict = site.lake.verify("sessions")
+
+    assert (0, 0) == (half.differing, verdict.differing), (half.examples, verdict.examples)
+    assert verdict.compared
+
+
 def test_a_cascade_follows_corrections_of_its_first_stage(spark, tmp_path) -> None:
     """
     Windows feed sessions by their final rows; a correction of a raw row arrives at the end, and nothing else is needed.
