@@ -142,6 +142,9 @@ class Workbench(SwitchTables):
         request: Request,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
+        if bound.definition.engine is not None and bound.definition.engine.end:
+            # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
+            request = replace(request, end=None)
         self.request = request
         self.counters = Counters()
         self._journal = journal

@@ -45,8 +45,8 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 """By name of a definition: what another version of it has instead."""
 
 OPERATIONS: Final = (
-    *("nothing", "look", "maintain", "change", "roll back", "repair", "backfill", "invalidate"),
-    *("window", "window"),
+    *("nothing", "look", "maintain", "change", "roll back", "repair", "invalidate"),
+    *("backfill", "backfill", "window", "window"),
 )
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "refresh": CHECKPOINTS,
@@ -129,7 +129,12 @@ class Kept:
                 shutil.rmtree(harmed, ignore_errors=True)
                 self.survived(what, lambda m: m.repair("made"))
             case "backfill":
-                self.survived(what, lambda m: m.backfill("made", buckets_per_run=rng.choice([3, 20]), max_runs=2))
+                runs = {
+                    "buckets_per_run": rng.choice([3, 20]),
+                    "order": rng.choice(["newest", "oldest"]),
+                    "max_runs": 2,
+                }
+                self.survived(what, lambda m: m.backfill("made", **runs))
             case "window":
                 start, end = (BASE + timedelta(hours=h) for h in sorted(rng.sample(range(-1, 11), 2)))
                 bounds = rng.choice([(start, end), (start, end), (start, None), (None, end)])

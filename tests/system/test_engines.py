@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from tests.cases import chance, reading
 from tests.cases.reading import SHARED, kind_of
 from tests.cases.runner import run_all
 from tests.cases.world import How
-from tests.system.engine_histories import BASE, DEFINITIONS, World, run_history
+from tests.system.engine_histories import BASE, DEFINITIONS, SCHEMA, World, run_history
 from tests.system.engine_keeping import OPERATIONS, Kept
 
 FILES = ("seed_cases", "engine_samples")
@@ -144,6 +145,33 @@ def test_a_run_takes_the_dirt_that_its_results_reach(site) -> None:
 
     assert (0, 0) == (half.differing, verdict.differing), (half.examples, verdict.examples)
     assert verdict.compared
+
+
+@pytest.mark.parametrize("name", some_slow(["overlapping", "compressed", "snapshots", "counts"], ("overlapping",)))
+def test_results_of_events_that_last_are_not_cut_at_an_end(name, spark, tmp_path) -> None:
+    """
+    An event that began before the end of a refresh has results after it, where no other row may ever begin: they are published,
+    by the first refresh and by that of a late event.
+    """
+
+    def event(number: int, hour: float, hours: float) -> dict[str, Any]:
+        at = BASE + timedelta(hours=hour)
+        return {"id": number, "ts": at, "until": at + timedelta(hours=hours), "k": "ab"[number % 2], "v": number}
+
+    world = World(spark, tmp_path, random.Random(1), DEFINITIONS[name])
+    events = [event(i, hour, 1 + i % 3) for i, hour in enumerate((0.2, 0.5, 1.1, 1.3, 1.8, 2.3))]
+    table = pa.Table.from_pylist([event(9, 0.1, 5), *events], schema=SCHEMA)
+    write_deltalake(world.source, table, configuration={"delta.enableChangeDataFeed": "true"})
+    lake = world.open()
+    world.define(lake, world.definition)
+    first, end = lake.refresh("made", None, (BASE + timedelta(hours=2)).isoformat()), BASE + timedelta(hours=3)
+    world.refresh(lake)
+    write_deltalake(world.source, pa.Table.from_pylist([event(11, 2.5, 4)], schema=SCHEMA), mode="append")
+    late = lake.refresh("made", BASE.isoformat(), end.isoformat())
+    world.refresh(lake)
+
+    assert first.runs
+    assert late.runs
 
 
 def test_a_cascade_follows_corrections_of_its_first_stage(spark, tmp_path) -> None:
