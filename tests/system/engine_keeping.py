@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
@@ -123,10 +122,8 @@ class Kept:
                 made.rollback("made")
                 self.survived(what, published)
             case "repair":
-                harmed = Path(self.world.folder / "lake" / "made" / "output")
-                if rng.random() < 0.5:
-                    harmed = self.world.folder / "lake" / "made" / "partials"
-                shutil.rmtree(harmed, ignore_errors=True)
+                harmed = "partials" if rng.random() < 0.5 else "output"
+                shutil.rmtree(self.world.folder / "lake" / "made" / harmed, ignore_errors=True)
                 self.survived(what, lambda m: m.repair("made"))
             case "backfill":
                 runs = {
