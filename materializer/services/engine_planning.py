@@ -8,7 +8,7 @@ plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
@@ -45,13 +45,12 @@ class EngineRun:
     Args:
         work: What is computed.
         steps: The plan's steps.
-        reaches: Dirty slices outside the run that hold results which it touches. They have to be taken, too: what is dirty
-            there tells nothing of the changes that the run takes.
+        taken: The dirt that it does away with.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
-    reaches: SpanSet = field(default_factory=SpanSet)
+    taken: tuple[Entry, ...]
 
 
 class EnginePlanner:
@@ -83,18 +82,23 @@ class EnginePlanner:
         self,
         state: AggregateState,
         window: Span,
-        taken: Sequence[Entry],
+        taken: tuple[Entry, ...],
         partials_version: int,
         estimate: Callable[[SpanSet], Estimate],
+        dirt: Callable[[SpanSet], tuple[Entry, ...]],
     ) -> EngineRun:
         """Return what a run over *window* computes.
+
+        Dirt below the threshold outside the window is taken along where results of the run reach it: that dirt tells nothing of
+        the changes that the run takes.
 
         Args:
             state: The aggregate, everything captured.
             window: Slices that are refreshed.
-            taken: The log inside the window, and where an earlier answer reached beyond it.
+            taken: The log inside the window.
             partials_version: Version of the kept results.
             estimate: Cost of reading the raw rows of some spans.
+            dirt: The log inside some spans.
         """
         changed, why_not = None, self._why_not_fine(state, taken)
         if not why_not:
@@ -105,10 +109,17 @@ class EnginePlanner:
             parts, why_not = self._parts(state, changed, at, partials_version)
         if changed is not None and parts is not None:
             spans = SpanSet.union(e.span for e in taken)
-            return self._fine(state, window, spans, changed, Work(at, tuple(parts)), estimate)
+            touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
+            stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries) - spans
+            reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
+            if reached and (more := dirt(spans | reached)) != taken:
+                return self.run(state, window, more, partials_version, estimate, dirt)
+            # above the threshold everything is still to be materialised
+            steps = self._fine(spans, touched - stale, changed, parts, estimate)
+            return EngineRun(Work(at, tuple(parts)), steps, taken)
         cost, rejected = estimate(SpanSet.of(EVERYTHING)), (Rejected("recompute of what changed", why_not),)
         step = Recompute(SpanSet.of(self._whole(window)), why_not, cost, rejected, is_rebuild=True)
-        return EngineRun(Work(at), (step,))
+        return EngineRun(Work(at), (step,), taken)
 
     def _whole(self, window: Span) -> Span:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
@@ -241,18 +252,12 @@ class EnginePlanner:
 
     def _fine(
         self,
-        state: AggregateState,
-        window: Span,
         spans: SpanSet,
+        replaced: SpanSet,
         changed: ChangedKeys,
-        work: Work,
+        parts: Sequence[Part],
         estimate: Callable[[SpanSet], Estimate],
-    ) -> EngineRun:
-        parts = work.parts or ()
-        stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries) - spans
-        grid = self._definition.grid
-        touched = SpanSet.union(grid.cover(Span(p.start, p.end)) for p in parts)
-        replaced = touched - stale  # above the threshold everything is still to be materialised
+    ) -> tuple[Recompute | Settle, ...]:
         steps: list[Recompute | Settle] = []
         if replaced:
             cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
@@ -261,7 +266,7 @@ class EnginePlanner:
             steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows))
         if others := spans - replaced:
             steps.append(Settle(others))
-        return EngineRun(work, tuple(steps), touched & stale & SpanSet.of(Span(NEG_INF, state.threshold)))
+        return tuple(steps)
 
 
 def _made(bound: Bound) -> EngineDefinition:

@@ -67,7 +67,7 @@ from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, change_feed, guard, held, planning, processes, retention
 from materializer.services.capture import Capture
-from materializer.services.engine_planning import EnginePlanner, EngineRun
+from materializer.services.engine_planning import EnginePlanner
 from materializer.services.gate import Gate, has_gate
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
@@ -352,8 +352,15 @@ class Workbench(SwitchTables):
         if self._engine_planner is None:
             steps = decide(taken, facts)
         else:
-            taken, made = self._engine_run(state, run.window, taken, heads[Which.PARTIALS].version, facts)
-            steps, self._work, memory = made.steps, made.work, {"engine": asdict(made.work.at)}
+            made = self._engine_planner.run(
+                state,
+                run.window,
+                taken,
+                heads[Which.PARTIALS].version,
+                facts.raw,
+                lambda s: self._dirt(state, s).entries,
+            )
+            taken, steps, self._work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,
@@ -376,20 +383,6 @@ class Workbench(SwitchTables):
             )
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
         return Decision(tuple(events), plan, note)
-
-    def _engine_run(
-        self, state: AggregateState, window: Span, taken: tuple[Entry, ...], kept_version: int, facts: Facts
-    ) -> tuple[tuple[Entry, ...], EngineRun]:
-        """Return what an engine's run takes and computes: all dirt below the threshold that results of it reach."""
-        assert self._engine_planner is not None
-        made = self._engine_planner.run(state, window, taken, kept_version, facts.raw)
-        while made.reaches:
-            more = self._dirt(state, SpanSet.union(e.span for e in taken) | made.reaches).entries
-            if more == taken:  # it may not be taken
-                break
-            taken = more
-            made = self._engine_planner.run(state, window, taken, kept_version, facts.raw)
-        return taken, made
 
     def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
         """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""
@@ -457,8 +450,10 @@ class Workbench(SwitchTables):
         if self._engine_planner is None or not taken:
             steps = decide(taken, facts)
         else:
-            taken, made = self._engine_run(state, window, taken, partials.version, facts)
-            steps, self._work = made.steps, made.work
+            made = self._engine_planner.run(
+                state, window, taken, partials.version, facts.raw, lambda s: self._dirt(state, s).entries
+            )
+            taken, steps, self._work = made.taken, made.steps, made.work
         return Plan("", 0, state.cursor, window, taken, steps, Lane.SPARK, partials, output)
 
     @property
