@@ -19,6 +19,7 @@ from materializer.config import Config
 from materializer.core import retention
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.definition import SLICE, Definition, key_column, quoted
+from materializer.core.differences import differences
 from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.grid import build
 from materializer.core.instants import render
@@ -551,46 +552,6 @@ def _schemas(analysed: Analysed) -> dict[str, Any]:
     partials = [[SLICE, time_type], *([key_column(n), t] for n, t in analysed.key_types)]
     partials += [[f.name, f.dataType.simpleString()] for f in analysed.partial_schema]
     return {"partials": partials, "output": [[f.name, f.dataType.simpleString()] for f in analysed.output_schema]}
-
-
-def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
-    """Return what differs between two definitions, a ``-`` and a ``+`` line a part."""
-    lines: list[str] = []
-    before, after = _parts(old), _parts(new)
-    for part in dict.fromkeys((*before, *after)):
-        was, is_now = before.get(part), after.get(part)
-        if was != is_now:
-            lines += [f"- {part}: {was}"] if was else []
-            lines += [f"+ {part}: {is_now}"] if is_now else []
-    return tuple(lines)
-
-
-def _parts(spec: AggregateSpec) -> dict[str, str]:
-    grid = {
-        f"grid.{k}": str(v)
-        for k, v in (
-            ("width", spec.grid.width),
-            ("timezone", spec.grid.timezone),
-            ("origin", spec.grid.origin),
-            ("offset", spec.grid.offset),
-        )
-        if v is not None
-    }
-    return {
-        "source": spec.source,
-        "time": spec.time_column,
-        **grid,
-        **{f"key {k.name}": k.sql for k in spec.keys},
-        **{f"measure {m.name}": m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures},
-        "columns": ", ".join(spec.columns),
-        "where": spec.where or "",
-        "having": spec.having.fill([call.text for call in spec.having.calls]) if spec.having else "",
-        "sequence": spec.sequence or "",
-        "comment": spec.comment,
-        **{f"suite of the {kind}": text for kind, text in spec.suites},
-        **{f"property {k}": v for k, v in spec.properties},
-        **{f"type of {n}": t for n, t in spec.read_types},
-    }
 
 
 def _of(spec: AggregateSpec, problem: Problem) -> Problem:

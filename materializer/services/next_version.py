@@ -6,13 +6,14 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from materializer.core.differences import differences
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.journal.fold import AggregateState
 from materializer.lake.extent import files
 from materializer.services import processes
 from materializer.services.covering import lack_of, required_start
-from materializer.services.definitions import Bound, differences
+from materializer.services.definitions import Bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from materializer.config import Config
+from materializer.core.differences import differences
 from materializer.core.invalidation import Cause, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.quality.verdict import Severity
@@ -45,7 +46,6 @@ from materializer.services.definitions import (
     Prepared,
     build_path,
     create_tables,
-    differences,
     partials_path,
     refuse_frozen,
 )
