@@ -58,19 +58,22 @@ class Settings:
     places: Mapping[str, Fragment] = field(default_factory=dict, compare=False)
 
 
-def read_properties(items: Iterable[tuple[str, str, Fragment]], problems: list[Problem]) -> Settings:
+def read_properties(
+    items: Iterable[tuple[str, str, Fragment]], problems: list[Problem], implied_engine: str = CONTINUOUS
+) -> Settings:
     """Return what properties say, adding a problem to *problems* for each that is unknown or malformed.
 
     Args:
         items: (name, value, where it stands).
         problems: Where problems go.
+        implied_engine: Who computes the aggregate when no property says it.
     """
     values: dict[str, str] = {}
     places: dict[str, Fragment] = {}
     refused: set[str] = set()
     params: dict[str, str] = {}
     given = list(items)
-    engine = next((v.lower() for n, v, _ in given if n.lower() == "engine"), CONTINUOUS)
+    engine = next((v.lower() for n, v, _ in given if n.lower() == "engine"), implied_engine)
     for name, value, place in given:
         key = name.lower()
         param = key.removeprefix("engine.")

@@ -6,7 +6,7 @@ problems of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -64,7 +64,7 @@ class Source:
 class _Header:
     name: str = ""
     comment: str = ""
-    settings: Settings = field(default_factory=Settings)
+    properties: list[tuple[str, str, Fragment]] = field(default_factory=list)
     query: int = 0
 
 
@@ -104,17 +104,22 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
         problems.append(refused.problem)
         return None
     clauses = _clauses(statement.part(header.query), problems)
+    implied = _implied_engine(clauses or {})
+    settings = read_properties(header.properties, problems, implied)
     if clauses is None:
+        return None
+    if implied != settings.engine == CONTINUOUS:
+        message, hint = f"{implied} stands in GROUP BY, and 'engine' names another", f"write 'engine' = '{implied}'"
+        problems.append(clauses["GROUP BY"].problem("definition.engine", message, hint))
         return None
     source = _guarded(problems, lambda: read_source(clauses["FROM"])) or Source("", frozenset())
     where, having = clauses.get("WHERE"), clauses.get("HAVING")
-    engine = _engine(header, clauses)
-    if engine != CONTINUOUS:
+    if settings.engine != CONTINUOUS:
         if having is not None:
             problems.append(
                 having.problem("definition.having", "an engine has no HAVING", "filter when you read its output")
             )
-        return EngineDraft(header.name, source, engine, clauses, header.comment, header.settings, statement)
+        return EngineDraft(header.name, source, settings.engine, clauses, header.comment, settings, statement)
     group = _guarded(problems, lambda: _group_items(clauses, statement))
     if group is None:
         return None
@@ -132,20 +137,18 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
         where=where,
         having=having,
         comment=header.comment,
-        settings=header.settings,
+        settings=settings,
         place=statement,
         sql=statement.text,
         is_origin_text=selection.bucket.is_origin_text,
     )
 
 
-def _engine(header: _Header, clauses: dict[str, Fragment]) -> str:
-    """Return the engine that a definition names; ``session_window`` in GROUP BY names one too."""
+def _implied_engine(clauses: Mapping[str, Fragment]) -> str:
+    """Return the engine of a definition that names none in its properties."""
     group = clauses.get("GROUP BY")
-    if header.settings.engine == CONTINUOUS and group is not None:
-        starts = [words(piece.tokens[:2]) for piece in group.split()]
-        return "session_window" if "SESSION_WINDOW (" in starts else CONTINUOUS
-    return header.settings.engine
+    starts = [words(piece.tokens[:2]) for piece in group.split()] if group is not None else []
+    return "session_window" if "SESSION_WINDOW (" in starts else CONTINUOUS
 
 
 def read_source(fragment: Fragment) -> Source:
@@ -287,8 +290,8 @@ def _read_option(statement: Fragment, at: int, header: _Header, problems: list[P
                 "definition.syntax", "TBLPROPERTIES needs a list in brackets", "write ('name' = 'value')", token=at
             )
         closing = statement.closing(at + 1)
-        items = [item for piece in statement.part(at + 2, closing).split() if (item := _property(piece, problems))]
-        header.settings = read_properties(items, problems)
+        pieces = statement.part(at + 2, closing).split()
+        header.properties += [item for piece in pieces if (item := _property(piece, problems))]
         return closing + 1
     message = f"`{tokens[at].text}` is not supported in a definition"
     hint = "between the name and AS only COMMENT and TBLPROPERTIES may stand"

@@ -125,6 +125,10 @@ BAD = [
     (view(bucket="time_bucket('1 day', ts) AS §bucket, sym", group="time_bucket('2 days', ts), sym"), "definition.bucket-differs"),
     (view(group="§window(ts), sym"), "definition.bucket-arguments"),
     (view(group="window(ts, '1 minute', §'30 seconds'), sym"), "definition.engine-only"),
+    (
+        view(bucket="session_window.start AS b, sym", group="§session_window(ts, '1 minute'), sym", options="TBLPROPERTIES ('engine' = 'continuous_aggregate')"),
+        "definition.engine",
+    ),
     (view(group="window(ts, §'0 minutes'), sym"), "definition.width"),
     (view(group="window(ts, §'a while'), sym"), "definition.width"),
     (view(group="window(§upper(ts), '1 minute'), sym"), "definition.time-column"),

@@ -474,3 +474,28 @@ def test_any_text_gives_definitions_or_problems(text: str, place: str) -> None:
     except DefinitionError as error:
         places = [(problem.line, problem.column) for problem in error.problems]
         assert all(line >= 1 and column >= 1 for line, column in places)
+
+
+@pytest.mark.parametrize("engine", ["", "'engine' = 'session_window', "])
+def test_session_windows_take_every_parameter_without_being_named(engine: str) -> None:
+    """
+    ``session_window`` in GROUP BY names the engine, and with it what its properties may be.
+    """
+    (spec,) = parse_definitions(
+        f"CREATE MATERIALIZED VIEW bursts TBLPROPERTIES ({engine}'slice' = '2 hours', 'lateness' = 'strict', 'sequence' = 'id') "
+        "AS SELECT session_window.start AS begun, count(*) AS n FROM trades GROUP BY session_window(ts, '2 minutes')"
+    )
+    given = {"label": "begun", "session_gap": "2 minutes", "slice": "2 hours"}
+    assert ("session_window", "strict", "id", given) == (spec.engine, spec.lateness, spec.sequence, dict(spec.params))
+
+
+def test_a_misspelt_parameter_is_told_with_the_nearest_one() -> None:
+    """
+    Parameters that all engines have are among those that are looked at.
+    """
+    text = (
+        "CREATE MATERIALIZED VIEW bursts TBLPROPERTIES ('slise' = '2 hours') "
+        "AS SELECT session_window.start AS begun, count(*) AS n FROM trades GROUP BY session_window(ts, '2 minutes')"
+    )
+    with pytest.raises(DefinitionError, match=r"there is no parameter 'slise' \(hint: did you mean `slice`\?\)"):
+        parse_definitions(text)

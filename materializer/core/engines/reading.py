@@ -63,6 +63,10 @@ class About:
 _PER_SECOND: Final = {Resolution.S: 1, Resolution.MS: 1_000, Resolution.US: 1_000_000, Resolution.NS: 1_000_000_000}
 
 
+OURS: Final = ("slice", "label")
+"""Parameters that every engine has: the length of a slice, and the name of the time column of the output."""
+
+
 @dataclass(slots=True)
 class Reader:
     """Takes parameters one by one and gathers what is wrong with them.
@@ -178,7 +182,7 @@ class Reader:
 
     def refuse_unknown(self, known: Collection[str] = ()) -> None:
         """Refuse every parameter that was given and never asked for."""
-        names = sorted(self._asked | set(known))
+        names = sorted(self._asked | {*known, *OURS})
         for name in self.values:
             if name not in names:
                 self.refuse(

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About, Trouble
+from materializer.core.engines.reading import OURS, About, Trouble
 from materializer.core.spec import AggregateSpec
 
 ENGINES: Final[Mapping[str, str]] = {
@@ -61,7 +61,3 @@ def read_params(spec: AggregateSpec) -> tuple[Any, list[Trouble]]:
     if ENGINES[spec.engine] == "interval_windows":
         values |= {"engine": spec.engine}
     return planner(spec.engine).read(values, about(spec))
-
-
-OURS: Final = ("slice", "label")
-"""Parameters that every engine has: the length of a slice, and the name of the time column of the output."""
