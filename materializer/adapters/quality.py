@@ -94,6 +94,10 @@ def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with _batch(frame, folder) as batch:
         context = batch.datasource.data_context
+        from materializer.adapters.data_docs import escaped_site  # noqa: PLC0415 - it imports the library
+
+        for name, site in dict(context.variables.data_docs_sites).items():
+            context.update_data_docs_site(name, escaped_site(site))
         built = gx.ExpectationSuite(name=suite.name, expectations=_objects(suite.expectations))
         context.suites.add_or_update(built)
         definition = context.data_sources.get(batch.datasource.name).get_asset(_ASSET).get_batch_definition(_ASSET)

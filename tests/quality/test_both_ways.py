@@ -159,6 +159,31 @@ def test_data_docs_are_written(session: SparkSession, tmp_path: Path) -> None:
     assert [1, 2] == [len(p) for p in pages]
 
 
+def test_data_docs_show_whatever_data_hold_as_text(session: SparkSession, tmp_path: Path) -> None:
+    """
+    Markup in values, names and comments never becomes a part of the page.
+    """
+    bad = "<img src=x onerror=alert(1)>\"'&lt;b"
+    kwargs = {"column": "k", "value_set": ["a", bad + "set"]}
+    notes = {"notes": {"format": "markdown", "content": [bad + "note"]}}
+    cases = [
+        {"type": "expect_column_values_to_be_in_set", "kwargs": kwargs, "meta": notes},
+        {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "k", "regex": f"^{bad}$"}},
+        {"type": "expect_column_distinct_values_to_be_in_set", "kwargs": kwargs},
+        {"type": "expect_column_to_exist", "kwargs": {"column": bad}},
+    ]
+    expectations = read(json.dumps({"name": "s", "expectations": cases})).expectations
+    given = session.createDataFrame([("a", 1.0), (bad + "value", 2.0)], "k string, v double")
+
+    index = render(given, Suite("daily", expectations), tmp_path / "docs")
+    pages = [p.read_text(encoding="utf-8") for p in index.parent.glob("**/*.html")]
+
+    assert 3 == len(pages)
+    assert [] == [page for page in pages if "<img src=x" in page or "onerror=alert(1)>" in page]
+    for what in ("set", "value"):
+        assert any(f"&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;lt;b{what}" in page for page in pages), what
+
+
 def test_without_the_library_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, session: SparkSession
 ) -> None:

@@ -1,0 +1,73 @@
+"""Views of Data Docs that show whatever data hold as text.
+
+Great Expectations escapes the parameters of its sentences, but not cells of tables nor headers, where failing values and
+names of suites and columns stand. Here every text of a page is escaped before its template sees it. The library finds the
+classes by name, from the configuration that :func:`escaped_site` returns.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any, Final
+
+from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
+
+_LEFT: Final = frozenset({"html_success_icon", "formatted_json", "markdown"})
+"""Texts that are markup of the library's own, or that it escapes when it renders them."""
+_OWN_MARKUP: Final = '<span class="mr-3 triangle"></span>'
+_SECTIONS: Final = ("expectations", "validations", "profiling")
+
+
+def escaped_site(site: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a site of Data Docs with views that escape."""
+    page, index = (
+        {"module_name": __name__, "class_name": view.__name__} for view in (EscapingPageView, EscapingIndexPageView)
+    )
+    builder = {"class_name": "DefaultSiteIndexBuilder", **site.get("site_index_builder", {}), "view": index}
+    return {
+        **site,
+        "site_index_builder": builder,
+        "site_section_builders": {name: {"view": page} for name in _SECTIONS},
+    }
+
+
+def escaped(part: Any, key: str = "") -> Any:
+    """Return a part of a page with all its texts escaped.
+
+    Args:
+        part: Nested dictionaries and lists with texts and numbers.
+        key: Under which it stands.
+
+    Examples:
+        >>> escaped({"table": [["a<b", 1]], "params": {"html_success_icon": "<i/>"}})
+        {'table': [['a&lt;b', 1]], 'params': {'html_success_icon': '<i/>'}}
+    """
+    if isinstance(part, Mapping):
+        return {name: escaped(value, name) for name, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [escaped(value, key) for value in part]
+    if not isinstance(part, str) or key in _LEFT:
+        return part
+    return _OWN_MARKUP.join(html.escape(text) for text in part.split(_OWN_MARKUP))
+
+
+class EscapingPageView(DefaultJinjaPageView):  # type: ignore[misc]  # the library is untyped where it is not installed
+    """A page about one suite or one validation."""
+
+    def render(self, document: Any, template: str | None = None, **kwargs: Any) -> str:
+        """Return the page as HTML."""
+        self._validate_document(document)
+        page = self._get_template(template or self._template)
+        return str(page.render(escaped(document.to_json_dict()), **kwargs))
+
+    @staticmethod
+    def _escape_template_param_value(value: Any) -> Any:
+        """Leave a parameter as it is: every text was escaped before."""
+        return value
+
+
+class EscapingIndexPageView(EscapingPageView, DefaultJinjaIndexPageView):  # type: ignore[misc]  # as above
+    """The page that the others are reached from."""
+
+    _template = DefaultJinjaIndexPageView._template  # noqa: SLF001 - a subclass, and the order of its bases
