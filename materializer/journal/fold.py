@@ -58,6 +58,8 @@ KEPT_CHECKS: Final = 20
 """Checks of what is published that the state keeps."""
 KEPT_WAITS: Final = 50
 """Captures whose waiting time the state keeps."""
+_TOLD: Final = (Described, Delivered, Checked)
+"""What may be told, without a lease, of what another process dropped a moment before: nothing comes of it."""
 KEPT_ENDED: Final = 50
 """Ended refreshes that the state keeps; older ones live in the history table."""
 
@@ -173,6 +175,13 @@ class AggregateState:
     def floor(self) -> int:
         """Below it nothing is computed from raw rows."""
         return max(self.frozen, self.retired)
+
+    @property
+    def mend(self) -> str:
+        """What mends its tables, as a hint."""
+        if self.builds:
+            return f"run 'materializer abandon {self.name}' and apply the definition again: the next version is damaged"
+        return f"run 'materializer repair {self.name}'"
 
     @property
     def plannable(self) -> InvalidationLog:
@@ -310,6 +319,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
     if isinstance(event, BuildStarted) and state is None:
         known = {**fields_of(event.version), "written_n": event.n}
         return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
+    if state is None and isinstance(event, _TOLD):
+        return None
     if state is None:
         msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
         raise JournalError(msg, hint="restore the journal from a backup")

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import RLock
 from typing import Any, Final
 
 from materializer.errors import JournalConflictError, JournalError, LeaseLostError, UnknownAggregateError
@@ -148,22 +149,25 @@ class Journal:
         self._checkpoint = on_checkpoint
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
+        self._reading = RLock()  # a lease is renewed by a thread of its own
 
     def reopen(self) -> None:
         """Forget what was read; another journal, or none, stands there now."""
-        self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
-        self._view, self._seen = View(-1, {}), None
+        with self._reading:
+            self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
+            self._view, self._seen = View(-1, {}), None
 
     def view(self) -> View:
         """Return the newest state of everything; a few milliseconds when nothing changed."""
-        snapshot, seen = self._store.read(), self._seen
-        if snapshot is seen:
+        with self._reading:
+            snapshot, seen = self._store.read(), self._seen
+            if snapshot is seen:
+                return self._view
+            folded = 0 if seen is None else snapshot.grown_from(seen)
+            before = self._view if folded else View(-1, {})
+            states, broken = fold_each(snapshot.rows[folded:], before.all, before.broken)
+            self._seen, self._view = snapshot, View(snapshot.version, states, broken)
             return self._view
-        folded = 0 if seen is None else snapshot.grown_from(seen)
-        before = self._view if folded else View(-1, {})
-        states, broken = fold_each(snapshot.rows[folded:], before.all, before.broken)
-        self._seen, self._view = snapshot, View(snapshot.version, states, broken)
-        return self._view
 
     def append(self, version: int, aggregate: str, events: Sequence[Event]) -> None:
         """Append *events* if the journal still has *version*.
@@ -185,6 +189,21 @@ class Journal:
         while True:
             try:
                 self.append_all(self.view().version, events)
+            except JournalConflictError:
+                continue
+            return
+
+    def tell(self, aggregate: str, name: str, event: Event) -> None:
+        """Append an event of an aggregate or a build that others may drop meanwhile; for who holds no lease of it.
+
+        Raises:
+            LeaseLostError: If it is gone; nothing was appended.
+        """
+        while True:
+            view = self.view()
+            view.living(aggregate, name)
+            try:
+                self.append(view.version, aggregate, [event])
             except JournalConflictError:
                 continue
             return

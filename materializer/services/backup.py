@@ -1,11 +1,12 @@
 """Backup and restore of the journal; tables are never copied, the source of truth for them is their source.
 
 ```
-restore:  check the copy ─▶ lease of every aggregate ─▶ fence open refreshes ─▶ make ready beside ─▶ rename, rename ─▶ look
+restore:  check the copy ─▶ lease of every aggregate and build ─▶ fence open refreshes ─▶ make ready beside ─▶ rename, rename ─▶ look
 ```
 
 A journal that is put back knows less than the tables. That is never believed silently: the numbers of the tables tell, and
-what they tell is mended by a repair, which makes everything of that aggregate dirty.
+what they tell is mended by a repair, which makes everything of that aggregate dirty. A next version whose tables do not agree is
+given up instead: nobody reads it yet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 from materializer.core.spans import Span
 from materializer.errors import JournalConflictError, JournalError, LeaseHeldError, MaterializerError, UsageError
 from materializer.journal.copies import Manifest, copy_journal, manifest_of, seal
-from materializer.journal.events import Event, Frozen, LeaseReleased, LeaseTaken
+from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal, View
 from materializer.journal.store import FOLDER, RESTORING
@@ -83,6 +84,7 @@ class RestoreReport:
         problem: Why the journal in place cannot be read, "" when it can.
         aside: Where the journal that was in place lies now, "" without one.
         repairs: Aggregates whose tables do not agree with the restored journal: name → what is wrong.
+        given_up: Aggregates whose next version was given up, because its tables do not agree with the backup.
         seconds: Wall time.
     """
 
@@ -93,6 +95,7 @@ class RestoreReport:
     problem: str = ""
     aside: str = ""
     repairs: Mapping[str, tuple[str, ...]] | None = None
+    given_up: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
@@ -134,7 +137,7 @@ class Backups:
 
         Raises:
             UsageError: If the folder holds no whole backup.
-            LeaseHeldError: If a live process works on an aggregate; nothing was written.
+            LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
             JournalError: If the backup cannot be read.
         """
         began, root = time.perf_counter(), self.refresher.root
@@ -151,6 +154,7 @@ class Backups:
             copy_journal(folder, ready / _COPY)
             if current is not None:
                 self._carry_on(Journal(ready / _COPY), current)
+            given_up = self._given_up(Journal(ready / _COPY))
             (ready / _COPY / FOLDER).rename(ready / FOLDER)
         except BaseException:
             self._give_back(taken)
@@ -170,6 +174,7 @@ class Backups:
             planned.problem,
             "".join(aside),
             self._repairs(),
+            given_up,
             time.perf_counter() - began,
         )
 
@@ -201,9 +206,9 @@ class Backups:
         return (view, "") if view.version >= 0 else (None, "there is no journal")
 
     def _leased(self, current: View | None) -> list[tuple[str, str]]:
-        """Take the lease of every aggregate; (id, owner) of each. Nobody writes to a journal that is about to go."""
+        """Take every lease; (id, owner) of each. Nobody writes to a journal that is about to go."""
         taken: list[tuple[str, str]] = []
-        for state in () if current is None else sorted(current.states.values(), key=lambda s: s.name):
+        for state in () if current is None else sorted(current.all.values(), key=lambda s: (s.name, s.builds)):
             try:
                 taken.append((state.id, self._lease(state)))
             except BaseException:
@@ -216,7 +221,7 @@ class Backups:
         lease = processes.new_lease(time.time(), self.refresher.config.lease_seconds)
         for _ in range(ATTEMPTS):
             view = journal.view()
-            held = view.states[state.id].lease if state.id in view.states else None
+            held = view.living(state.id, state.name).lease
             if held is not None and not processes.is_dead(held, time.time()):
                 msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}"
                 raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
@@ -233,7 +238,7 @@ class Backups:
 
     def _fence(self, current: View | None) -> None:
         """Turn late writers of refreshes away that have not ended: the restored journal does not know of them."""
-        for state in () if current is None else current.states.values():
+        for state in () if current is None else current.all.values():
             if state.plan is None:
                 continue
             bound = Bound.of(state, self.refresher.root)
@@ -244,10 +249,25 @@ class Backups:
 
     def _carry_on(self, journal: Journal, current: View) -> None:
         """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
-        for state in journal.view().states.values():
+        for state in journal.view().all.values():
             events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
             events += _frozen_since(state, current.states.get(state.id), self.refresher.root)
             journal.append(journal.view().version, state.id, events)
+
+    def _given_up(self, journal: Journal) -> tuple[str, ...]:
+        """Drop the builds whose tables do not agree with a journal that nobody works with yet; return their names."""
+        view, names = journal.view(), []
+        for build in view.all.values():
+            if not build.builds or build.is_closed:
+                continue  # one that was being published is ended or undone with that
+            try:
+                agrees = not diagnose(build, self.refresher.root, view.states).wrong
+            except MaterializerError:
+                agrees = False
+            if not agrees:
+                journal.append(journal.view().version, build.id, [Dropped()])
+                names.append(build.name)
+        return tuple(sorted(names))
 
     def _repairs(self) -> dict[str, tuple[str, ...]]:
         view, found = self.refresher.journal.view(), {}

@@ -110,7 +110,7 @@ class Checker:
             "version": report.version,
             "window": report.window and report.window.as_json(),
         }
-        self.journal.insist([(state.id, Checked(verdict))])
+        self.journal.tell(state.id, state.name, Checked(verdict))
 
 
 def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:

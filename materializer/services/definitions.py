@@ -67,6 +67,7 @@ class Bound:
         paths: Where ``partials``, ``output``, ``quarantine``, ``failing`` and ``changes`` lie.
         app_ids: Their transaction identifiers.
         data_version: Id of this version of its data.
+        mend: What mends its tables, as a hint.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Bound:
     paths: dict[str, str]
     app_ids: dict[str, str]
     data_version: str = ""
+    mend: str = ""
 
     @classmethod
     def of(cls, state: AggregateState, root: Path) -> Bound:
@@ -110,7 +112,7 @@ class Bound:
             "failing": f"materializer/{state.id}/failing",
             "changes": f"materializer/{state.id}/changes",
         }
-        return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version)
+        return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version, state.mend)
 
     def slice_column(self, which: str) -> tuple[str, bool]:
         """Return the column that a table's buckets are replaced by, and whether it holds their ends."""

@@ -159,9 +159,12 @@ def _seen(state: AggregateState, bound: Bound, which: str) -> Seen:
 def _numbered(state: AggregateState, which: str, n: int, table_id: str, version: int) -> Seen:
     """Return what the number of a table says that is ours and whole."""
     plan, expected = state.plan, state.written_n
-    base: TableBase | None = None if plan is None else plan.partials if which == "partials" else plan.output
+    is_switch = which == "partials" and bool(state.switch)  # what its plan names are the partials of the build
+    base: TableBase | None = (
+        None if plan is None or is_switch else plan.partials if which == "partials" else plan.output
+    )
     most = expected if plan is None else plan.n
-    fits = base is not None and base.table_id == table_id and version >= base.version
+    fits = is_switch or (base is not None and base.table_id == table_id and version >= base.version)
     told = f"its {which} table carries refresh {n}, the journal left it at {expected}"
     if n > most:
         return Seen(which, Verdict.AHEAD, told, n, table_id, fits)

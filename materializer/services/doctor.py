@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from materializer.config import Config
@@ -61,6 +61,8 @@ class Doctor:
                 findings.append(Finding("error", broken.name or broken.id, told.code, told.message, told.hint))
         for state in states:
             findings += self._aggregate(state, view.states)
+            if (build := view.build_of(state)) is not None:
+                findings += self._build(build, view.states)
         return findings
 
     def _environment(self) -> Iterator[Finding]:
@@ -102,6 +104,22 @@ class Doctor:
                 yield from look(state, states)
             except MaterializerError as exc:
                 yield Finding("error", state.name, exc.code, exc.message, exc.hint)
+
+    def _build(self, build: AggregateState, states: States) -> Iterator[Finding]:
+        """Yield what is wrong with the next version of an aggregate, and what its source takes from it."""
+        try:
+            found = diagnose(build, self.root, states)
+            folder = DeltaFolder.at(build.source.path)
+            head, properties = folder.head(), folder.properties()
+        except MaterializerError as exc:
+            yield Finding("error", build.name, exc.code, f"next version: {exc.message}", exc.hint)
+            return
+        for code, words in found.wrong:
+            yield Finding("error", build.name, code, f"next version: {words}", build.mend)
+        if head.table_id == build.source.table_id and head.version >= build.cursor:
+            for each in upkeep.endangered(build, properties, head.version):
+                hint = each.hint and f"run 'materializer build {build.name}', or give it up with 'materializer abandon'"
+                yield replace(each, message=f"next version: {each.message}", hint=hint)
 
     def _work(self, state: AggregateState) -> Iterator[Finding]:
         if state.lease is not None:

@@ -86,7 +86,7 @@ def deliver(
         rows = engine().published_since(path, state.delivered, version, where)
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, bound.name)
-    journal.insist([(state.id, Delivered(version))])
+    journal.tell(state.id, state.name, Delivered(version))
 
 
 def _call(handler: OutputHandler, message: Any, version: int, name: str) -> None:

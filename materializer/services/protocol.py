@@ -397,7 +397,7 @@ def _check_base(state: AggregateState, plan: Plan, which: Which, base: TableBase
     if head.table_id != base.table_id or head.version < base.version:
         raise TablesAheadError(
             f"the {which} table of '{state.name}' is not the one refresh {plan.n} was planned on",
-            hint=f"run 'materializer repair {state.name}'",
+            hint=state.mend,
             found=f"{head.table_id} at {head.version}",
             expected=f"{base.table_id} at {base.version} or later",
         )
@@ -490,14 +490,14 @@ def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
         if head.table_id != state.tables[which]:
             raise ForeignTableError(
                 f"the {which} table of '{state.name}' is not the one that was created for it",
-                hint=f"run 'materializer repair {state.name}'",
+                hint=state.mend,
                 found=head.table_id,
                 expected=state.tables[which],
             )
         if head.n != state.written_n:
             raise TablesAheadError(
                 f"the {which} table of '{state.name}' carries refresh {head.n}, the journal left it at {state.written_n}",
-                hint=f"one of the two was restored from an old copy: run 'materializer repair {state.name}'",
+                hint=f"one of the two was restored from an old copy: {state.mend}",
                 found=head.n,
                 expected=state.written_n,
             )

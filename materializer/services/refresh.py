@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.errors import LeaseHeldError, LeaseLostError, MaterializerError, SourceDamagedError, SparkError
+from materializer.errors import LeaseLostError, MaterializerError, SourceDamagedError, SparkError
 from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -293,11 +293,10 @@ class Refresher:
         try:
             with processes.at_work(lease):
                 yield
-        except LeaseHeldError:
-            raise
         except BaseException:
             stopped.set()
-            # what stopped the work is what is to be told; a lease that nobody works under is taken over
+            # what stopped the work is what is to be told; a lease that nobody works under is taken over, and one that
+            # somebody else holds is left alone
             with suppress(MaterializerError):
                 protocol.release(Process(lease), bench)
             raise

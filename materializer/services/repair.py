@@ -33,8 +33,9 @@ from materializer.errors import (
     StorageError,
 )
 from materializer.journal.broken import Broken
-from materializer.journal.events import Aborted, Event, Frozen, Invalidated, Snapshot
+from materializer.journal.events import Aborted, BuildOpened, Event, Frozen, Invalidated, Snapshot
 from materializer.journal.fold import AggregateState, by_name
+from materializer.journal.journal import View
 from materializer.journal.repaired import Repaired
 from materializer.lake.commit import append_rows, create_table, fence
 from materializer.lake.extent import files
@@ -195,7 +196,10 @@ class Repairer:
         if view.broken.get(broken.id) != broken:
             raise JournalConflictError(f"another process repairs '{state.name}'")
         again = held.frozen_again(replace(state, threshold=max(threshold, state.threshold)), bound, view.states)
-        journal.append(view.version, broken.id, [Snapshot(state.as_json()), *aborted, repaired, *again])
+        events: list[tuple[str, Event]] = [
+            (broken.id, e) for e in (Snapshot(state.as_json()), *aborted, repaired, *again)
+        ]
+        journal.append_all(view.version, [*events, *_opened_again(state, view)])
 
     def _counted(self, found: Mending, state: AggregateState) -> Mending:
         """Return *found* with what it costs."""
@@ -359,13 +363,16 @@ class _Work:
         if plan is not None:
             forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
             events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), *events]
+        journal = self.refresher.journal
         while True:
-            version, state = self.bench.read()
+            view = journal.view()
+            state = view.living(self.state.id, self.state.name)
             if state.lease is None or state.lease.owner != self.process.lease.owner:
                 msg = f"the lease of '{state.name}' was taken over while it was repaired"
                 raise LeaseLostError(msg, wrote="the journal does not know of this repair; run it again")
             try:
-                self.bench.append(version, events)
+                told: list[tuple[str, Event]] = [(state.id, e) for e in events]
+                journal.append_all(view.version, [*told, *_opened_again(self.state, view)])
             except JournalConflictError:
                 continue
             return
@@ -380,6 +387,12 @@ class _Work:
             shutil.rmtree(old, ignore_errors=True)
             return ()
         return (str(old),)
+
+
+def _opened_again(state: AggregateState, view: View) -> list[tuple[str, Event]]:
+    """Return what opens the build again whose publishing is given up together with the open plan."""
+    build = view.all.get(state.switch) if state.plan is not None else None
+    return [(build.id, BuildOpened())] if build is not None and build.is_closed else []
 
 
 def source_rows(state: AggregateState, bound: Bound) -> int:

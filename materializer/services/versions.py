@@ -150,7 +150,7 @@ class Versions:
             case "building":
                 if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
                     with self.refresher.writing(change.name):
-                        self.journal.insist([(prepared.build.id, Described(prepared.spec.as_json()))])
+                        self.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
             case _:
                 with self.refresher.writing(change.name) as state:
                     self._start(state, prepared)

@@ -200,7 +200,7 @@ class Workbench(SwitchTables):
         try:
             head = table.head()
         except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
-            exc.hint = f"it is the {which} table of '{self.bound.name}': run 'materializer repair {self.bound.name}'"
+            exc.hint = f"it is the {which} table of '{self.bound.name}': {self.bound.mend}"
             raise
         return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
 
@@ -216,7 +216,7 @@ class Workbench(SwitchTables):
             # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
             raise TablesAheadError(
                 f"the {which} table of '{self.bound.name}' carries refresh {stranger.n} of a journal that is not this one",
-                hint=f"run 'materializer repair {self.bound.name}'",
+                hint=self.bound.mend,
                 wrote=f"refresh {plan.n} may be in the tables; the repair counts it as never written",
             )
         return any(note.plan_id == plan.id for note in written)

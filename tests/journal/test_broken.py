@@ -11,10 +11,12 @@ import pytest
 
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.spans import NEG_INF, POS_INF, Span
-from materializer.errors import JournalError
+from materializer.errors import JournalError, LeaseLostError
 from materializer.journal.events import (
     FORMAT,
+    Checked,
     Defined,
+    Delivered,
     Described,
     Dropped,
     Event,
@@ -176,3 +178,22 @@ def test_a_repair_of_tables_alone_makes_nothing_dirty(tmp_path: Path) -> None:
     after = state_after(tmp_path / "b", defined("one"), repair)
 
     assert replace(before, tables=repair.tables) == after
+
+
+@pytest.mark.parametrize("told", [Checked({}), Delivered(3), Described({})])
+def test_what_is_told_of_a_dropped_aggregate_harms_nobody(tmp_path: Path, told: Event) -> None:
+    """
+    Who holds no lease learns that it is gone; what such a process wrote nevertheless is passed over.
+    """
+    journal = journal_of(tmp_path, event("a", defined("a")), event("b", defined("b")))
+    journal.append(journal.view().version, "a", [Dropped()])
+    version = journal.view().version
+
+    with pytest.raises(LeaseLostError, match="'a' was dropped"):
+        journal.tell("a", "a", told)
+    assert version == journal.view().version
+    journal.tell("b", "b", told)
+    journal.append(journal.view().version, "a", [told])
+
+    assert ({"b"}, {}) == (set(journal.view().states), journal.view().broken)
+    assert ({"b"}, {}) == (set(Journal(tmp_path).view().states), Journal(tmp_path).view().broken)

@@ -15,6 +15,7 @@ from materializer.journal.events import (
     Aborted,
     Audited,
     Captured,
+    Checked,
     Defined,
     Delivered,
     Described,
@@ -243,7 +244,7 @@ PLANNED = Planned(make_plan(3), 10)
     ("events", "found"),
     [
         ([Done(1, REPORT)], "not defined there"),
-        ([Described({})], "not defined there"),
+        ([Maintained({})], "not defined there"),
         ([DEFINED, Dropped(), LeaseReleased("x")], "not defined there"),
         ([DEFINED, Done(1, REPORT)], "ends refresh 1"),
         ([DEFINED, Aborted(1, "")], "ends refresh 1"),
@@ -265,6 +266,15 @@ def test_what_the_protocol_never_writes_is_refused(events: list[Event], found: s
     """
     with pytest.raises(JournalError, match=found):
         fold(rows_of(*events))
+
+
+@pytest.mark.parametrize("event", [Described({}), Delivered(3), Checked({})])
+def test_what_is_told_of_the_dead_is_of_no_consequence(event: Event) -> None:
+    """
+    A check or an output handler holds no lease, so another process may drop what it works on.
+    """
+    assert {} == fold(rows_of(DEFINED, Dropped(), event))
+    assert {} == fold(rows_of(event))
 
 
 @given(histories(), st.data())

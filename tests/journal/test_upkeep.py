@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -103,3 +104,29 @@ def test_the_history_is_folded_too(journal, no_retention):
 
     assert 1 == journal.gathered()[1].files
     assert list(range(1, 2 * WORTH_FOLDING + 2)) == [r["n"] for r in journal.history("a1") if r["kind"] == "done"]
+
+
+def test_threads_read_the_same_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A lease is renewed by a thread of its own: also when one reads in the middle of the other, no event counts twice.
+    """
+    journal, writer = (Journal(tmp_path, snapshot_every=1_000) for _ in range(2))
+    write(writer, DEFINED)
+    journal.view()
+    refresh(writer, 1)
+    grown_from = stores.JournalSnapshot.grown_from
+    others: list[threading.Thread] = []
+
+    def interrupted(self: stores.JournalSnapshot, seen: stores.JournalSnapshot) -> int:
+        if not others:
+            others.append(threading.Thread(target=journal.view))
+            others[0].start()
+            others[0].join(0.2)
+        return grown_from(self, seen)
+
+    monkeypatch.setattr(stores.JournalSnapshot, "grown_from", interrupted)
+    found = journal.view()
+    others[0].join()
+
+    assert {} == found.broken
+    assert writer.view().states == found.states == journal.view().states

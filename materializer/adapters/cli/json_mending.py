@@ -49,6 +49,7 @@ def restore_form(r: RestoreReport) -> dict[str, Any]:
         "repairs": None
         if r.repairs is None
         else [{"name": name, "wrong": list(wrong)} for name, wrong in r.repairs.items()],
+        "given_up": list(r.given_up),
         "seconds": round(r.seconds, 3),
     }
 

@@ -68,6 +68,12 @@ def restore_lines(report: RestoreReport, width: int) -> Iterator[str]:
         yield from wrapped(report.aside, "  kept     ", width=width)
     for name, wrong in (report.repairs or {}).items():
         yield from wrapped(f"{'; '.join(wrong)}: run 'materializer repair {name}'", f"  {name}: ", width=width)
+    for name in report.given_up:
+        yield from wrapped(
+            "the next version was given up, its tables are not those of the backup: apply the definition again",
+            f"  {name}: ",
+            width=width,
+        )
     if not report.repairs:
         yield "  every table agrees with it"
 
