@@ -36,6 +36,10 @@ class MaterializerError(Exception):
         self.wrote = wrote
         self.values = values
 
+    def follows(self, done: str) -> None:
+        """Add to what had been written what the same command had *done* before the step that failed."""
+        self.wrote = f"{done}; then {self.wrote}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON form: code, message, hint, wrote, values."""
         return {

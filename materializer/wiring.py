@@ -22,7 +22,7 @@ from materializer.core.instants import parse, parse_window
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, ExpireBoundError, JournalError, Problem, UsageError
+from materializer.errors import DefinitionError, ExpireBoundError, JournalError, MaterializerError, Problem, UsageError
 from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.row_changes import feed_rows
@@ -160,6 +160,7 @@ class Materializer:
         what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec],
         *,
         dry_run: bool = False,
+        publish_anyway: str = "",
     ) -> list[Change]:
         """Make definitions known to the lake: checked whole first, then written one by one.
 
@@ -169,6 +170,8 @@ class Materializer:
         Args:
             what: SQL text, a file, a folder, specs, or several of these.
             dry_run: Only say what would change.
+            publish_anyway: Why a next version that is made from stored partials, and does not meet its expectations, is
+                made all the same; recorded.
 
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
@@ -181,10 +184,17 @@ class Materializer:
         if self._versions.end_open_switches(prepared):
             prepared = self._prepared(specs, what)
         self._versions.refuse_frozen(prepared)
+        changes: list[Change] = []
         try:
-            return [self._versions.apply(p) for p in prepared]
+            for each in prepared:
+                changes.append(self._versions.apply(each, publish_anyway))  # noqa: PERF401 (an error tells how far it came)
+        except MaterializerError as exc:
+            if changes:
+                exc.follows(f"{', '.join(c.name for c in changes)} {'are' if changes[1:] else 'is'} applied")
+            raise
         finally:
             self.journal.tidy()
+        return changes
 
     def _prepared(self, specs: Sequence[AggregateSpec], what: Any) -> list[Prepared]:
         try:
@@ -266,9 +276,22 @@ class Materializer:
         """Publish the next version of an aggregate in one commit, if it covers what is published."""
         return self._versions.switch(name)
 
-    def rollback(self, name: str) -> None:
-        """Make the previous version the next one, from its kept partials; :meth:`build` brings it up to date."""
-        self._versions.rollback(name)
+    def rollback(self, name: str, *, back: int = 1) -> None:
+        """Make a previous version the next one, from its kept partials; :meth:`build` brings it up to date.
+
+        Args:
+            name: The aggregate.
+            back: Which of those that are kept; 1 is the newest.
+
+        Raises:
+            NothingBuiltError: If so many are not kept.
+            FrozenHistoryError: If history was frozen since.
+        """
+        if back < 1:
+            raise UsageError(
+                f"kept versions count from 1, got {back}", hint="'materializer status' lists them, newest first"
+            )
+        self._versions.rollback(name, back)
 
     def abandon(self, name: str) -> None:
         """Give the next version up; what is published stays."""

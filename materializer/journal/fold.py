@@ -518,9 +518,14 @@ def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState
         engine_next={},
         delivered=None,
         policy_runs=state.policy_runs if is_same_clock else {},
-        previous=(old, *state.previous)[: event.keep],
+        previous=(old, *(v for v in state.previous if not _is_again(event.version, v)))[: event.keep],
         canaries={},
     )
+
+
+def _is_again(version: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether a version is the one that was published before, caught up: nobody goes back to that one."""
+    return all(version[field] == before[field] for field in ("spec", "source"))
 
 
 def _open_plan(state: AggregateState, n: int) -> Plan:

@@ -84,7 +84,7 @@ class Builder:
         """
         began = time.perf_counter()
         v = self.versions
-        v.refuse_unfit(name)
+        v.refuse_unfit(name, request.publish_anyway)
         state, build = self._both(name)
         bound = Bound.of(build, v.root)
         done: list[RefreshReport] = []

@@ -150,15 +150,13 @@ class Refresher:
         while asked is not None and (max_runs is None or len(runs) < max_runs):
             try:
                 process = self._run(name, asked, on_plan)
-            except SourceDamagedError:
-                if not asked.may_merge:
+            except MaterializerError as exc:
+                other = _otherwise(asked, exc)
+                if other is None:
+                    if runs:
+                        exc.follows(f"{len(runs)} run{'s' * (len(runs) > 1)} of it ended and stays")
                     raise
-                asked = replace(asked, may_merge=False)
-                continue
-            except SparkError as exc:
-                if not asked.may_fetch or not any(word in exc.message for word in _TOO_LARGE):
-                    raise
-                asked = replace(asked, may_fetch=False)
+                asked = other
                 continue
             recovered += process.recovered
             note = process.note
@@ -335,6 +333,15 @@ class Refresher:
     def bound(self, state: AggregateState) -> Bound:
         """Return the aggregate of *state*, compiled once a data version."""
         return Bound.of(state, self.root)
+
+
+def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:
+    """Return a request that goes about it in another way than the one that failed, or None."""
+    if isinstance(exc, SourceDamagedError) and asked.may_merge:
+        return replace(asked, may_merge=False)
+    if isinstance(exc, SparkError) and asked.may_fetch and any(word in exc.message for word in _TOO_LARGE):
+        return replace(asked, may_fetch=False)
+    return None
 
 
 def _is_same_time(one: Bound, other: Bound) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +25,14 @@ from uuid import uuid4
 
 from materializer.config import Config
 from materializer.core.differences import differences
-from materializer.core.invalidation import Cause, InvalidationLog
+from materializer.core.fingerprint import data_fingerprint
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.quality.verdict import Severity
-from materializer.core.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, RetryableError, TablesAheadError
-from materializer.journal.events import BuildStarted, Described, Dropped, Event
+from materializer.journal.events import BuildStarted, Checked, Described, Dropped, Event
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.journal.versions import Version, fields_of, version_of
@@ -49,7 +51,7 @@ from materializer.services.definitions import (
     partials_path,
     refuse_frozen,
 )
-from materializer.services.gate import has_gate
+from materializer.services.gate import has_gate, summary
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher
 from materializer.services.strays import strays
@@ -132,8 +134,12 @@ class Versions:
         if prepared.change.kind != "measures" or state.threshold == NEG_INF or _lacks_partials(state):
             refuse_frozen(state, "built again, it")
 
-    def apply(self, prepared: Prepared) -> Change:
+    def apply(self, prepared: Prepared, publish_anyway: str = "") -> Change:
         """Write one checked definition; another definition of the data starts a build, and nothing else.
+
+        Args:
+            prepared: The definition.
+            publish_anyway: Why what stored partials give is a next version although it does not meet its expectations, or "".
 
         Raises:
             LeaseHeldError: If another process works on the aggregate, or on a build that would be replaced.
@@ -153,19 +159,19 @@ class Versions:
                         self.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
             case _:
                 with self.refresher.writing(change.name) as state:
-                    self._start(state, prepared)
+                    self._start(state, prepared, publish_anyway)
                 if change.next == "switched":
                     self.switch(change.name)
         return change
 
-    def _start(self, state: AggregateState, prepared: Prepared) -> None:
+    def _start(self, state: AggregateState, prepared: Prepared, publish_anyway: str) -> None:
         if prepared.existing is None or prepared.existing.data_version != state.data_version:
             raise RetryableError(f"another version of '{state.name}' was published a moment ago")
         self._refuse_frozen(prepared, state)
         self._give_up(state)
         if prepared.change.kind == "measures" and state.threshold != NEG_INF:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
-            self._start_from(state, version_of(state), version)
+            self._start_from(state, version_of(state), version, publish_anyway)
             return
         data_version, build = uuid4().hex, uuid4().hex
         paths = {
@@ -195,7 +201,7 @@ class Versions:
         self._checkpoint("version_journal")
         self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
-    def _start_from(self, state: AggregateState, origin: Version, version: Version) -> None:
+    def _start_from(self, state: AggregateState, origin: Version, version: Version, publish_anyway: str = "") -> None:
         """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them."""
         data_version, build = uuid4().hex, uuid4().hex
         version = {**version, "data_version": data_version, "written_n": COPIED}
@@ -232,10 +238,14 @@ class Versions:
         self.journal.insist([(build, event)])
         if version["spec"] != origin["spec"] and has_gate(spec):
             self._checkpoint("version_check")
-            self._check(state, build)
+            self._check(state, build, publish_anyway)
 
-    def refuse_unfit(self, name: str) -> None:
+    def refuse_unfit(self, name: str, publish_anyway: str = "") -> None:
         """Ask the expectations of a build that was made from stored partials, where who made it died before he had.
+
+        Args:
+            name: The aggregate.
+            publish_anyway: Why it is good although it does not meet them, or "".
 
         Raises:
             QualityGateError: If it does not meet them; it is given up.
@@ -250,16 +260,18 @@ class Versions:
             or not has_gate(AggregateSpec.from_json(build.spec))
         ):
             return
-        was_published = any(v["spec"] == build.spec for v in state.previous)
-        was_met = build.checks and all(f["severity"] != Severity.CRITICAL for f in build.checks[-1]["failed"])
-        if not was_published and not was_met:
+        was_published = any(_is_same_data(v["spec"], build.spec) for v in state.previous)
+        if not was_published and not (build.checks and _is_good(build.checks[-1])):
             with self.refresher.writing(name) as held:
-                self._check(held, build.id)
+                self._check(held, build.id, publish_anyway)
 
-    def _check(self, state: AggregateState, build: str) -> None:
+    def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
         """Refuse a build whose output, made without a refresh, does not meet its expectations."""
         report = Checker(self.root, self.journal, self.engine).check(build)
-        if not report.verdict.is_publishable:
+        if not report.verdict.is_publishable and publish_anyway:
+            verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
+            self.journal.tell(build, state.name, Checked(verdict))
+        elif not report.verdict.is_publishable:
             self._give_up(state)
             shown = "; ".join(f.words() for f in report.verdict.failed)
             msg = f"the changed definition of '{state.name}' does not meet its expectations: {shown}"
@@ -303,22 +315,26 @@ class Versions:
         for _, folder in strays(self.root, view, view.named(name)):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def rollback(self, name: str) -> None:
-        """Make the version that was published before the next one, from its partials; it still has to catch up.
+    def rollback(self, name: str, back: int = 1) -> None:
+        """Make a version that was published before the next one, from its partials; it still has to catch up.
+
+        Args:
+            name: The aggregate.
+            back: Which of those that are kept; 1 is the newest.
 
         Raises:
-            NothingBuiltError: If none is kept.
+            NothingBuiltError: If it is not kept.
             FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
         now = self.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
-            _refuse_outlived(now, _previous(now))
+            _refuse_outlived(now, _previous(now, back))
         with self.refresher.writing(name) as state:
-            before = _previous(state)
+            before = _previous(state, back)
             _refuse_outlived(state, before)
             self._give_up(state)
-            self._start_from(state, before, before)
+            self._start_from(state, before, _thawed(state, before))
 
     # -- switching -------------------------------------------------------------------------------------------------------
 
@@ -343,7 +359,10 @@ class Versions:
         if build is not None and state.plan is None:
             refuse_uncovered(state, self.journal.view().living(build.id, name), Bound.of(build, self.root))
         self.refresher.switch(state.name)
-        with self.refresher.writing(name):
+        with (
+            suppress(LeaseHeldError),
+            self.refresher.writing(name),
+        ):  # a refresh may have begun; maintenance sweeps, too
             self.sweep(name)
         self.journal.tidy()
         return self._switched(name, old, time.perf_counter() - began)
@@ -394,9 +413,31 @@ def _refuse_outlived(state: AggregateState, before: Version) -> None:
         refuse_frozen(state, "the version before")
 
 
-def _previous(state: AggregateState) -> Mapping[str, Any]:
-    if not state.previous:
-        msg = f"no previous version of '{state.name}' is kept"
+def _thawed(state: AggregateState, before: Version) -> Version:
+    """Return a version as it is when history was thawed since: what its own bound had frozen is dirty."""
+    kept = replace(state, **fields_of(before))
+    if kept.frozen <= state.frozen:
+        return before
+    start = max(state.frozen, kept.retired)
+    dirt = [Entry(Span(start, kept.frozen), None, Cause.INVALIDATED, gone=ANY_ROWS)] if start < kept.frozen else []
+    return version_of(replace(kept, frozen=state.frozen, expired_rows=state.expired_rows, log=kept.log.add(dirt)))
+
+
+def _is_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two definitions give the same rows and expect the same of them."""
+    specs = AggregateSpec.from_json(one), AggregateSpec.from_json(other)
+    return len({(data_fingerprint(spec), spec.suites) for spec in specs}) == 1
+
+
+def _is_good(check: Mapping[str, Any]) -> bool:
+    """Whether a check of a build lets it be published."""
+    return "published_anyway" in check or all(f["severity"] != Severity.CRITICAL for f in check["failed"])
+
+
+def _previous(state: AggregateState, back: int) -> Mapping[str, Any]:
+    if back > len(state.previous):
+        kept = len(state.previous)
+        msg = f"{kept or 'no'} previous version{'s' * (kept > 1)} of '{state.name}' {'are' if kept > 1 else 'is'} kept"
         hint = "apply the definition that you want; 'versions.keep' says how many are kept"
         raise NothingBuiltError(msg, hint=hint)
-    return state.previous[0]
+    return state.previous[back - 1]

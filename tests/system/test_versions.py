@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,8 +11,16 @@ import pytest
 
 from materializer.core.define import define
 from materializer.core.engines.define import define_engine
+from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec
-from materializer.errors import LeaseHeldError, NotCoveredError, NothingBuiltError, QualityGateError, StorageError
+from materializer.errors import (
+    LeaseHeldError,
+    NotCoveredError,
+    NothingBuiltError,
+    QualityGateError,
+    StorageError,
+    TableNotFoundError,
+)
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake import copying
 from materializer.services import processes
@@ -234,12 +243,13 @@ def test_a_build_that_lags_is_not_published(refreshed: Site) -> None:
     assert refreshed.lake.build("hourly").switched is not None
 
 
-def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site) -> None:
+def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site, tmp_path: Any) -> None:
     """
     A living process that builds stands in the way of a switch, of another definition, and of dropping.
     """
     applied(refreshed, width="2 hours")
     refreshed.lake.build("hourly", switch=False)
+    refreshed.lake.backup(tmp_path / "backup")
     journal = refreshed.lake.journal
     [build] = [s for s in journal.view().all.values() if s.builds]
     journal.insist([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, 4e9)))])
@@ -249,9 +259,94 @@ def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site) -> None:
         lambda: applied(refreshed, width="3 hours"),
         lambda: refreshed.lake.abandon("hourly"),
         lambda: refreshed.lake.drop("hourly"),
+        lambda: refreshed.lake.restore(tmp_path / "backup"),
     ):
-        with pytest.raises(LeaseHeldError):
+        with pytest.raises(LeaseHeldError) as caught:
             refused()
+        assert "nothing was written" == caught.value.wrote
+        assert refreshed.lake.journal.view().named("hourly").lease is None
+    refreshed.expect_true(query=GIVEN)
+
+
+def test_a_build_whose_tables_are_gone_is_given_up(refreshed: Site, tmp_path: Any) -> None:
+    """
+    What is published stays; building names the way out, doctor too, and a journal that is put back gives it up by itself.
+    """
+    applied(refreshed, width="2 hours")
+    refreshed.lake.build("hourly", switch=False)
+    refreshed.lake.backup(tmp_path / "backup")
+    [build] = [s for s in refreshed.lake.journal.view().all.values() if s.builds]
+    shutil.rmtree(refreshed.lake.root / "hourly" / "partials" / build.data_version)
+    refreshed.tables["trades"].trade(("05:30", "C", 9))
+
+    with pytest.raises(TableNotFoundError) as caught:
+        refreshed.lake.build("hourly")
+    assert "materializer abandon hourly" in caught.value.hint
+    found = [(f.code, f.hint) for f in refreshed.lake.doctor("hourly") if f.message.startswith("next version: its")]
+    assert [("table.not-found", build.mend)] == found
+    assert "sound" == refreshed.lake.repair("hourly").outcome
+
+    report = refreshed.lake.restore(tmp_path / "backup")
+    assert (("hourly",), {}) == (report.given_up, report.repairs)
+    refreshed.expect_refresh()
+    refreshed.expect_true(query=GIVEN)
+    applied(refreshed, width="2 hours")
+    assert refreshed.lake.build("hourly").switched is not None
+    refreshed.expect_true(query=WIDER)
+
+
+def test_doctor_says_how_long_a_build_can_wait(refreshed: Site) -> None:
+    """
+    A build has captured less than what is published, so its changes of the source go first.
+    """
+    applied(refreshed, width="2 hours")
+    refreshed.lake.build("hourly", switch=False)
+    refreshed.tables["trades"].trade(("05:30", "C", 9))
+    refreshed.lake.refresh("hourly")
+
+    found = [f for f in refreshed.lake.doctor("hourly") if f.message.startswith("next version: ")]
+    assert [("ok", "doctor.retention")] == [(f.level, f.code) for f in found]
+    assert "1 source versions are not captured" in found[0].message
+
+
+def test_each_kept_version_can_be_had_back(refreshed: Site) -> None:
+    """
+    The version that is published again is no previous one of its own.
+    """
+    applied(refreshed, properties={"versions.keep": "2"})
+    for width in ("2 hours", "3 hours"):
+        applied(refreshed, width=width, properties={"versions.keep": "2"})
+        refreshed.lake.build("hourly")
+
+    refreshed.lake.rollback("hourly", back=2)
+    refreshed.lake.build("hourly")
+    refreshed.expect_true(query=GIVEN)
+    refreshed.lake.rollback("hourly")
+    refreshed.lake.build("hourly")
+    refreshed.expect_true(query=GIVEN.replace("1 hour", "3 hours"))
+    refreshed.lake.rollback("hourly", back=2)
+    refreshed.lake.build("hourly")
+    refreshed.expect_true(query=WIDER)
+    with pytest.raises(NothingBuiltError, match="2 previous versions of 'hourly' are kept"):
+        refreshed.lake.rollback("hourly", back=3)
+
+
+def test_a_version_comes_back_thawed(refreshed: Site) -> None:
+    """
+    What was thawed since is computed again from its raw rows, and what changed there meanwhile counts.
+    """
+    refreshed.lake.expire("hourly", "2024-03-01T02:00:00Z")
+    applied(refreshed, measures=MEASURES | {"mean": "avg(price)"})
+    refreshed.lake.switch("hourly")
+    refreshed.lake.thaw("hourly")
+    refreshed.lake.refresh("hourly")
+    refreshed.tables["trades"].delete("price = 3")
+
+    refreshed.lake.rollback("hourly")
+    report = refreshed.lake.build("hourly")
+
+    assert report.switched is not None
+    assert NEG_INF == refreshed.lake.journal.view().named("hourly").frozen
     refreshed.expect_true(query=GIVEN)
 
 
@@ -287,6 +382,19 @@ def test_what_is_made_of_partials_has_to_meet_its_expectations(refreshed: Site) 
 
     suite(refreshed, 5)
     assert "measures" == applied(refreshed, measures=measures).kind
+    refreshed.lake.switch("hourly")
+    refreshed.expect_true(query=AVERAGE)
+
+
+def test_what_is_made_of_partials_is_published_anyway(refreshed: Site) -> None:
+    """
+    A reason stands for the expectations, and is recorded with what fails.
+    """
+    suite(refreshed, 2)
+    spec = define("hourly", "trades", **PARTS | {"measures": MEASURES | {"mean": "avg(price)"}})
+    refreshed.lake.apply(spec, publish_anyway="known")
+    [build] = [s for s in refreshed.lake.journal.view().all.values() if s.builds]
+    assert ({"reason": "known"}, 1) == (build.checks[-1]["published_anyway"], len(build.checks[-1]["failed"]))
     refreshed.lake.switch("hourly")
     refreshed.expect_true(query=AVERAGE)
 
@@ -378,6 +486,8 @@ def test_a_switch_that_dies_is_ended_by_the_next_command(
     refreshed.lake.build("hourly", switch=False)
     killed(refreshed, step, lambda lake: lake.switch("hourly"), monkeypatch)
 
+    assert [] == [f for f in refreshed.lake.doctor("hourly") if f.level == "error"]
+    assert "sound" == refreshed.lake.repair("hourly").outcome
     refreshed.tables["trades"].trade(("05:30", "C", 9))
     refreshed.expect_refresh()
     ended = [e.outcome for e in refreshed.lake.history("hourly")]

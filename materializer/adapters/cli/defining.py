@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import BuildNow, DryRun, Name, Paths, Yes
+from materializer.adapters.cli.options import BuildNow, DryRun, Name, Paths, PublishAnyway, Yes
 from materializer.adapters.cli.results import Applied, Dropped
 from materializer.adapters.cli.versions import build_one
 from materializer.errors import MaterializerError, UsageError
@@ -24,15 +24,17 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def apply(call: Call, paths: Paths, *, dry_run: DryRun = False, build: BuildNow = False) -> None:
+def apply(
+    call: Call, paths: Paths, *, dry_run: DryRun = False, build: BuildNow = False, publish_anyway: PublishAnyway = ""
+) -> None:
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
     specs, warnings = call.lake.read_definitions(paths)
-    changes = call.lake.apply(specs, dry_run=dry_run)
+    changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
     builds: list[BuildReport] = []
     for change in changes if build and not dry_run else ():
         if change.next in {"started", "replaced", "building"}:
             try:
-                builds.append(build_one(call, change.name))
+                builds.append(build_one(call, change.name, publish_anyway=publish_anyway))
             except MaterializerError as exc:
                 call.fail(exc)
     call.show(Applied(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))

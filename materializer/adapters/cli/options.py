@@ -141,6 +141,9 @@ SuiteFile: TypeAlias = Annotated[
     Path | None, Option("--suite", help="Another suite than the one it was applied with.", metavar="FILE")
 ]
 Docs: TypeAlias = Annotated[Path | None, Option("--docs", help="Write Data Docs (HTML) there.", metavar="FOLDER")]
+Back: TypeAlias = Annotated[
+    int, Option("--back", help="Which of the kept versions; 1 is the newest.", metavar="N", min=1)
+]
 PublishAnyway: TypeAlias = Annotated[
     str,
     Option("--publish-anyway", help="Publish what fails its expectations; the reason is recorded.", metavar="REASON"),

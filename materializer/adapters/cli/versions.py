@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import BucketsPerRun, MaxRuns, Name, NoSwitch, Order, PublishAnyway, RunOrder
+from materializer.adapters.cli.options import (
+    Back,
+    BucketsPerRun,
+    MaxRuns,
+    Name,
+    NoSwitch,
+    Order,
+    PublishAnyway,
+    RunOrder,
+)
 from materializer.adapters.cli.results import Abandoned, Built, Published
 
 if TYPE_CHECKING:
@@ -50,9 +59,9 @@ def switch(call: Call, name: Name) -> None:
     call.show(Published(call.lake.switch(name)))
 
 
-def rollback(call: Call, name: Name, *, no_switch: NoSwitch = False) -> None:
-    """Bring the previous version of an aggregate up to date from its kept partials, and publish it again."""
-    call.lake.rollback(name)
+def rollback(call: Call, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
+    """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
+    call.lake.rollback(name, back=back)
     call.show(Built(build_one(call, name, switch=not no_switch)))
 
 
