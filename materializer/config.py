@@ -57,8 +57,6 @@ class Config:
         python_aggregates: Aggregates written in Python, as ``module:attribute``.
         output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
         expectations: Folder of Great Expectations suites, ``<aggregate>.json`` and ``<aggregate>.source.json``.
-        single_driver: Promise that nobody else writes to this lake; wanted on stores that cannot create a file
-            atomically.
         file: The file that was read, or None.
     """
 
@@ -73,7 +71,6 @@ class Config:
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
     expectations: Path = Path("expectations")
-    single_driver: bool = False
     file: Path | None = None
 
 
@@ -200,14 +197,6 @@ def _count(value: Any, _: Path) -> int:
     return value
 
 
-def _truth(value: Any, _: Path) -> bool:
-    if isinstance(value, str):
-        value = _TRUTH.get(value.strip().lower(), value)
-    if not isinstance(value, bool):
-        raise _Invalid("true or false")
-    return value
-
-
 def _profile(value: Any, _: Path) -> str:
     if value not in {"short", "long"}:
         raise _Invalid("'short' or 'long'")
@@ -285,7 +274,6 @@ _KEYS: dict[str, _Convert] = {
     "python_aggregates": _names,
     "output_handlers": _names,
     "expectations": _folder,
-    "single_driver": _truth,
     "spark.profile": _profile,
     "spark.memory": _memory,
     "spark.jars": _folder,

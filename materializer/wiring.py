@@ -22,7 +22,15 @@ from materializer.core.instants import parse, parse_window
 from materializer.core.plan import Plan
 from materializer.core.spans import EVERYTHING, POS_INF, Span
 from materializer.core.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, ExpireBoundError, JournalError, MaterializerError, Problem, UsageError
+from materializer.errors import (
+    ConfigError,
+    DefinitionError,
+    ExpireBoundError,
+    JournalError,
+    MaterializerError,
+    Problem,
+    UsageError,
+)
 from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
 from materializer.lake.row_changes import feed_rows
@@ -92,7 +100,7 @@ class Materializer:
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = configuration.read() if config is None else config
-        self.root = Path(self.config.lake if lake is None else lake).resolve()
+        self.root = _folder(str(self.config.lake if lake is None else lake))
         if spark is not None:
             from materializer.spark.session import refuse_unsafe_settings
 
@@ -775,6 +783,13 @@ class Materializer:
             run_rows=self.config.run_rows,
             as_of=None if as_of is None else _window(as_of, None, grid).start,
         )
+
+
+def _folder(lake: str) -> Path:
+    if "://" in lake:
+        hint = "name a folder of this machine, perhaps a mounted one"
+        raise ConfigError(f"the lake must be a folder, found '{lake}'", hint=hint)
+    return Path(lake).resolve()
 
 
 def _positive(buckets: int | None) -> int | None:

@@ -9,11 +9,11 @@ import pytest
 from materializer import config
 from materializer.config import Config, SparkConfig
 from materializer.errors import ConfigError
+from materializer.wiring import Materializer
 
 FULL = """
 lake = "tables"
 lease_seconds = 45
-single_driver = true
 
 [sources]
 flights = "raw/flights"
@@ -57,7 +57,6 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert read(tmp_path, FULL) == Config(
         lake=str(tmp_path / "tables"),
         lease_seconds=45,
-        single_driver=True,
         sources={
             "flights": str(tmp_path / "raw/flights"),
             "trades": "bronze.trades",
@@ -77,11 +76,9 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     """
     A variable replaces the file's value of the same key and leaves the others.
     """
-    found = read(
-        tmp_path, FULL, MATERIALIZER_LEASE_SECONDS="7", MATERIALIZER_JARS="/jars", MATERIALIZER_SINGLE_DRIVER="no"
-    )
+    found = read(tmp_path, FULL, MATERIALIZER_LEASE_SECONDS="7", MATERIALIZER_JARS="/jars")
 
-    assert (found.lease_seconds, found.spark.jars, found.single_driver) == (7, Path("/jars"), False)
+    assert (found.lease_seconds, found.spark.jars) == (7, Path("/jars"))
     assert found.spark.profile == "long"
 
 
@@ -103,7 +100,6 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
         ("run_rows = true", "'run_rows' must be a whole number of at least 1, found True"),
         ("run_rows = 1.5", "'run_rows' must be a whole number of at least 1, found 1.5"),
         ("lake = 3", "'lake' must be a path or URI, found 3"),
-        ("single_driver = 'maybe'", "'single_driver' must be true or false, found 'maybe'"),
         ("spark = 3", "'spark' must be a table, found 3"),
         ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
         ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
@@ -142,3 +138,15 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text("lake = ")
     with pytest.raises(ConfigError, match="not valid TOML"):
         config.read(tmp_path / "other.toml", environ={})
+
+
+@pytest.mark.parametrize("lake", ["s3://bucket/lake", "file:///lake"])
+def test_a_lake_is_a_folder(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A URI is refused, given or configured, before it becomes a folder with that name.
+    """
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: Materializer(lake), lambda: Materializer(config=Config(lake=lake))):
+        with pytest.raises(ConfigError, match="the lake must be a folder"):
+            call()
+    assert [] == list(tmp_path.iterdir())

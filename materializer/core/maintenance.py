@@ -1,4 +1,4 @@
-"""The properties ``maintain.*`` of a definition: how often its tables are maintained, and what is kept."""
+"""The properties ``maintain.*`` and ``log.max_entries`` of a definition: how often its tables are maintained, what is kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from materializer.core.spec import AggregateSpec
 from materializer.errors import MaterializerError
 
 EVERY: Final = "maintain.every"
+LOG_ENTRIES: Final = "log.max_entries"
 RETENTION: Final = "maintain.retention"
 HOUR_MICROS: Final = 3_600_000_000
 _DAY_HOURS: Final = 24
+
+
+def log_entries_of(spec: AggregateSpec, default: int) -> int:
+    """Return how many entries its invalidation log may have before neighbours are joined."""
+    return int(spec.property_map.get(LOG_ENTRIES, default))
 
 
 def every_of(spec: AggregateSpec) -> int | None:

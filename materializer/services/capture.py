@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.lateness import Lateness
+from materializer.core.maintenance import log_entries_of
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
@@ -87,7 +88,7 @@ class Capture:
             tuple(_kept(entries, state.retired)),
             counts=tuple(counts),
             reasons=tuple(reasons),
-            max_entries=self._config.log_max_entries,
+            max_entries=log_entries_of(bound.definition.spec, self._config.log_max_entries),
             lateness=lateness.as_json(),
             waited=_waited(state),
             expired=expired,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from materializer.config import Config
 from materializer.core.instants import SECOND, render
+from materializer.core.maintenance import log_entries_of
 from materializer.core.policies import length_of, policies_of
 from materializer.core.retention import SOURCE
 from materializer.core.spec import AggregateSpec
@@ -146,8 +147,9 @@ class Doctor:
                 message,
                 f"run 'materializer refresh {state.name}': it ends it first",
             )
-        if len(state.log.entries) > self.config.log_max_entries // 2:
-            message = f"the invalidation log has {len(state.log.entries)} entries of {self.config.log_max_entries}"
+        most = log_entries_of(AggregateSpec.from_json(state.spec), self.config.log_max_entries)
+        if len(state.log.entries) > most // 2:
+            message = f"the invalidation log has {len(state.log.entries)} entries of {most}"
             yield Finding(
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )

@@ -196,14 +196,16 @@ def test_small_results_are_committed_by_the_driver(busy):
     assert small.steps == spark.steps
 
 
-def test_the_log_stays_bounded(site):
+@pytest.mark.parametrize("by", ["configuration", "property"])
+def test_the_log_stays_bounded(site, by):
     """
     Dirt that gathers outside the window is joined when there is too much of it, never dropped.
     """
-    bounded = Site(site.root, site.spark, log_max_entries=4)
+    is_property = by == "property"
+    bounded = Site(site.root, site.spark, log_max_entries=1_000 if is_property else 4)
     trades = bounded.table()
     trades.trade(*[(f"{hour:02}:10", "A", hour) for hour in range(24)])
-    bounded.hourly()
+    bounded.hourly(properties={"log.max_entries": "4"} if is_property else {})
     bounded.lake.refresh("hourly")
     for hour in range(1, 24, 2):
         trades.trade((f"{hour:02}:20", "B", hour))
