@@ -539,6 +539,14 @@ class Materializer:
         """Return the last refreshes, newest first."""
         return self._looker.history(name, limit)
 
+    def newest_bucket_end(self, name: str) -> int | None:
+        """Return the end of the bucket of the source's newest row, an instant of its time; None without rows.
+
+        Raises:
+            UnknownAggregateError: If there is no such aggregate.
+        """
+        return self._looker.newest_bucket_end(name)
+
     @overload
     def read(self, name: str, as_: Literal["spark"] = "spark", *, fresh: bool = False) -> DataFrame: ...
 

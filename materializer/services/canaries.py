@@ -40,7 +40,8 @@ class Sampled:
     Args:
         verdict: Touched and untouched buckets, as two findings.
         rows: Some of the differing rows, each with what was expected and what was found.
-        clean: Sampled buckets that did not differ.
+        clean: Sampled published buckets that did not differ.
+        touched: Sampled buckets about to be published that did not differ.
         differed: Those that did.
         shown: Some of those in words: bucket and keys.
     """
@@ -48,6 +49,7 @@ class Sampled:
     verdict: Verdict
     rows: tuple[FailingRow, ...]
     clean: int
+    touched: int
     differed: SpanSet
     shown: tuple[str, ...]
 
@@ -58,7 +60,7 @@ class Sampled:
 
     def as_json(self) -> dict[str, Any]:
         """Return what the journal keeps beside the verdict."""
-        return {"clean": self.clean, "differed": self.differed.as_json()}
+        return {"clean": self.clean, "touched": self.touched, "differed": self.differed.as_json()}
 
 
 def look(
@@ -80,7 +82,7 @@ def look(
     clean = (inside & SpanSet.of(Span(NEG_INF, state.threshold))) - dirty
     draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)
     findings, rows, shown = [], [], []
-    sampled, differed = 0, SpanSet()
+    right, differed = [], SpanSet()
     for name, spans, rows_of in (
         ("canaries_touched", plan.spans & inside, lambda: frame),
         ("canaries_untouched", clean, lambda: engine.read_output(bound.paths["output"], plan.output.version)),
@@ -94,7 +96,8 @@ def look(
             wrong = SpanSet.union(grid.cover(Span(at - back, at - back + 1)) for at in found.buckets) & chosen
             rows += [FailingRow(BUILT_IN, name, values) for values in found.evidence]
             shown += [_words(example) for example in found.examples]
-        sampled, differed = sampled + buckets, differed | wrong
+        differed |= wrong
+        right.append(buckets - sum(grid.count(s) for s in wrong))
         findings.append(
             Finding(
                 BUILT_IN,
@@ -107,8 +110,8 @@ def look(
                 buckets,
             )
         )
-    clean_count = sampled - sum(grid.count(s) for s in differed)
-    return Sampled(Verdict("", tuple(findings)), tuple(rows), clean_count, differed, tuple(dict.fromkeys(shown)))
+    touched, untouched = right
+    return Sampled(Verdict("", tuple(findings)), tuple(rows), untouched, touched, differed, tuple(dict.fromkeys(shown)))
 
 
 def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from materializer.config import Config
 from materializer.core.instants import SECOND, render
-from materializer.core.maintenance import log_entries_of
+from materializer.core.maintenance import log_entries_of, retention_hours_of
 from materializer.core.policies import length_of, policies_of
 from materializer.core.retention import SOURCE
 from materializer.core.spec import AggregateSpec
@@ -56,6 +56,9 @@ class Doctor:
         findings.append(
             Finding("ok", "journal", "doctor.journal", f"version {view.version}, {len(view.states)} aggregates")
         )
+        if name is None:
+            for plan in self.maintainer.journal_plans():
+                findings += upkeep.untidy("journal", plan, "run 'materializer maintain --all'")
         for broken in view.broken.values():
             if name is None or broken.name.lower() == name.lower():
                 told = broken.error()
@@ -189,12 +192,21 @@ class Doctor:
             message = "0.1 % of the rows come later than any policy looks back: their buckets stay dirty"
             hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true"
             yield Finding("warning", state.name, "doctor.late-rows", message, hint)
+        elif late:
+            message = f"99.9 % of the rows come within {late / 3600:,.1f} h"
+            kept = (
+                f", a retention of the source's log and feed >= {found.feed_retention}" if found.feed_retention else ""
+            )
+            hint = (
+                f"this suggests refresh.start_offset {found.start_offset}, refresh.end_offset {found.end_offset}{kept}"
+            )
+            yield Finding("ok", state.name, "doctor.lateness", message, hint)
 
     def _source(self, state: AggregateState, states: States) -> Iterator[Finding]:
         folder = DeltaFolder.at(state.source.path)
         head = folder.head()
-        is_childs = cascade.parent_of(state.source.path, self.root, states) is not None
-        if is_childs and (head.table_id != state.source.table_id or head.version < state.cursor):
+        parent = cascade.parent_of(state.source.path, self.root, states)
+        if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # told with the tables: a repair mends it
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"
@@ -229,7 +241,8 @@ class Doctor:
                 f"{extent.unknown.files} source files have no statistics of the time column: every refresh reads them"
             )
             yield Finding("warning", state.name, "doctor.no-statistics", message, hint)
-        yield from upkeep.endangered(state, properties, head.version)
+        parents_hours = None if parent is None else retention_hours_of(AggregateSpec.from_json(parent.spec))
+        yield from upkeep.endangered(state, properties, head.version, parents_hours)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[Finding]:
         found = diagnose(state, self.root, states)

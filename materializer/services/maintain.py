@@ -189,14 +189,14 @@ class Maintainer:
     def journal(self, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
         """Fold the journal and its history, and remove their files that nobody needs; wants no lease."""
         began = time.perf_counter()
-        plans = tuple(self._journal_plans())
+        plans = tuple(self.journal_plans())
         report = MaintainReport(None, plans, is_dry_run=is_dry_run)
         on_plan(report)
         done: list[TableDone] = []
         if report.has_work and not is_dry_run:
             self._checkpoint("maintain_journal")
             self.refresher.journal.clean()
-            for before, after in zip(plans, self._journal_plans(), strict=True):
+            for before, after in zip(plans, self.journal_plans(), strict=True):
                 removed = before.leftovers - after.leftovers, before.leftover_bytes - after.leftover_bytes
                 commits = int(before.fold > after.fold)
                 done.append(TableDone(before.table, after.files, after.bytes, 0, 0, 0, commits, *removed))
@@ -225,7 +225,8 @@ class Maintainer:
                 log.expired,
             )
 
-    def _journal_plans(self) -> Iterator[TablePlan]:
+    def journal_plans(self) -> Iterator[TablePlan]:
+        """Yield what the journal and its history would gain; writes nothing."""
         for found in self.refresher.journal.gathered():
             fold = found.commits if found.is_worth_folding else 0
             yield TablePlan(

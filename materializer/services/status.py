@@ -19,6 +19,7 @@ from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, Ended, policy_of
 from materializer.journal.journal import Journal
+from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
@@ -142,6 +143,19 @@ class Looker:
             recent = [*self._folded(state, {e.n for e in recent}), *recent]
         recent.reverse()
         return recent if limit is None else recent[:limit]
+
+    def newest_bucket_end(self, name: str) -> int | None:
+        """Return the end of the bucket of the source's newest row; None without rows.
+
+        Returns:
+            An instant of the aggregate's time; of the newest row that was captured where the source's files say less.
+        """
+        state = self.journal.view().named(name)
+        definition = Bound.of(state, self.root).definition
+        head = DeltaFolder.at(state.source.path).head()
+        hull = files(state.source.path, head.version, definition.spec.time_column, definition.time_type).hull
+        newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
+        return None if newest == NEG_INF else newest
 
     def _folded(self, state: AggregateState, known: set[int]) -> list[Ended]:
         plans: dict[int, Mapping[str, Any]] = {}

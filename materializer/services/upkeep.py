@@ -50,20 +50,27 @@ class Finding:
     hint: str = ""
 
 
-def endangered(state: AggregateState, properties: Mapping[str, str], newest: int) -> Iterator[Finding]:
+def endangered(
+    state: AggregateState, properties: Mapping[str, str], newest: int, parents_hours: float | None = None
+) -> Iterator[Finding]:
     """Yield what the retention of the source takes from the next refresh, and when.
 
     Args:
         state: The aggregate.
         properties: Of its source.
         newest: Newest version of the source.
+        parents_hours: For how many hours maintenance keeps files of a source that is another aggregate's output, where its
+            definition says so.
     """
     walls = {
         "change feed and vacuum": (_FEED, retention_of(dict(properties), _FEED, WEEK_HOURS)),
         "log": (_LOG, retention_of(dict(properties), _LOG, MONTH_HOURS)),
     }
+    if parents_hours is not None:
+        walls["change feed and vacuum"] = ("maintain.retention of the aggregate that it reads", parents_hours)
     what, (key, wall) = min(walls.items(), key=lambda each: each[1][1])
     yield from _too_seldom(state, f"{what}, {key}", wall)
+    yield from _waiting(state, f"{what}, {key}", wall)
     if newest <= state.cursor:
         return
     try:
@@ -86,6 +93,29 @@ def endangered(state: AggregateState, properties: Mapping[str, str], newest: int
     level = "ok" if left > SOON_HOURS else "warning"
     hint = "" if level == "ok" else f"run 'materializer refresh {state.name}' before that"
     yield Finding(level, state.name, "doctor.retention", message, hint)
+
+
+def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
+    """Yield how long late rows below the frozen bound can wait: they can only be merged, as the changes that they came in."""
+    below, _ = state.log.split(state.frozen)
+    waiting = [e.after for e in below.entries if e.after is not None and e.is_mergeable]
+    if not waiting:
+        return
+    hint = f"run 'materializer refresh {state.name}' before that"
+    try:
+        oldest = read_commit(state.source.path, min(waiting) + 1)
+    except LogGapError:
+        message = (
+            f"late rows below the frozen bound came in version {min(waiting) + 1} of the source, which was cleaned away"
+        )
+        hint = f"'materializer thaw {state.name}' computes history again, where its raw rows are still there"
+        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        return
+    left = max(wall - (time.time() - oldest.timestamp / 1000) / 3600, 0)
+    message = (
+        f"late rows below the frozen bound wait to be merged; their changes stay readable for {left:,.0f} h ({what})"
+    )
+    yield Finding("note" if left > SOON_HOURS else "warning", state.name, "doctor.retention", message, hint)
 
 
 def _too_seldom(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
@@ -153,9 +183,23 @@ def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[Table
     """Yield tables that maintenance would lay out again."""
     for plan in plans(state):
         if not plan.groups:
+            yield from untidy(state.name, plan, f"run 'materializer maintain {state.name}'")
             continue
         files = sum(len(g.pieces) for g in plan.groups)
         layers = f", up to {plan.deepest:,} over each other" if plan.deepest > 1 else ""
         message = f"its {plan.table} has {plan.files:,} files, {plan.small:,} of them small{layers}; {files:,} are worth writing again"
         level = "warning" if plan.small > WORN_FILES or plan.deepest > WORN_DEPTH else "note"
         yield Finding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")
+
+
+def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[Finding]:
+    """Yield what a table has that nobody needs, where nothing has to be written again."""
+    gathered = [
+        f"{plan.leftovers:,} files that nobody needs ({plan.leftover_bytes / 1e6:,.1f} MB)" if plan.leftovers else "",
+        f"{plan.since_checkpoint:,} commits since its last checkpoint" if plan.is_log_long else "",
+        f"{plan.expired:,} files of its log that may go" if plan.expired else "",
+        f"{plan.fold:,} commits to fold into one file" if plan.fold else "",
+    ]
+    told = ", ".join(part for part in gathered if part)
+    if told:
+        yield Finding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)

@@ -40,6 +40,16 @@ def test_a_broken_file_spoils_only_itself(tmp_path):
     assert str(tmp_path / "lake" / "trades") == entries["agg_002"].source
 
 
+def test_sources_are_where_the_configuration_says(tmp_path):
+    """
+    A name in [sources] wins over an aggregate of that name; a relative path starts at the lake.
+    """
+    (tmp_path / "agg_002.sql").write_text(definition(2))
+    for sources, found in (({"trades": "/data/t"}, "/data/t"), ({"trades": "t"}, str(tmp_path / "lake" / "t"))):
+        [entry] = read_folder(tmp_path, tmp_path / "lake", sources=sources)
+        assert found == entry.source
+
+
 def test_a_name_that_is_defined_twice_is_a_problem_of_that_name(tmp_path):
     """
     Nobody can know which of two definitions is meant.

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.airflow import dags_of
 from materializer.config import Config
@@ -142,3 +143,26 @@ def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, s
     assert ("success", 1) == (state, len(events))
     assert [1] == [s["passed"] for s in done["refreshes"][0]["runs"][0]["gate"]["suites"]]
     assert opened.verify("trades_1h").is_equal
+
+
+def test_policies_of_plain_integers_follow_the_newest_row(dags_file, lake, spark):
+    """
+    There is no clock among them: now is the end of the bucket of the source's newest row, captured or not.
+    """
+    rows = {"tick": pa.array([5, 17, 42], pa.int64()), "v": pa.array([1.0, 2.0, 3.0])}
+    write_deltalake(str(lake / "ticks"), pa.table(rows), configuration={"delta.enableChangeDataFeed": "true"})
+    opened = Materializer(lake, spark=spark, config=Config())
+    policy = {"refresh.start_offset": "40", "refresh.end_offset": "10"}
+    opened.define("by_ten", "ticks", time="tick", width=10, measures={"s": "sum(v)"}, properties=policy)
+
+    state, done, _ = ran(lake, "by_ten")
+    assert ("success", [{"start": 10, "end": 40}]) == (
+        state,
+        [run["window"] for run in done["refreshes"][0]["runs"]],
+    )
+
+    write_deltalake(
+        str(lake / "ticks"), pa.table({"tick": pa.array([61], pa.int64()), "v": pa.array([4.0])}), mode="append"
+    )
+    state, done, _ = ran(lake, "by_ten")
+    assert ("success", [60]) == (state, [run["window"]["end"] for run in done["refreshes"][0]["runs"]])

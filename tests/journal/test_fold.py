@@ -378,14 +378,14 @@ def test_clean_canaries_add_up_until_one_differs() -> None:
     """
 
     def looked(n: int, clean: int, *differed: list[int]) -> list[Event]:
-        found = Audited(n, (), {"sampled": {"clean": clean, "differed": list(differed)}})
+        found = Audited(n, (), {"sampled": {"clean": clean, "touched": 2, "differed": list(differed)}})
         return [Planned(make_plan(n), 10), found, Aborted(n, "refused") if differed else Done(n, REPORT)]
 
     clean = [*looked(1, 6), *looked(2, 5), Planned(make_plan(3), 10), Audited(3, (), {}), Done(3, REPORT)]
     wrong = [*looked(4, 2, [0, 10]), *looked(5, 4)]
 
-    assert {"clean": 11, "n": 2, "at": "t5"} == folded(DEFINED, *clean).canaries
-    assert {"clean": 4, "n": 5, "at": "t14", "differed_n": 4, "differed": [[0, 10]]} == folded(
+    assert {"clean": 11, "touched": 4, "n": 2, "at": "t5"} == folded(DEFINED, *clean).canaries
+    assert {"clean": 4, "touched": 2, "n": 5, "at": "t14", "differed_n": 4, "differed": [[0, 10]]} == folded(
         DEFINED, *clean, *wrong
     ).canaries
     assert {} == folded(DEFINED, *clean, *wrong, replace(DEFINED, data_version="d2")).canaries

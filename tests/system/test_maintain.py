@@ -419,6 +419,66 @@ def test_the_doctor_names_tables_that_are_worn(worn):
     assert "doctor.worn" not in findings(worn)
 
 
+def test_the_doctor_names_what_nobody_needs(site, monkeypatch):
+    """
+    Files that no version needs, and commits of the journal that can be folded, are a note until maintenance has been.
+    """
+    site.table().trade(("01:10", "A", 1))
+    site.hourly()
+    for minute in range(8):
+        site.tables["trades"].trade((f"01:{20 + minute}", "A", 1))
+        site.lake.refresh("hourly")
+    monkeypatch.setattr("materializer.services.maintain.retention_hours", lambda *_: 0.0)
+    monkeypatch.setattr("materializer.journal.journal.WORTH_FOLDING", 1)
+
+    said = [f for f in site.opened().doctor() if f.code == "doctor.untidy"]
+    assert {"journal", "hourly"} == {f.subject for f in said}
+    assert all(f.level == "note" and "materializer maintain" in f.hint for f in said)
+    assert any("commits to fold into one file" in f.message for f in said)
+    assert any("files that nobody needs" in f.message for f in said)
+    site.lake.maintain()
+    assert [] == [f for f in site.opened().doctor() if f.code == "doctor.untidy" and f.subject == "hourly"]
+
+
+def test_the_doctor_says_how_long_late_rows_below_the_frozen_bound_can_wait(site):
+    """
+    Captured is not enough there: they are merged as the changes that they came in, and these go with the source's log.
+    """
+    trades = site.table()
+    trades.trade(*[("01:10", "A", n) for n in range(20)], ("05:10", "A", 1))
+    site.hourly()
+    site.lake.refresh("hourly")
+    site.lake.expire("hourly", "2024-03-01T03:00:00Z")
+    trades.trade(("01:20", "A", 5))
+    site.lake.refresh("hourly", "2024-03-01T05:00:00Z", "2024-03-01T06:00:00Z")
+
+    [said] = findings(site)["doctor.retention"]
+    assert said.startswith(
+        "note: late rows below the frozen bound wait to be merged; their changes stay readable for 16"
+    )
+    trades.trade(("05:20", "A", 1))
+    trades.opened().create_checkpoint()
+    for version in range(trades.opened().version()):
+        trades.log(version).unlink()
+    assert "computes history again" in findings(site)["doctor.log-cleaned"][0]
+
+
+def test_a_child_forgets_as_its_parent_is_maintained(site):
+    """
+    Files of a parent's output go by its own retention, not by what its table says.
+    """
+    site.table().trade(("01:10", "A", 1))
+    site.hourly(properties={"maintain.retention": "30 hours"})
+    site.lake.refresh("hourly")
+    site.lake.define("daily", "hourly", time="bucket", width="1 day", measures={"n": "sum(n)"})
+    site.lake.refresh("daily")
+    site.tables["trades"].trade(("02:10", "A", 1))
+    site.lake.refresh("hourly")
+
+    [said] = [f for f in site.opened().doctor("daily") if f.code == "doctor.retention"]
+    assert ("warning", True) == (said.level, "maintain.retention of the aggregate that it reads" in said.message)
+
+
 def test_the_doctor_names_what_others_did(worn):
     """
     Rows that somebody else changed, and properties that lose data, are told with the way to mend them; vacuumed changes too.

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from materializer import __version__
@@ -69,13 +70,16 @@ def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) 
     return sorted((_entry(row) for row in wanted), key=lambda e: e.name.lower())
 
 
-def read_folder(folder: Path, root: Path, *, kept: Path | None = None) -> list[Entry]:
+def read_folder(
+    folder: Path, root: Path, *, kept: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
+) -> list[Entry]:
     """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file spoils only itself.
 
     Args:
         folder: Where the files lie.
         root: Root folder of the lake that sources are looked for in.
         kept: Folder in which what files define is kept between processes, or None: only changed ones are read again.
+        sources: Names of sources in the configuration, each with its path.
     """
     entries: dict[str, Entry] = {}
     keeper = _Keeper(kept, folder)
@@ -90,7 +94,7 @@ def read_folder(folder: Path, root: Path, *, kept: Path | None = None) -> list[E
                 entries[entry.name.lower()] = Entry(twice.name, problem=twice.problem or problem)
     keeper.close()
     names = {e.name.lower(): e.name for e in entries.values()}
-    placed = [replace(e, source=_source(e.spec, names, root)) if e.spec else e for e in entries.values()]
+    placed = [replace(e, source=_source(e.spec, names, root, sources)) if e.spec else e for e in entries.values()]
     return sorted(placed, key=lambda e: e.name.lower())
 
 
@@ -112,7 +116,9 @@ def _file_rows(file: Path) -> list[dict[str, Any]]:
     return [{"name": spec.name, "spec": spec.as_json(), "problem": ""} for spec in specs]
 
 
-def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path) -> str:
+def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path, sources: Mapping[str, str]) -> str:
+    if spec.source in sources:
+        return str(root / sources[spec.source])
     if spec.source.lower() in names:
         return output_of(root, names[spec.source.lower()])
     path = Path(spec.source)

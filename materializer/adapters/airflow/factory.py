@@ -25,6 +25,7 @@ from airflow.sdk import (
     get_parsing_context,
 )
 
+from materializer import config as configuration
 from materializer.adapters.airflow.catalog import Entry, output_of, read_folder, read_lake
 from materializer.adapters.airflow.form import form
 from materializer.adapters.airflow.operators import CheckOperator
@@ -62,7 +63,9 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     # a task needs its own DAG alone, but who reads whom is a question to all of them
     kept = _home() / "materializer"
     entries = (
-        read_folder(Path(settings.definitions), settings.root, kept=kept)
+        read_folder(
+            Path(settings.definitions), settings.root, kept=kept, sources=configuration.read(settings.config).sources
+        )
         if settings.definitions
         else read_lake(settings.root, kept=kept)
     )

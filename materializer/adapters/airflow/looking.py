@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from materializer.core.instants import parse_window, render
-from materializer.core.policies import MAX_STALENESS, beyond, policies_of, read_now
+from materializer.core.policies import MAX_STALENESS, beyond, has_clock, policies_of, read_now
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 
@@ -26,6 +26,27 @@ def grid_of(lake: str, aggregate: str, config: str | None = None) -> Grid:
         UnknownAggregateError: If there is no such aggregate.
     """
     return _opened(lake, config).grid(aggregate)
+
+
+def now_of(lake: str, aggregate: str, clock: str, config: str | None = None) -> str | None:
+    """Return the *now* of the policies of an aggregate: the clock's, or where time has none the end of the newest bucket.
+
+    None without a clock as long as there are no rows.
+
+    Args:
+        lake: Root folder of the lake.
+        aggregate: Its name.
+        clock: ISO text of the clock.
+        config: Configuration file, or None.
+
+    Raises:
+        UnknownAggregateError: If there is no such aggregate.
+    """
+    opened = _opened(lake, config)
+    if has_clock(opened.grid(aggregate)):
+        return clock
+    newest = opened.newest_bucket_end(aggregate)
+    return None if newest is None else str(newest)
 
 
 def policy_windows(lake: str, aggregate: str, now: str, config: str | None = None) -> dict[str, Span | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk.exceptions import AirflowFailException
 
 from materializer.adapters.airflow.form import Asked, read
-from materializer.adapters.airflow.looking import grid_of, policy_windows
+from materializer.adapters.airflow.looking import grid_of, now_of, policy_windows
 from materializer.adapters.airflow.operators import RefreshingOperator, judge, options
 from materializer.adapters.airflow.results import planned
 from materializer.adapters.airflow.schedules import is_due, previous_point
@@ -72,7 +72,9 @@ class PoliciesOperator(RefreshingOperator):
         if asked.mode != "policies":
             return {"": options(start=asked.start, end=asked.end, force=asked.force)}
         run: Any = context["dag_run"]
-        now = (run.logical_date or run.run_after).isoformat()
+        now = self._now(run)
+        if now is None:
+            return {}
         grid = grid_of(self.lake, self.aggregate, self.config)
         windows = policy_windows(self.lake, self.aggregate, now, self.config)
         for name in (n for n, span in windows.items() if span is None):
@@ -90,9 +92,14 @@ class PoliciesOperator(RefreshingOperator):
         if asked.mode == "backfill":
             how = {"order": asked.order, "buckets_per_run": asked.buckets_per_run}
             return [["backfill", self.aggregate, *options(**window, **how)]]
-        now = (run.logical_date or run.run_after).isoformat()
+        now = self._now(run)
+        if now is None:
+            return []
         due = self._due(kind, run.logical_date, context)
         return [["policy", "run", self.aggregate, "--policy", name, "--now", now] for name in due]
+
+    def _now(self, run: Any) -> str | None:
+        return now_of(self.lake, self.aggregate, (run.logical_date or run.run_after).isoformat(), self.config)
 
     def _due(self, kind: str, at: datetime | None, context: Context) -> list[str]:
         if kind in _BY_ASSET:

@@ -289,7 +289,8 @@ def _last_check(check: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
 def _gate(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
     anyway, sampled = verdict.get("published_anyway"), verdict.get("sampled")
     if sampled:
-        sampled = {"clean": sampled["clean"], "differed": _spans(SpanSet.from_json(sampled["differed"]), kind)}
+        clean, touched = sampled["clean"], sampled.get("touched", 0)
+        sampled = {"clean": clean, "touched": touched, "differed": _spans(SpanSet.from_json(sampled["differed"]), kind)}
     return {
         "published_anyway": anyway["reason"] if anyway else None,
         "held": _spans(SpanSet.from_json(verdict.get("held", [])), kind),

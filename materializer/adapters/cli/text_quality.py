@@ -43,11 +43,13 @@ def canaries_text(c: Canaries, kind: TimeType) -> str:
     if c.at_most is not None:
         since = f" since refresh {c.differed_n}" if c.differed_n else ""
         parts.append(
-            f"{count(c.clean, 'random bucket')} sampled clean{since}: at most {c.at_most:.2%} of the buckets as they were "
+            f"{count(c.clean, 'random published bucket')} sampled clean{since}: at most {c.at_most:.2%} of them as they were "
             "then are wrong, with 95 % confidence"
         )
     else:
-        parts.append("nothing sampled clean yet: nothing is bounded")
+        parts.append("no published bucket sampled clean yet: nothing is bounded")
+    if c.touched:
+        parts.append(f"{count(c.touched, 'bucket')} about to be published sampled clean")
     if c.differed_n:
         parts.append(f"refresh {c.differed_n} found a difference in {spans(c.differed, kind)}")
     return "\n".join(parts)

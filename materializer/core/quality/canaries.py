@@ -21,7 +21,10 @@ class Canaries:
     Args:
         count: Buckets of each kind (about to be published, published) that a refresh looks at.
         every: Every how many-th refresh looks.
-        clean: Buckets that did not differ, since the last difference or since this version of the data began.
+        clean: Published buckets, drawn from all, that did not differ, since the last difference or since this version of
+            the data began.
+        touched: Buckets about to be published that did not differ, likewise; drawn from those that changed, they say
+            nothing of the others.
         n: The refresh that looked last; 0 for none.
         at: When its verdict was recorded, ISO text.
         differed_n: The last refresh that found a difference; 0 for none.
@@ -31,6 +34,7 @@ class Canaries:
     count: int
     every: int
     clean: int = 0
+    touched: int = 0
     n: int = 0
     at: str = ""
     differed_n: int = 0
@@ -73,15 +77,16 @@ def after_sample(before: Mapping[str, Any], sampled: Mapping[str, Any], n: int, 
 
     Args:
         before: What it remembered; empty at first.
-        sampled: How many buckets were ``clean``, and which ``differed``.
+        sampled: How many buckets were ``clean`` and ``touched``, and which ``differed``.
         n: The refresh.
         at: When, ISO text.
     """
     seen = {"n": n, "at": at}
     if sampled["differed"]:
-        return {"clean": 0, **seen, "differed_n": n, "differed": sampled["differed"]}
+        return {"clean": 0, "touched": 0, **seen, "differed_n": n, "differed": sampled["differed"]}
     kept = {k: before[k] for k in ("differed_n", "differed") if k in before}
-    return {"clean": before.get("clean", 0) + sampled["clean"], **seen, **kept}
+    counts = {kind: before.get(kind, 0) + sampled.get(kind, 0) for kind in ("clean", "touched")}
+    return {**counts, **seen, **kept}
 
 
 def canaries_of(properties: Mapping[str, str], known: Mapping[str, Any]) -> Canaries | None:
