@@ -7,11 +7,10 @@ the next refresh computes it from what the source still has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from materializer.core.definition import quoted
 from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.invalidation import ANY_ROWS, Cause, Entry
@@ -27,30 +26,17 @@ from materializer.errors import (
     JournalConflictError,
     MaterializerError,
 )
-from materializer.journal.events import Event, Frozen, Invalidated, SourceIdentity
+from materializer.journal.events import Event, Frozen, Invalidated
 from materializer.journal.fold import AggregateState, apply
 from materializer.journal.versions import fields_of
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, planning
 from materializer.services.planning import Request
+from materializer.services.raw_rows import Reader, delete_statement, readers_of
 from materializer.services.refresh import Refresher, stuck_spans
 from materializer.services.workbench import Workbench
-from materializer.spark.bucket_sql import instant_sql
 
 Report = TypeVar("Report")
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Another aggregate that reads the same source and would lose history with its rows.
-
-    Args:
-        name: The aggregate.
-        why: Why it is not safe yet, in words.
-    """
-
-    name: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +229,7 @@ class Expirer:
             bench.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
             dirt.waiting,
             "" if parent else delete_statement(state.source, definition.spec.time_column, grid, bound),
-            tuple(_readers(state, bound, view.all.values())),
+            tuple(readers_of(state, bound, view.all.values())),
             tuple(_notes(state, bound, parent)),
             dirt.needed,
             dry_run,
@@ -275,12 +261,6 @@ class Expirer:
             SOURCE in spec.property_map,
             dry_run,
         )
-
-
-def delete_statement(source: SourceIdentity, time_column: str, grid: Grid, bound: int) -> str:
-    """Return the Spark SQL that deletes the rows of a source below an edge; null times stay."""
-    table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
-    return f"DELETE FROM {table} WHERE {quoted(time_column)} < {instant_sql(grid, bound)}"
 
 
 def _bound(state: AggregateState, before: int, grid: Grid) -> int:
@@ -322,27 +302,6 @@ def _dirt(state: AggregateState, bound: int, bench: Workbench) -> _Dirt:
     rest = SpanSet.union(e.span for e in taken if e.cause is not Cause.RETIRED) - waiting
     needed = bench.present(state, rest) if rest else rest
     return _Dirt(waiting, rest - needed, needed)
-
-
-def _readers(state: AggregateState, bound: int, states: Iterable[AggregateState]) -> list[Reader]:
-    """Return the other aggregates that read the source of *state* and are not frozen up to *bound*."""
-    found = []
-    mine = AggregateSpec.from_json(state.spec)
-    for other in sorted(states, key=lambda s: s.name.lower()):
-        if other.id == state.id or other.source.table_id != state.source.table_id:
-            continue
-        spec = AggregateSpec.from_json(other.spec)
-        if other.builds:
-            found.append(Reader(other.name, "its next version is being built, from raw rows"))
-        elif spec.is_engine:
-            found.append(Reader(other.name, "an engine computes it, and needs its raw rows"))
-        elif spec.time_column.lower() != mine.time_column.lower():
-            found.append(Reader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of"))
-        elif other.frozen < bound:
-            kind = spec.time_type or TimeType.TIMESTAMP
-            at = "not frozen" if other.frozen == NEG_INF else f"frozen below {render(other.frozen, kind)}"
-            found.append(Reader(other.name, at))
-    return found
 
 
 def _notes(state: AggregateState, bound: int, parent: AggregateState | None) -> list[str]:

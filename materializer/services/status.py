@@ -23,6 +23,7 @@ from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
+from materializer.services import cascade
 from materializer.services.definitions import Bound
 from materializer.services.freshness import Freshness, freshness_of
 from materializer.services.next_version import (
@@ -33,6 +34,7 @@ from materializer.services.next_version import (
     previous_versions,
 )
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
+from materializer.services.raw_rows import Reader, delete_statement, readers_of
 from materializer.services.refresh import dirty_below_newest
 from materializer.services.retention import why_stuck
 
@@ -75,6 +77,9 @@ class Status:
         retired: Below it the output keeps no buckets; ``NEG_INF`` when it keeps all.
         expired_rows: Raw rows that went below *frozen* and counted for nothing, as far as known.
         stuck: What is dirty below *frozen* and could only be computed from raw rows, each with why.
+        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where nothing is frozen,
+            or the rows are not the owner's to delete.
+        readers: Who else reads them and is not frozen there.
     """
 
     name: str
@@ -110,6 +115,8 @@ class Status:
     retired: int = NEG_INF
     expired_rows: int = 0
     stuck: tuple[tuple[Span, str], ...] = ()
+    delete: str = ""
+    readers: tuple[Reader, ...] = ()
 
 
 @dataclass(slots=True)
@@ -235,7 +242,16 @@ class Looker:
             state.retired,
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.stuck),
+            *self._raw_rows(state, bound),
         )
+
+    def _raw_rows(self, state: AggregateState, bound: Bound) -> tuple[str, tuple[Reader, ...]]:
+        """Return how the owner deletes the raw rows of frozen history, and who else needs them; nothing where nothing is."""
+        view, spec = self.journal.view(), bound.definition.spec
+        if state.frozen == NEG_INF or cascade.parent_of(state.source.path, self.root, view.states) is not None:
+            return "", ()
+        readers = tuple(readers_of(state, state.frozen, view.all.values()))
+        return delete_statement(state.source, spec.time_column, bound.definition.grid, state.frozen), readers
 
     def show(
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None

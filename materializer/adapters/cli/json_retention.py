@@ -55,6 +55,8 @@ def status(s: Status) -> dict[str, Any]:
         "frozen_below": _instant(s.frozen, s.time_type),
         "kept_from": _instant(s.retired, s.time_type),
         "expired_rows": s.expired_rows,
+        "delete": s.delete or None,
+        "readers": [asdict(r) for r in s.readers],
         "stuck": [
             {"start": _instant(span.start, s.time_type), "end": _instant(span.end, s.time_type), "reason": why}
             for span, why in s.stuck

@@ -76,6 +76,9 @@ def status_pairs(s: Status) -> list[tuple[str, str]]:
         ("frozen", "" if s.frozen == NEG_INF else f"below {instant(s.frozen, kind)}{gone}"),
         ("kept", "" if s.retired == NEG_INF else f"from {instant(s.retired, kind)} on (output.retention)"),
     ]
+    if s.delete:
+        others = "; ".join(f"{r.name} ({r.why})" for r in s.readers)
+        pairs += [("raw rows", f"not before these are frozen, too: {others}" if others else ""), ("", s.delete)]
     stuck: dict[str, SpanSet] = {}
     for span, why in s.stuck:
         stuck[why] = stuck.get(why, SpanSet()) | SpanSet.of(span)

@@ -71,7 +71,7 @@ from materializer.services.building import BuildReport
 from materializer.services.check import CheckReport
 from materializer.services.covering import Lack
 from materializer.services.definitions import Change, Reads
-from materializer.services.expire import Expiry, Reader, Thaw
+from materializer.services.expire import Expiry, Thaw
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
 from materializer.services.maintain import MaintainReport, TableDone, TablePlan
@@ -79,6 +79,7 @@ from materializer.services.mending import Mending, Table
 from materializer.services.next_version import NextVersion, PreviousVersion
 from materializer.services.policies import PolicyState
 from materializer.services.preview import Preview
+from materializer.services.raw_rows import Reader
 from materializer.services.refresh import RefreshReport, RunDone
 from materializer.services.repair import RepairReport
 from materializer.services.status import Status
@@ -229,7 +230,7 @@ STATUS = Status(
     outside=SpanSet.of(Span(day(1), day(2))),
     held=SpanSet.of(Span(day(2), day(3))),
     last_check=summary(VERDICT) | {"version": 12, "window": [day(1), day(8)], "at": "2013-12-09T00:00:00Z"},
-    canaries=Canaries(3, 2, 29, 20, "2013-12-09T00:00:00Z", 12, SpanSet.of(Span(day(2), day(3)))),
+    canaries=Canaries(3, 2, 29, 31, 20, "2013-12-09T00:00:00Z", 12, SpanSet.of(Span(day(2), day(3)))),
     maintained=MAINTAINED,
     freshness=Freshness(Width(micros=7_200_000_000), 86_400.0, is_kept=False),
     lateness=LATENESS,
@@ -237,6 +238,8 @@ STATUS = Status(
     next=NEXT,
     previous=(PreviousVersion(330, DIFFERENCES),),
     frozen=day(1),
+    delete="DELETE FROM delta.`/data/trades` WHERE `ts` < TIMESTAMP '2024-03-01 00:00:00+00:00'",
+    readers=(Reader("by_day", "not frozen"),),
     retired=day(1, 1),
     expired_rows=1_200,
     stuck=((Span(NEG_INF, day(1)), reason_of(Cause.CONFLICT)),),
@@ -331,6 +334,7 @@ RESTORED = RestoreReport(
     "the journal is damaged",
     "lake/_materializer.aside",
     {"flights_hourly": ("its output table carries refresh 43, the journal left it at 42",)},
+    ("flights_daily",),
     0.1,
 )
 
