@@ -1,18 +1,18 @@
 """Random work on a source whose old rows go, and an aggregate over it, held against an oracle that remembers them.
 
-The oracle knows two things of time below the frozen bound: the rows that were ever added there, and the buckets in which
-something else happened. It classifies each source version by its own bookkeeping, with the bound that stood when the version
-was captured.
+Commands die; what the oracle knows is in :mod:`tests.system.memory`.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import hypothesis
 from hypothesis import settings
@@ -20,13 +20,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, rule
 
 from materializer.config import Config
-from materializer.core.instants import HOUR
 from materializer.core.plan import Lane
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import SpanSet
 from materializer.errors import ExpireBoundError, ExpireDirtyError, FrozenWindowError, RefreshWindowTooSmallError
+from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
-from tests.system.lake import HOURLY, Source, micros, published
+from tests.system.lake import (
+    CHECKPOINTS,
+    HOURLY,
+    Death,
+    Died,
+    Source,
+    dying,
+    leave_behind,
+    micros,
+    published,
+    the_dead,
+)
+from tests.system.memory import Memory, bucket_of
+from tests.system.stateful import RUNS
+from tests.system.stateful_repairs import RECOVERIES, deaths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +55,6 @@ ROWS = st.lists(
     min_size=1,
     max_size=4,
 )
-Rows = dict[int, dict[str, Any]]
 
 
 class Commit(NamedTuple):
@@ -63,69 +76,24 @@ COMMITS = st.lists(
 WINDOWS = st.just((None, None)) | st.tuples(st.integers(0, 6), st.integers(7, 14))
 
 
-def bucket_of(row: dict[str, Any]) -> int:
-    """Return the start of a row's hour."""
-    at = micros(row["ts"])
-    return at - at % HOUR
-
-
-class Memory:
-    """What the aggregate should show below its bound.
-
-    Args:
-        rows: By bucket, the rows that were ever added.
-        conflicts: By bucket in which something else happened, what was published before.
-    """
-
-    def __init__(self) -> None:
-        self.bound = NEG_INF
-        self.rows: dict[int, list[dict[str, Any]]] = {}
-        self.conflicts: dict[int, list[tuple[Any, ...]]] = {}
-
-    def saw(self, before: Rows, after: Rows, shown: list[tuple[Any, ...]]) -> None:
-        """Take up one source version, captured with the bound as it stands."""
-        kinds: dict[int, set[str]] = defaultdict(set)
-        added: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for i in before.keys() | after.keys():
-            old, new = before.get(i), after.get(i)
-            if old == new:
-                continue
-            kind = "insert" if old is None else "delete" if new is None else "update"
-            for row in filter(None, (old, new)):
-                kinds[bucket_of(row)].add(kind)
-            if old is None and new is not None:
-                added[bucket_of(new)].append(new)
-        for bucket, found in kinds.items():
-            if bucket >= self.bound:
-                continue
-            if found == {"insert"}:
-                self.rows.setdefault(bucket, []).extend(added[bucket])
-            elif found != {"delete"} and bucket not in self.conflicts:
-                self.conflicts[bucket] = [row for row in shown if micros(row[0]) == bucket]
-
-    def stands(self, bound: int, rows: Rows) -> None:
-        """Take up where the bound stands now, with the source's rows at the cursor."""
-        if bound < self.bound:
-            self.rows, self.conflicts = {}, {}
-        for row in rows.values():
-            if self.bound <= bucket_of(row) < bound:
-                self.rows.setdefault(bucket_of(row), []).append(row)
-        self.bound = bound
-
-    def expected(self, rows: Rows) -> list[tuple[Any, ...]]:
-        """Return all rows that should be published over a source that has *rows*."""
-        old = [row for bucket, found in self.rows.items() if bucket not in self.conflicts for row in found]
-        new = [row for row in rows.values() if bucket_of(row) >= self.bound]
-        return [*HOURLY.expected([*old, *new]), *(row for found in self.conflicts.values() for row in found)]
+BOUNDS: Final = ("bound", "bounded")
+"""Steps of a command that moves the frozen bound."""
+REFRESHING: Final = deaths(CHECKPOINTS, CHECKPOINTS[:10], ("writing_partials", "writing_output"))
+MOVING: Final = deaths(RECOVERIES, BOUNDS)
 
 
 class Keeping(RuleBasedStateMachine):
-    """One lake, used by one command after another, while old rows go and come."""
+    """One lake, used by one command after another, any of which may die, while old rows go and come."""
 
     spark: ClassVar[SparkSession]
     folder: ClassVar[Path]
     driver_lane_rows: ClassVar[int]
     seen: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = ExitStack()
+        self.dead = self.closing.enter_context(the_dead())
 
     @initialize(
         rows=ROWS,
@@ -139,104 +107,135 @@ class Keeping(RuleBasedStateMachine):
         home = Path(tempfile.mkdtemp(dir=self.folder))
         self.source = Source(str(home / "source"), has_feed=True)
         self.root = home / "lake"
-        config = Config(driver_lane_rows=self.driver_lane_rows)
-        self.lake = Materializer(self.root, spark=self.spark, config=config)
+        self.lake = self.new()
         properties = {} if retention is None else {"source.retention": retention}
         self.lake.define("hourly", self.source.path, **{**HOURLY.parts, "properties": properties})
-        self.memory, self.cursor, self.value = Memory(), 0, 1000
+        self.memory, self.value = Memory(), 1000
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
-        self.refresh([], (None, None), force=False)
+        self.refresh([], (None, None), force=False, death=None)
         if bound:
-            self.expire([], bound, is_deleted=False)
+            self.expire([], bound, is_deleted=False, death=None)
+
+    def new(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
+        """Return the lake as a new process opens it."""
+        config = Config(driver_lane_rows=self.driver_lane_rows)
+        return Materializer(self.root, spark=self.spark, config=config, on_checkpoint=on_checkpoint)
 
     # -- commands --------------------------------------------------------------------------------------------------------
 
-    @rule(commits=COMMITS, window=WINDOWS, force=st.sampled_from([False, False, False, True]))
-    def refresh(self, commits: list[Commit], window: tuple[int | None, int | None], force: bool) -> None:
+    @rule(commits=COMMITS, window=WINDOWS, force=st.sampled_from([False, False, False, True]), death=REFRESHING)
+    def refresh(
+        self, commits: list[Commit], window: tuple[int | None, int | None], force: bool, death: Death | None
+    ) -> None:
         """Refresh, perhaps only a window."""
         self.committed(commits)
         start, end = (None if hours is None else self.at(hours) for hours in window)
-        report = self.command(lambda: self.lake.refresh("hourly", start, end, force=force))
-        for run in report.runs if report else ():
-            Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
+        self.command("refresh", death, lambda m: m.refresh("hourly", start, end, force=force))
 
-    @rule(commits=COMMITS, hours=EDGES, is_deleted=st.booleans())
-    def expire(self, commits: list[Commit], hours: int, is_deleted: bool) -> None:
+    @rule(commits=COMMITS, window=WINDOWS, runs=RUNS, death=REFRESHING)
+    def backfill(
+        self, commits: list[Commit], window: tuple[int | None, int | None], runs: dict[str, Any], death: Death | None
+    ) -> None:
+        """Refresh a window run by run, perhaps not to its end."""
+        self.committed(commits)
+        start, end = (None if hours is None else self.at(hours) for hours in window)
+        self.command("backfill", death, lambda m: m.backfill("hourly", start, end, **runs))
+
+    @rule(commits=COMMITS, hours=EDGES, is_deleted=st.booleans(), death=MOVING)
+    def expire(self, commits: list[Commit], hours: int, is_deleted: bool, death: Death | None) -> None:
         """Freeze history up to some time; often the owner deletes its rows then."""
         self.committed(commits)
-        if self.command(lambda: self.lake.expire("hourly", self.at(hours))):
+        if self.command("expire", death, lambda m: m.expire("hourly", self.at(hours))):
             Keeping.seen["expired"] += 1
         if is_deleted:
             self.committed([Commit("goes", [])])
 
-    @rule(commits=COMMITS, is_sure=st.sampled_from([False, False, True]))
-    def thaw(self, commits: list[Commit], is_sure: bool) -> None:
+    @rule(commits=COMMITS, is_sure=st.sampled_from([False, False, True]), death=MOVING)
+    def thaw(self, commits: list[Commit], is_sure: bool, death: Death | None) -> None:
         """Give history up, or only ask what that would mean."""
         self.committed(commits)
-        self.command(lambda: self.lake.thaw("hourly", dry_run=not is_sure))
+        self.command("thaw", death, lambda m: m.thaw("hourly", dry_run=not is_sure), thaws=is_sure)
 
-    @rule(hours=EDGES)
-    def invalidate(self, hours: int) -> None:
+    @rule(hours=EDGES, death=deaths(RECOVERIES))
+    def invalidate(self, hours: int, death: Death | None) -> None:
         """Declare an hour or two dirty."""
-        self.command(lambda: self.lake.invalidate("hourly", self.at(hours), self.at(hours + 2)))
+        self.command("invalidate", death, lambda m: m.invalidate("hourly", self.at(hours), self.at(hours + 2)))
 
     @rule(commits=COMMITS)
     def look(self, commits: list[Commit]) -> None:
         """The always-fresh read is the truth above the bound, and writes nothing."""
         self.committed(commits)
+        version = self.lake.journal.view().version
         rows = self.lake.read("hourly", fresh=True).toArrow().to_pylist()
         found = [tuple(row[c] for c in HOURLY.columns) for row in rows]
         new = [row for row in self.source.rows.values() if bucket_of(row) >= self.memory.bound]
         above = [row for row in found if micros(row[0]) >= self.memory.bound]
         assert not differences(HOURLY.expected(new), above, HOURLY.known_by)
+        assert version == self.lake.journal.view().version
 
     # -- what holds ------------------------------------------------------------------------------------------------------
 
     @invariant()
     def history_is_remembered(self) -> None:
-        """What is clean is what the oracle remembers, and what is stuck is just what was in conflict."""
+        """
+        What is clean is what the oracle remembers, what is dirty is what it was, and what is stuck is just what was in conflict.
+        """
+        state = self.lake.journal.view().named("hourly")
+        open_plan = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+        found, rows = published(self.root, HOURLY), self.source.versions[state.cursor]
+        wrong = self.memory.shows(found, rows, state.log.spans, open_plan, HOURLY)
+        assert not wrong, f"at version {state.cursor}, frozen {self.memory.bound}: {wrong}"
         [status] = self.lake.status("hourly")
-        everywhere, end, dirty = status.state == "fresh", status.newest_bucket_end, status.dirty
-
-        def is_clean(row: tuple[Any, ...]) -> bool:
-            at = micros(row[0])
-            return everywhere or (at < max(end, self.memory.bound) and at not in dirty)
-
-        expected = self.memory.expected(self.source.versions[status.cursor])
-        found = published(self.root, HOURLY)
-        wrong = differences(filter(is_clean, expected), filter(is_clean, found), HOURLY.known_by)
-        assert not wrong, f"{status.state} at version {status.cursor}, frozen {self.memory.bound}: {wrong}"
-        conflicts = SpanSet.union(Span(b, b + HOUR) for b in self.memory.conflicts)
-        assert conflicts == SpanSet.union(span for span, _ in status.stuck)
+        assert self.memory.stuck == SpanSet.union(span for span, _ in status.stuck)
+        Keeping.seen["left unfinished"] += bool(state.plan)
+        Keeping.seen["left unfinished below the bound"] += bool(state.plan) and open_plan.spans[0].start < state.frozen
 
     def teardown(self) -> None:
         """At the end everything that can be true is, and verifies."""
-        if hasattr(self, "lake"):
-            self.refresh([], (None, None), force=False)
-            assert not self.lake.status("hourly")[0].dirty
-            self.history_is_remembered()
-            report = self.lake.verify("hourly")
-            assert report.is_equal, report.examples
-            Keeping.seen["conflicts"] += len(self.memory.conflicts)
-            Keeping.seen["buckets remembered"] += len(self.memory.rows)
+        try:
+            if sys.exc_info()[0] is None and hasattr(self, "lake"):
+                self.refresh([], (None, None), force=False, death=None)
+                assert not self.lake.status("hourly")[0].dirty
+                self.history_is_remembered()
+                report = self.lake.verify("hourly")
+                assert report.is_equal, report.examples
+                Keeping.seen["conflicts"] += len(self.memory.stuck)
+                Keeping.seen["buckets remembered"] += len(self.memory.rows)
+        finally:
+            self.closing.close()
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 
-    def command(self, do: Callable[[], Any]) -> Any:
-        """Run a command, and let the oracle see what it captured and where the bound stands then."""
-        shown = published(self.root, HOURLY)
+    def command(self, what: str, death: Death | None, do: Callable[[Materializer], Any], *, thaws: bool = False) -> Any:
+        """Run a command that may die, and let the oracle see what it captured and where the bound stands then."""
+        Keeping.seen[what] += 1
         result = None
         try:
-            result = do()
+            if death is None:
+                result = do(self.lake)
+            else:
+                with dying(death) as on_checkpoint:
+                    result = do(self.new(on_checkpoint))
         except (ExpireBoundError, ExpireDirtyError, FrozenWindowError, RefreshWindowTooSmallError) as exc:
             Keeping.seen[exc.code] += 1
-        [status] = self.lake.status("hourly")
-        for version in range(self.cursor + 1, status.cursor + 1):
-            self.memory.saw(self.source.versions[version - 1], self.source.versions[version], shown)
-        self.cursor = status.cursor
-        self.memory.stands(status.frozen, self.source.versions[self.cursor])
+        except Died as died:
+            Keeping.seen[f"{what} died at {died}"] += 1
+            leave_behind(self.lake, self.dead)
+            self.lake = self.new()
+        self.told(result)
+        state = self.lake.journal.view().named("hourly")
+        self.memory.captures(self.source.versions, state.cursor)
+        assert thaws or state.frozen >= self.memory.bound, f"{what} moved the frozen bound back"
+        self.memory.stands(state.frozen, self.source.versions[state.cursor])
         return result
+
+    def told(self, report: object) -> None:
+        """Count what reports say that was done."""
+        if isinstance(report, RefreshReport):
+            Keeping.seen.update(f"recovered: {how}" for _, how in report.recovered)
+            for run in report.runs:
+                Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
 
     def committed(self, commits: list[Commit]) -> None:
         """Write to the source; a change of rows where there are none is left out."""
