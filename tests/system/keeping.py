@@ -1,6 +1,6 @@
 """Random work on a source whose old rows go, and an aggregate over it, held against an oracle that remembers them.
 
-Commands die; what the oracle knows is in :mod:`tests.system.memory`.
+Commands die, tables are maintained meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from unittest import mock
 
 import hypothesis
 from hypothesis import settings
@@ -23,12 +24,15 @@ from materializer.config import Config
 from materializer.core.plan import Lane
 from materializer.core.spans import SpanSet
 from materializer.errors import ExpireBoundError, ExpireDirtyError, FrozenWindowError, RefreshWindowTooSmallError
+from materializer.services import maintain
+from materializer.services.maintain import MaintainReport
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
 from tests.system.lake import (
     CHECKPOINTS,
     HOURLY,
+    MAINTENANCE,
     Death,
     Died,
     Source,
@@ -80,6 +84,7 @@ BOUNDS: Final = ("bound", "bounded")
 """Steps of a command that moves the frozen bound."""
 REFRESHING: Final = deaths(CHECKPOINTS, CHECKPOINTS[:10], ("writing_partials", "writing_output"))
 MOVING: Final = deaths(RECOVERIES, BOUNDS)
+MAINTAINING: Final = deaths(RECOVERIES, MAINTENANCE, MAINTENANCE)
 
 
 class Keeping(RuleBasedStateMachine):
@@ -94,14 +99,17 @@ class Keeping(RuleBasedStateMachine):
         super().__init__()
         self.closing = ExitStack()
         self.dead = self.closing.enter_context(the_dead())
+        # files that no version needs go at once: whatever reads them later fails
+        self.closing.enter_context(mock.patch.object(maintain, "retention_hours", return_value=0.0))
 
     @initialize(
         rows=ROWS,
         copies=st.sampled_from([1, 8]),
         retention=st.sampled_from([None, None, "5 hours"]),
         bound=st.sampled_from([0, 5, 8]),
+        run=st.sampled_from([None, None, 2]),
     )
-    def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None, bound: int) -> None:
+    def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None, bound: int, run: int | None) -> None:
         """Make the source and the aggregate, and publish what there is."""
         Keeping.seen["examples"] += 1
         home = Path(tempfile.mkdtemp(dir=self.folder))
@@ -113,7 +121,10 @@ class Keeping(RuleBasedStateMachine):
         self.memory, self.value = Memory(), 1000
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
-        self.refresh([], (None, None), force=False, death=None)
+        if run:  # in so many files that they are worth writing again
+            self.command("backfill", None, lambda m: m.backfill("hourly", buckets_per_run=run))
+        else:
+            self.refresh([], (None, None), force=False, death=None)
         if bound:
             self.expire([], bound, is_deleted=False, death=None)
 
@@ -161,6 +172,11 @@ class Keeping(RuleBasedStateMachine):
     def invalidate(self, hours: int, death: Death | None) -> None:
         """Declare an hour or two dirty."""
         self.command("invalidate", death, lambda m: m.invalidate("hourly", self.at(hours), self.at(hours + 2)))
+
+    @rule(death=MAINTAINING)
+    def maintain(self, death: Death | None) -> None:
+        """Lay the tables out again, and remove every file that no version needs."""
+        self.command("maintain", death, lambda m: m.maintain("hourly"))
 
     @rule(commits=COMMITS)
     def look(self, commits: list[Commit]) -> None:
@@ -236,6 +252,10 @@ class Keeping(RuleBasedStateMachine):
             Keeping.seen.update(f"recovered: {how}" for _, how in report.recovered)
             for run in report.runs:
                 Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
+        for each in report if isinstance(report, list) else ():
+            if isinstance(each, MaintainReport):
+                Keeping.seen["tables maintained"] += sum(bool(table.rewritten) for table in each.done)
+                Keeping.seen["files removed"] += sum(table.removed for table in each.done)
 
     def committed(self, commits: list[Commit]) -> None:
         """Write to the source; a change of rows where there are none is left out."""
