@@ -42,7 +42,8 @@ class Repaired:
 def repaired(state: AggregateState, event: Repaired, source: SourceIdentity | None) -> AggregateState:
     """Return *state* after a repair.
 
-    What the tables hold stays below the threshold, so that a refresh looks there even where the source has no rows.
+    What the tables hold stays below the threshold, so that a refresh looks there even where the source has no rows; what
+    they keep no longer does not come back.
 
     Args:
         state: The aggregate; no plan of it is open.
@@ -68,7 +69,7 @@ def repaired(state: AggregateState, event: Repaired, source: SourceIdentity | No
         state,
         cursor=state.cursor if event.cursor is None else event.cursor,
         threshold=threshold,
-        log=_everything(threshold),
+        log=_everything(threshold, state.retired),
         extent_end=NEG_INF,
         null_times=None,
         changes=(),
@@ -77,8 +78,11 @@ def repaired(state: AggregateState, event: Repaired, source: SourceIdentity | No
     )
 
 
-def _everything(threshold: int) -> InvalidationLog:
-    if threshold == NEG_INF:
-        return InvalidationLog.everything()
-    below = Entry(Span(NEG_INF, threshold), None, Cause.REPAIRED)
-    return InvalidationLog((below, Entry(Span(threshold, POS_INF))))
+def _everything(threshold: int, retired: int) -> InvalidationLog:
+    """Return a log in which all is dirty; what the output keeps no longer is to be discarded, whatever is there."""
+    entries = []
+    if retired != NEG_INF:
+        entries.append(Entry(Span(NEG_INF, retired), None, Cause.RETIRED))
+    if retired < threshold:
+        entries.append(Entry(Span(retired, threshold), None, Cause.REPAIRED))
+    return InvalidationLog((*entries, Entry(Span(max(retired, threshold), POS_INF))))

@@ -527,7 +527,7 @@ class Workbench(SwitchTables):
 
     def _stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
         """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
-        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in dirty)
+        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED) for e in dirty)
         return held.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from datetime import date, datetime
 from typing import Any
@@ -332,6 +333,60 @@ def test_old_buckets_leave_the_output_and_do_not_come_back(site):
     report = site.lake.refresh("hourly")
     assert ["discard"] == [run.report.strategy for run in report.runs]
     assert [(DAY.replace(hour=6, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
+
+
+def harmed(site: Site) -> Materializer:
+    """Lose the partials of the hourly aggregate, repair it, and return the lake."""
+    state = site.lake.journal.view().named("hourly")
+    shutil.rmtree(site.lake.root / "hourly" / "partials" / state.data_version)
+    assert site.lake.repair("hourly").mending.is_everything_dirty
+    return site.lake
+
+
+def test_a_repair_brings_nothing_back_that_the_output_let_go(site):
+    """
+    Everything is dirty after it, but what output.retention took out stays out, and none of it is reported as stuck.
+    """
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly(properties={"output.retention": "2 hours"})
+    site.lake.refresh("hourly")
+    kept = site.published("hourly")
+    site.lake.expire("hourly", "2024-03-01T04:00:00Z")
+
+    lake = harmed(site)
+    assert ["3-4 repaired: what the tables hold there is not known"] == stuck(site)
+    lake.refresh("hourly")
+
+    assert kept == site.published("hourly")
+    assert all(row[0].hour >= 3 for row in kept)
+
+
+def test_what_the_output_is_to_let_go_goes_after_a_repair_too(site):
+    """
+    A refresh dies before it takes old buckets out, and the partials are lost: only the output still tells where these lie.
+    """
+
+    class Died(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        if name == "compute":
+            raise Died
+
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly()
+    site.lake.refresh("hourly")
+    site.hourly(properties={"output.retention": "2 hours"})
+    trades.delete()
+    trades.trade(("09:00", "A", 1))
+    with pytest.raises(Died):
+        site.opened_with(die).refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")
+
+    harmed(site).refresh("hourly")
+
+    assert [(DAY.replace(hour=9, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
 
 
 def test_an_engine_keeps_its_raw_rows(site):
