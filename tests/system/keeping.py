@@ -1,6 +1,6 @@
 """Random work on a source whose old rows go, and an aggregate over it, held against an oracle that remembers them.
 
-Commands die, tables are maintained meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
+Commands die, tables are maintained and the output lets old buckets go meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, rule
 
 from materializer.config import Config
+from materializer.core.instants import HOUR
 from materializer.core.plan import Lane
-from materializer.core.spans import SpanSet
-from materializer.errors import ExpireBoundError, ExpireDirtyError, FrozenWindowError, RefreshWindowTooSmallError
+from materializer.core.spans import NEG_INF, SpanSet
+from materializer.errors import (
+    ExpireBoundError,
+    ExpireDirtyError,
+    FrozenWindowError,
+    RefreshWindowTooSmallError,
+    RetiredWindowError,
+)
 from materializer.services import maintain
 from materializer.services.maintain import MaintainReport
 from materializer.services.refresh import RefreshReport
@@ -42,7 +49,7 @@ from tests.system.lake import (
     published,
     the_dead,
 )
-from tests.system.memory import Memory, bucket_of
+from tests.system.memory import Memory, Rows, bucket_of
 from tests.system.stateful import RUNS
 from tests.system.stateful_repairs import RECOVERIES, deaths
 
@@ -80,9 +87,13 @@ COMMITS = st.lists(
 WINDOWS = st.just((None, None)) | st.tuples(st.integers(0, 6), st.integers(7, 14))
 
 
+LENGTHS: Final = (None, None, 4, 9)
+"""Hours that the output keeps; None for all."""
 BOUNDS: Final = ("bound", "bounded")
 """Steps of a command that moves the frozen bound."""
-REFRESHING: Final = deaths(CHECKPOINTS, CHECKPOINTS[:10], ("writing_partials", "writing_output"))
+STEPS: Final = ("compute", "writing_partials", "writing_output", "wrote_partials", "wrote_output", "check", "done")
+"""Steps at which a refresh has planned, and has not ended."""
+REFRESHING: Final = deaths(STEPS, STEPS, CHECKPOINTS)
 MOVING: Final = deaths(RECOVERIES, BOUNDS)
 MAINTAINING: Final = deaths(RECOVERIES, MAINTENANCE, MAINTENANCE)
 
@@ -105,19 +116,28 @@ class Keeping(RuleBasedStateMachine):
     @initialize(
         rows=ROWS,
         copies=st.sampled_from([1, 8]),
-        retention=st.sampled_from([None, None, "5 hours"]),
+        retention=st.sampled_from([None, None, 5]),
+        keeps=st.sampled_from(LENGTHS),
         bound=st.sampled_from([0, 5, 8]),
-        run=st.sampled_from([None, None, 2]),
+        run=st.sampled_from([None, 2]),
     )
-    def open(self, rows: list[dict[str, Any]], copies: int, retention: str | None, bound: int, run: int | None) -> None:
+    def open(
+        self,
+        rows: list[dict[str, Any]],
+        copies: int,
+        retention: int | None,
+        keeps: int | None,
+        bound: int,
+        run: int | None,
+    ) -> None:
         """Make the source and the aggregate, and publish what there is."""
         Keeping.seen["examples"] += 1
         home = Path(tempfile.mkdtemp(dir=self.folder))
         self.source = Source(str(home / "source"), has_feed=True)
         self.root = home / "lake"
         self.lake = self.new()
-        properties = {} if retention is None else {"source.retention": retention}
-        self.lake.define("hourly", self.source.path, **{**HOURLY.parts, "properties": properties})
+        self.retention, self.keeps = retention, keeps
+        self.lake.define("hourly", self.source.path, **self.parts())
         self.memory, self.value = Memory(), 1000
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
@@ -133,6 +153,11 @@ class Keeping(RuleBasedStateMachine):
         config = Config(driver_lane_rows=self.driver_lane_rows)
         return Materializer(self.root, spark=self.spark, config=config, on_checkpoint=on_checkpoint)
 
+    def parts(self) -> dict[str, Any]:
+        """Return what the aggregate is defined with now."""
+        asked = {"source.retention": self.retention, "output.retention": self.keeps}
+        return {**HOURLY.parts, "properties": {name: f"{hours} hours" for name, hours in asked.items() if hours}}
+
     # -- commands --------------------------------------------------------------------------------------------------------
 
     @rule(commits=COMMITS, window=WINDOWS, force=st.sampled_from([False, False, False, True]), death=REFRESHING)
@@ -142,7 +167,8 @@ class Keeping(RuleBasedStateMachine):
         """Refresh, perhaps only a window."""
         self.committed(commits)
         start, end = (None if hours is None else self.at(hours) for hours in window)
-        self.command("refresh", death, lambda m: m.refresh("hourly", start, end, force=force))
+        self.command("refresh", death, lambda m: m.refresh("hourly", start, end, force=force), end=window[1])
+        self.check_followed()
 
     @rule(commits=COMMITS, window=WINDOWS, runs=RUNS, death=REFRESHING)
     def backfill(
@@ -151,7 +177,8 @@ class Keeping(RuleBasedStateMachine):
         """Refresh a window run by run, perhaps not to its end."""
         self.committed(commits)
         start, end = (None if hours is None else self.at(hours) for hours in window)
-        self.command("backfill", death, lambda m: m.backfill("hourly", start, end, **runs))
+        self.command("backfill", death, lambda m: m.backfill("hourly", start, end, **runs), end=window[1])
+        self.check_followed()
 
     @rule(commits=COMMITS, hours=EDGES, is_deleted=st.booleans(), death=MOVING)
     def expire(self, commits: list[Commit], hours: int, is_deleted: bool, death: Death | None) -> None:
@@ -171,7 +198,23 @@ class Keeping(RuleBasedStateMachine):
     @rule(hours=EDGES, death=deaths(RECOVERIES))
     def invalidate(self, hours: int, death: Death | None) -> None:
         """Declare an hour or two dirty."""
-        self.command("invalidate", death, lambda m: m.invalidate("hourly", self.at(hours), self.at(hours + 2)))
+        self.invalidated(hours, hours + 2, death)
+
+    def invalidated(self, start: int, end: int, death: Death | None) -> None:
+        """Declare some hours dirty; those that the output let go are wanted again where it may keep them."""
+        was = self.memory.retired
+        self.command("invalidate", death, lambda m: m.invalidate("hourly", self.at(start), self.at(end)), end=end)
+        Keeping.seen["wanted again"] += self.memory.retired < was
+
+    @rule(hours=st.sampled_from([*LENGTHS, 11]), wants=st.booleans(), death=deaths(RECOVERIES))
+    def keep(self, hours: int | None, wants: bool, death: Death | None) -> None:
+        """Let the output keep more hours, or fewer; nothing is computed, unless they are wanted again then."""
+        self.keeps = hours
+        self.command("keep", death, lambda m: m.define("hourly", self.source.path, **self.parts()))
+        if death is not None:
+            self.lake.define("hourly", self.source.path, **self.parts())
+        if wants:
+            self.invalidated(0, 14, None)
 
     @rule(death=MAINTAINING)
     def maintain(self, death: Death | None) -> None:
@@ -185,9 +228,11 @@ class Keeping(RuleBasedStateMachine):
         version = self.lake.journal.view().version
         rows = self.lake.read("hourly", fresh=True).toArrow().to_pylist()
         found = [tuple(row[c] for c in HOURLY.columns) for row in rows]
-        new = [row for row in self.source.rows.values() if bucket_of(row) >= self.memory.bound]
-        above = [row for row in found if micros(row[0]) >= self.memory.bound]
-        assert not differences(HOURLY.expected(new), above, HOURLY.known_by)
+        retired = max(self.memory.retired, self.wanted(self.keeps, self.source.rows))
+        bound = max(self.memory.bound, retired)
+        new = [row for row in self.source.rows.values() if bucket_of(row) >= bound]
+        assert not differences(HOURLY.expected(new), [r for r in found if micros(r[0]) >= bound], HOURLY.known_by)
+        assert not [row for row in found if micros(row[0]) < retired]
         assert version == self.lake.journal.view().version
 
     # -- what holds ------------------------------------------------------------------------------------------------------
@@ -211,7 +256,9 @@ class Keeping(RuleBasedStateMachine):
         """At the end everything that can be true is, and verifies."""
         try:
             if sys.exc_info()[0] is None and hasattr(self, "lake"):
-                self.refresh([], (None, None), force=False, death=None)
+                for _ in range(2):  # the bound follows what the first one made clean
+                    self.refresh([], (None, None), force=False, death=None)
+                assert self.memory.bound >= self.wanted(self.retention, self.source.rows)
                 assert not self.lake.status("hourly")[0].dirty
                 self.history_is_remembered()
                 report = self.lake.verify("hourly")
@@ -223,8 +270,24 @@ class Keeping(RuleBasedStateMachine):
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 
-    def command(self, what: str, death: Death | None, do: Callable[[Materializer], Any], *, thaws: bool = False) -> Any:
-        """Run a command that may die, and let the oracle see what it captured and where the bound stands then."""
+    def command(
+        self,
+        what: str,
+        death: Death | None,
+        do: Callable[[Materializer], Any],
+        *,
+        end: int | None = None,
+        thaws: bool = False,
+    ) -> Any:
+        """Run a command that may die, and let the oracle see what it captured and where the bounds stand then.
+
+        Args:
+            what: The command.
+            death: Where it dies.
+            do: Runs it.
+            end: Hour at which its window ends, None for an open end.
+            thaws: Whether it may move the frozen bound back.
+        """
         Keeping.seen[what] += 1
         result = None
         try:
@@ -233,8 +296,11 @@ class Keeping(RuleBasedStateMachine):
             else:
                 with dying(death) as on_checkpoint:
                     result = do(self.new(on_checkpoint))
-        except (ExpireBoundError, ExpireDirtyError, FrozenWindowError, RefreshWindowTooSmallError) as exc:
+        except (ExpireBoundError, ExpireDirtyError, RefreshWindowTooSmallError) as exc:
             Keeping.seen[exc.code] += 1
+        except (FrozenWindowError, RetiredWindowError) as exc:
+            Keeping.seen[exc.code] += 1
+            self.check_below(exc, end)
         except Died as died:
             Keeping.seen[f"{what} died at {died}"] += 1
             leave_behind(self.lake, self.dead)
@@ -243,8 +309,32 @@ class Keeping(RuleBasedStateMachine):
         state = self.lake.journal.view().named("hourly")
         self.memory.captures(self.source.versions, state.cursor)
         assert thaws or state.frozen >= self.memory.bound, f"{what} moved the frozen bound back"
-        self.memory.stands(state.frozen, self.source.versions[state.cursor])
+        assert what == "invalidate" or state.retired >= self.memory.retired, f"{what} wants again what was let go"
+        self.was_refreshed, self.was_retired = isinstance(result, RefreshReport), self.memory.retired
+        self.memory.stands(state.frozen, state.retired, self.source.versions[state.cursor])
         return result
+
+    def check_followed(self) -> None:
+        """After a refresh that did not die the output keeps what it is asked to by the newest row, and nothing older."""
+        if self.was_refreshed:
+            wanted = self.wanted(self.keeps, self.source.versions[self.memory.cursor])
+            assert self.memory.retired == max(self.was_retired, wanted)
+            Keeping.seen["retired"] += self.memory.retired > self.was_retired
+
+    def check_below(self, exc: FrozenWindowError | RetiredWindowError, end: int | None) -> None:
+        """A window is refused only where a bound stands above all of it, or follows the newest row to there."""
+        state = self.lake.journal.view().named("hourly")
+        is_frozen = isinstance(exc, FrozenWindowError)
+        stands = state.frozen if is_frozen else state.retired
+        bound = max(stands, self.wanted(self.retention if is_frozen else self.keeps, self.source.rows))
+        newest = max(state.threshold, self.wanted(0, self.source.rows))
+        assert bound >= (newest if end is None else micros(BASE) + end * HOUR), exc
+
+    def wanted(self, hours: int | None, rows: Rows) -> int:
+        """Return where a length back from the newest row leads; nothing is as old as what no length asks for."""
+        if hours is None or not rows:
+            return NEG_INF
+        return max(map(bucket_of, rows.values())) + HOUR - hours * HOUR
 
     def told(self, report: object) -> None:
         """Count what reports say that was done."""

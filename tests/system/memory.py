@@ -42,6 +42,7 @@ class Memory:
     Args:
         cursor: Source version up to which changes count.
         bound: Below it history is frozen.
+        retired: Below it the output keeps nothing.
         rows: By bucket below the bound, the rows that were ever added.
         stuck: Below the bound, where something else happened: what is published there stays.
         shown: By bucket, the contents of which one is published.
@@ -49,6 +50,7 @@ class Memory:
 
     cursor: int = 0
     bound: int = NEG_INF
+    retired: int = NEG_INF
     rows: dict[int, Content] = field(default_factory=dict)
     stuck: SpanSet = field(default_factory=SpanSet)
     shown: dict[int, list[Content]] = field(default_factory=dict)
@@ -72,21 +74,25 @@ class Memory:
             if old is None and new is not None:
                 added[bucket_of(new)].append(new)
         for bucket, found in kinds.items():
-            if bucket >= self.bound:
+            if bucket >= self.bound or bucket < self.retired:
                 continue
             if found == {"insert"}:
                 self.rows[bucket] = [*self.rows.get(bucket, []), *added[bucket]]
             elif found != {"delete"}:
                 self.stuck |= SpanSet.of(Span(bucket, bucket + HOUR))
 
-    def stands(self, bound: int, rows: Rows) -> None:
-        """Take up where the bound stands now, with the source's rows at the cursor."""
+    def stands(self, bound: int, retired: int, rows: Rows) -> None:
+        """Take up where the bounds stand now, with the source's rows at the cursor; what retires does not come back."""
         if bound < self.bound:
             self.rows, self.stuck = {}, SpanSet()
         for bucket, content in by_bucket(rows.values()).items():
             if self.bound <= bucket < bound:
                 self.rows[bucket] = content
         self.bound = bound
+        if retired > self.retired:
+            self.stuck -= SpanSet.of(Span(NEG_INF, retired))
+        self.retired = retired
+        self.rows = {bucket: content for bucket, content in self.rows.items() if bucket >= retired}
 
     def shows(
         self, found: list[tuple[Any, ...]], rows: Rows, dirt: SpanSet, open_plan: SpanSet, how: Defined
@@ -112,6 +118,7 @@ class Memory:
         for bucket in sorted({*source, *published, *self.rows, *self.shown}):
             may_be = self.shown.get(bucket, [[]])
             true = self.rows.get(bucket, []) if bucket < self.bound else source.get(bucket, [])
+            true = [] if bucket < self.retired else true
             if bucket in open_plan:
                 may_be = [*may_be, true]
             elif bucket not in dirt and bucket not in self.stuck:
