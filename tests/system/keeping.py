@@ -1,10 +1,11 @@
 """Random work on a source whose old rows go, and an aggregate over it, held against an oracle that remembers them.
 
-Commands die, tables are maintained and the output lets old buckets go meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
+Commands die, tables are maintained, harmed and repaired, and the output lets old buckets go meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from unittest import mock
 
 import hypothesis
+from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, rule
@@ -31,7 +33,12 @@ from materializer.errors import (
     RefreshWindowTooSmallError,
     RetiredWindowError,
 )
+from materializer.journal.events import Row
+from materializer.journal.fold import AggregateState
+from materializer.journal.store import JournalStore
+from materializer.lake.commit import fence
 from materializer.services import maintain
+from materializer.services.definitions import Bound
 from materializer.services.maintain import MaintainReport
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
@@ -51,7 +58,7 @@ from tests.system.lake import (
 )
 from tests.system.memory import Memory, Rows, bucket_of
 from tests.system.stateful import RUNS
-from tests.system.stateful_repairs import RECOVERIES, deaths
+from tests.system.stateful_repairs import RECOVERIES, REPAIRS, deaths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +82,18 @@ class Commit(NamedTuple):
     values: list[Any]
 
 
+class Backup(NamedTuple):
+    """A copy of the journal, and what it says."""
+
+    folder: Path
+    state: AggregateState
+    keeps: int | None
+
+    def is_older(self, now: AggregateState) -> bool:
+        """Whether the same tables were refreshed since."""
+        return self.state.data_version == now.data_version and self.state.written_n < now.written_n
+
+
 PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=2)
 EDGES = st.sampled_from(range(14))
 COMMITS = st.lists(
@@ -95,6 +114,13 @@ STEPS: Final = ("compute", "writing_partials", "writing_output", "wrote_partials
 """Steps at which a refresh has planned, and has not ended."""
 REFRESHING: Final = deaths(STEPS, STEPS, CHECKPOINTS)
 MOVING: Final = deaths(RECOVERIES, BOUNDS)
+REPAIRING: Final = deaths(RECOVERIES, REPAIRS, REPAIRS)
+HARMED: Final = (
+    *("partials missing", "partials ahead", "output missing", "output ahead"),
+    *("journal old", "journal unreadable"),
+)
+"""What is done to tables and journal, in an order in which it can be done."""
+HARMS: Final = st.just(["output missing"]) | st.lists(st.sampled_from(HARMED), min_size=1, max_size=2, unique=True)
 MAINTAINING: Final = deaths(RECOVERIES, MAINTENANCE, MAINTENANCE)
 
 
@@ -139,6 +165,7 @@ class Keeping(RuleBasedStateMachine):
         self.retention, self.keeps = retention, keeps
         self.lake.define("hourly", self.source.path, **self.parts())
         self.memory, self.value = Memory(), 1000
+        self.backup: Backup | None = None
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
         if run:  # in so many files that they are worth writing again
@@ -221,6 +248,45 @@ class Keeping(RuleBasedStateMachine):
         """Lay the tables out again, and remove every file that no version needs."""
         self.command("maintain", death, lambda m: m.maintain("hourly"))
 
+    @rule()
+    def back_up(self) -> None:
+        """Keep a copy of the journal."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder)) / "backup"
+        self.lake.backup(folder)
+        self.backup = Backup(folder, self.state, self.keeps)
+
+    @rule(commits=COMMITS, harms=HARMS, death=REPAIRING)
+    def repair(self, commits: list[Commit], harms: list[str], death: Death | None) -> None:
+        """Do harm, and repair it: what cannot be had back is reported, and nothing is made up."""
+        self.committed(commits)
+        open_plan = taken_by(self.state)
+        harms = [harm for harm in sorted(harms, key=HARMED.index) if self.harm(harm)]
+        if not harms:
+            return
+        if death is not None:
+            try:
+                with dying(death) as on_checkpoint:
+                    self.new(on_checkpoint).repair("hourly")
+            except Died as died:
+                Keeping.seen[f"repair died at {died}"] += 1
+                leave_behind(self.lake, self.dead)
+        self.lake = self.new()
+        Keeping.seen[f"repair: {self.lake.repair('hourly').outcome}"] += 1
+        assert self.lake.repair("hourly", dry_run=True).outcome == "sound"
+        if "partials missing" in harms:
+            self.memory.loses_partials()
+        if "output missing" in harms:
+            self.memory.loses_output(open_plan)
+        state = self.state
+        rows = self.source.versions[state.cursor]
+        if harms == ["output missing"]:
+            assert (state.cursor, state.frozen) == (self.memory.cursor, self.memory.bound)
+            return
+        self.check_frozen_again(state, rows, self.backup if "journal old" in harms else None)
+        self.memory.stands(state.frozen, state.retired, rows)
+        self.memory.repaired(state.cursor)
+        Keeping.seen["buckets stuck by a repair"] += bool(self.memory.stuck)
+
     @rule(commits=COMMITS)
     def look(self, commits: list[Commit]) -> None:
         """The always-fresh read is the truth above the bound, and writes nothing."""
@@ -242,8 +308,8 @@ class Keeping(RuleBasedStateMachine):
         """
         What is clean is what the oracle remembers, what is dirty is what it was, and what is stuck is just what was in conflict.
         """
-        state = self.lake.journal.view().named("hourly")
-        open_plan = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+        state = self.state
+        open_plan = taken_by(state)
         found, rows = published(self.root, HOURLY), self.source.versions[state.cursor]
         wrong = self.memory.shows(found, rows, state.log.spans, open_plan, HOURLY)
         assert not wrong, f"at version {state.cursor}, frozen {self.memory.bound}: {wrong}"
@@ -267,6 +333,11 @@ class Keeping(RuleBasedStateMachine):
                 Keeping.seen["buckets remembered"] += len(self.memory.rows)
         finally:
             self.closing.close()
+
+    @property
+    def state(self) -> AggregateState:
+        """The aggregate, as the journal knows it."""
+        return self.lake.journal.view().named("hourly")
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 
@@ -306,7 +377,7 @@ class Keeping(RuleBasedStateMachine):
             leave_behind(self.lake, self.dead)
             self.lake = self.new()
         self.told(result)
-        state = self.lake.journal.view().named("hourly")
+        state = self.state
         self.memory.captures(self.source.versions, state.cursor)
         assert thaws or state.frozen >= self.memory.bound, f"{what} moved the frozen bound back"
         assert what == "invalidate" or state.retired >= self.memory.retired, f"{what} wants again what was let go"
@@ -323,7 +394,7 @@ class Keeping(RuleBasedStateMachine):
 
     def check_below(self, exc: FrozenWindowError | RetiredWindowError, end: int | None) -> None:
         """A window is refused only where a bound stands above all of it, or follows the newest row to there."""
-        state = self.lake.journal.view().named("hourly")
+        state = self.state
         is_frozen = isinstance(exc, FrozenWindowError)
         stands = state.frozen if is_frozen else state.retired
         bound = max(stands, self.wanted(self.retention if is_frozen else self.keeps, self.source.rows))
@@ -346,6 +417,37 @@ class Keeping(RuleBasedStateMachine):
             if isinstance(each, MaintainReport):
                 Keeping.seen["tables maintained"] += sum(bool(table.rewritten) for table in each.done)
                 Keeping.seen["files removed"] += sum(table.removed for table in each.done)
+
+    def harm(self, harm: str) -> bool:
+        """Do some harm, and return whether it could be done."""
+        paths = Bound.of(self.state, self.root).paths if harm.startswith(("output", "partials")) else {}
+        match harm.split():
+            case [which, _] if which in paths and not DeltaTable.is_deltatable(paths[which]):
+                return False
+            case [which, "missing"]:
+                shutil.rmtree(paths[which])
+            case [which, "ahead"]:
+                app_ids, n = Bound.of(self.state, self.root).app_ids, self.state.last_n + 1
+                fence(paths[which], app_ids[which], n, {"plan": "", "n": n, "kind": "fence", "source_version": 0})
+            case ["journal", "unreadable"]:
+                store = JournalStore(self.root)
+                store.append([Row(self.state.id, "captured", "", "{")], expected_version=store.read().version)
+            case _ if self.backup is not None and self.backup.is_older(self.state):
+                self.keeps = self.backup.keeps
+                self.lake.restore(self.backup.folder)
+            case _:
+                return False
+        Keeping.seen[f"harm: {harm}"] += 1
+        return True
+
+    def check_frozen_again(self, state: AggregateState, rows: Rows, restored: Backup | None) -> None:
+        """A repair freezes more only where the source lets rows go: what retention says, and what lies before its first row."""
+        first = min(map(bucket_of, rows.values()), default=NEG_INF)
+        lets_go = NEG_INF if self.retention is None else state.threshold - self.retention * HOUR
+        was = self.memory.bound if restored is None else max(self.memory.bound, restored.state.frozen)
+        most = max(was, first, lets_go) if self.retention is not None or was != NEG_INF else NEG_INF
+        assert self.memory.bound <= state.frozen <= most
+        Keeping.seen["frozen by a repair"] += state.frozen > self.memory.bound
 
     def committed(self, commits: list[Commit]) -> None:
         """Write to the source; a change of rows where there are none is left out."""
@@ -375,6 +477,11 @@ class Keeping(RuleBasedStateMachine):
     def at(self, hours: int) -> str:
         """Return a time of this example as text."""
         return (BASE + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def taken_by(state: AggregateState) -> SpanSet:
+    """Return where a refresh that has not ended writes."""
+    return SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
 
 
 def explore(

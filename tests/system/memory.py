@@ -46,6 +46,7 @@ class Memory:
         rows: By bucket below the bound, the rows that were ever added.
         stuck: Below the bound, where something else happened: what is published there stays.
         shown: By bucket, the contents of which one is published.
+        kept: The same of what is stored beside the output, which it can be made from again.
     """
 
     cursor: int = 0
@@ -54,6 +55,7 @@ class Memory:
     rows: dict[int, Content] = field(default_factory=dict)
     stuck: SpanSet = field(default_factory=SpanSet)
     shown: dict[int, list[Content]] = field(default_factory=dict)
+    kept: dict[int, list[Content]] = field(default_factory=dict)
 
     def captures(self, versions: list[Rows], upto: int) -> None:
         """Take up what the source did up to a version, captured with the bound as it stands."""
@@ -94,6 +96,25 @@ class Memory:
         self.retired = retired
         self.rows = {bucket: content for bucket, content in self.rows.items() if bucket >= retired}
 
+    def loses_partials(self) -> None:
+        """Nothing is stored any more: only the output still has what nobody computes again."""
+        self.kept = {bucket: [[]] for bucket in {*self.kept, *self.shown}}
+
+    def loses_output(self, open_plan: SpanSet) -> None:
+        """The output is what is stored; nobody can tell any more what a refresh wrote that is given up."""
+        self.shown = dict(self.kept)
+        self.stuck |= open_plan & self.frozen
+
+    def repaired(self, cursor: int) -> None:
+        """Nothing is believed any more, and changes count from *cursor* on: what is frozen stays, and is reported."""
+        self.cursor = cursor
+        self.stuck = self.frozen
+
+    @property
+    def frozen(self) -> SpanSet:
+        """What is frozen and kept."""
+        return SpanSet.of(Span(self.retired, self.bound)) if self.retired < self.bound else SpanSet()
+
     def shows(
         self, found: list[tuple[Any, ...]], rows: Rows, dirt: SpanSet, open_plan: SpanSet, how: Defined
     ) -> list[str]:
@@ -116,15 +137,17 @@ class Memory:
         for row in found:
             published[micros(row[0])].append(row)
         for bucket in sorted({*source, *published, *self.rows, *self.shown}):
-            may_be = self.shown.get(bucket, [[]])
+            may_be, kept = self.shown.get(bucket, [[]]), self.kept.get(bucket, [[]])
+            is_as_stored = may_be == kept
             true = self.rows.get(bucket, []) if bucket < self.bound else source.get(bucket, [])
             true = [] if bucket < self.retired else true
             if bucket in open_plan:
-                may_be = [*may_be, true]
+                may_be, kept = [*may_be, true], [*kept, true]
             elif bucket not in dirt and bucket not in self.stuck:
-                may_be = [true]
+                may_be, kept = [true], [true]
             wrong = [differences(how.expected(rows), published[bucket], how.known_by) for rows in may_be]
             self.shown[bucket] = [rows for rows, differs in zip(may_be, wrong, strict=True) if not differs]
+            self.kept[bucket] = self.shown[bucket] if is_as_stored and bucket not in open_plan else kept
             if not self.shown[bucket]:
                 yield f"{found_at(bucket)}: {wrong}"
 
