@@ -146,6 +146,7 @@ class Keeping(RuleBasedStateMachine):
         keeps=st.sampled_from(LENGTHS),
         bound=st.sampled_from([0, 5, 8]),
         run=st.sampled_from([None, 2]),
+        canaries=st.sampled_from([0, 0, 0, 2]),
     )
     def open(
         self,
@@ -155,6 +156,7 @@ class Keeping(RuleBasedStateMachine):
         keeps: int | None,
         bound: int,
         run: int | None,
+        canaries: int,
     ) -> None:
         """Make the source and the aggregate, and publish what there is."""
         Keeping.seen["examples"] += 1
@@ -162,7 +164,7 @@ class Keeping(RuleBasedStateMachine):
         self.source = Source(str(home / "source"), has_feed=True)
         self.root = home / "lake"
         self.lake = self.new()
-        self.retention, self.keeps = retention, keeps
+        self.retention, self.keeps, self.canaries = retention, keeps, canaries
         self.lake.define("hourly", self.source.path, **self.parts())
         self.memory, self.value = Memory(), 1000
         self.backup: Backup | None = None
@@ -183,7 +185,8 @@ class Keeping(RuleBasedStateMachine):
     def parts(self) -> dict[str, Any]:
         """Return what the aggregate is defined with now."""
         asked = {"source.retention": self.retention, "output.retention": self.keeps}
-        return {**HOURLY.parts, "properties": {name: f"{hours} hours" for name, hours in asked.items() if hours}}
+        lengths = {name: f"{hours} hours" for name, hours in asked.items() if hours}
+        return {**HOURLY.parts, "properties": {"quality.canaries": str(self.canaries), **lengths}}
 
     # -- commands --------------------------------------------------------------------------------------------------------
 
@@ -411,6 +414,8 @@ class Keeping(RuleBasedStateMachine):
         """Count what reports say that was done."""
         if isinstance(report, RefreshReport):
             Keeping.seen.update(f"recovered: {how}" for _, how in report.recovered)
+            [status] = self.lake.status("hourly")
+            Keeping.seen["canaries looked"] += bool(report.runs and status.canaries and status.canaries.clean)
             for run in report.runs:
                 Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
         for each in report if isinstance(report, list) else ():
