@@ -1,0 +1,123 @@
+"""What stands in a fenced block is done: every block of every page, in order, on a small real lake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer
+
+from materializer.adapters.cli.app import app
+from materializer.core.parse import parse_definitions
+from tests.docs import stories
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands
+
+EVERY = [block for page in PAGES for block in blocks(page)]
+TOLD = [p for p in PAGES if any(not b.is_made and not b.language.startswith("{") for b in blocks(p))]
+"""Pages with something to do."""
+
+
+def named(block: Block) -> str:
+    return block.name
+
+
+def test_no_block_slips_by() -> None:
+    """
+    Every block says what language it is in, one that is known here; in `text` are those that the tables list, with a reason.
+    """
+    known = (*stories.LANGUAGES, "{toctree}", "{eval-rst}")
+    listed = {*stories.SHOWN, *stories.CRONTABS}
+
+    assert [] == [f"{b.page}:{b.line}: {b.language or 'no language'}" for b in EVERY if b.language not in known]
+    assert listed == {b.name for b in EVERY if b.language == "text"}
+    assert {*stories.ELSEWHERE, *stories.FILES, *stories.MEANWHILE} <= {b.name for b in EVERY}
+    assert all((ROOT / file).exists() for file in stories.ELSEWHERE.values())
+
+
+@pytest.mark.parametrize("block", [b for b in EVERY if b.language == "sql" and "CREATE" in b.text], ids=named)
+def test_a_definition_is_one(block: Block) -> None:
+    """
+    It is read without a problem.
+    """
+    assert parse_definitions(block.text)
+
+
+def test_what_a_page_shows_of_a_file_is_in_it() -> None:
+    """
+    The definition in the tour is that of the demo.
+    """
+    [shown] = [b for b in blocks("docs/tour.md") if b.language == "sql"]
+
+    assert (ROOT / "sql" / "destinations_monthly.sql").read_text(encoding="utf-8").endswith(shown.text)
+
+
+# -- commands ------------------------------------------------------------------------------------------------------------
+
+
+def shapes() -> Iterator[tuple[str, str]]:
+    """Every call of ours: in a block, or in backquotes within the text."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for call in re.findall(r"`materializer ([^`]+)`", text):
+            yield page, call
+        for block in blocks(page):
+            for command in commands(block) if block.language in {"sh", "console"} else ():
+                if command.words[0].endswith("materializer"):
+                    yield page, " ".join(command.words[1:])
+            if block.name in stories.CRONTABS:
+                yield page, block.text.split("materializer ", 1)[1].strip()
+
+
+@pytest.mark.parametrize(("page", "call"), sorted(set(shapes())))
+def test_a_command_takes_what_it_is_given(page: str, call: str) -> None:
+    """
+    It exists, and so does every option; `NAME` and `COMMAND` stand for what a reader fills in.
+    """
+    command: Any = typer.main.get_command(app)
+    words = [word.strip("[]") for word in call.split()]
+    while words and hasattr(command, "commands") and words[0] != "COMMAND":
+        command = command.commands[words.pop(0)]
+    known = {name for p in command.params for name in p.opts} | {"--help"}
+
+    assert {w for w in words if w.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_module_that_a_page_runs_is_there(page: str) -> None:
+    """
+    `python -m tests.…` names a module.
+    """
+    for module in re.findall(r"`?python -m (tests\.[\w.]+)", (ROOT / page).read_text(encoding="utf-8")):
+        assert find_spec(module) is not None, module
+
+
+# -- stories -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pa.Table]:
+    """What the sources hold."""
+    return {"flights": stories.some_flights(), "trades": stories.trades()}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in stories.LONG else page for page in TOLD]
+)
+def test_a_page_can_be_followed(page, spark, tables, tmp_path: Path, monkeypatch, capsys) -> None:
+    """
+    Its blocks are done one after the other, and what is left is refreshed.
+    """
+    monkeypatch.chdir(tmp_path)
+    stories.sources("lake", tables)
+    story = stories.Story(page, spark, monkeypatch, lambda: "".join(capsys.readouterr()))
+    for block in blocks(page):
+        if not block.is_made and block.language in stories.LANGUAGES and block.name not in stories.ELSEWHERE:
+            story.do(block)
+    story.end()
+
+    assert "queue" not in story.names or not story.names["queue"].empty()
