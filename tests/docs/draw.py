@@ -1,4 +1,4 @@
-"""Make the pages about engines: ``python -m tests.docs.draw [--texts]``.
+"""Make the pages about engines, and the tables of the reference: ``python -m tests.docs.draw [--texts]``.
 
 Pictures and tables of results come from a real run; ``--texts`` leaves them as they are and starts no JVM.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from materializer.config import Config, SparkConfig
 from materializer.core.engines.guides import GUIDES
-from tests.docs import pages, picture, world
+from tests.docs import pages, picture, reference, world
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         (world.SQL / f"{name}.sql").write_text(f"{guide.sql};\n", encoding="utf-8")
         _write(f"{name}.md", pages.from_guide(guide))
     _write("index.md", {"common": pages.common(), "trades": pages.inputs("trades"), "orders": pages.inputs("orders")})
+    for name in reference.PAGES:
+        _write(f"../{name}", reference.made(name))
     for name, result in ({} if args.texts else _results()).items():
         (pages.FOLDER / f"{name}.svg").write_text(picture.svg(result, GUIDES[name].title), encoding="utf-8")
         _write(f"{name}.md", {"output": pages.output(result)})

@@ -33,14 +33,14 @@ def from_guide(guide: Guide) -> dict[str, str]:
         "purpose": f"{textwrap.fill(guide.purpose, 120)}\n",
         "sql": f"```sql\n{guide.sql};\n```\n",
         "python": f"```python\n{guide.python}\n```\n",
-        "parameters": _table(
+        "parameters": table(
             ("parameter", "default", "meaning", f"in {_product(guide)}"),
             [
                 (f"`{p.name}`", p.default, p.meaning, f"`{p.original}`" if _is_word(p.original) else p.original)
                 for p in guide.parameters
             ],
         ),
-        "elsewhere": _table(
+        "elsewhere": table(
             (f"in {_product(guide)}", "here"),
             [(f"`{name}`" if _is_word(name) else name, here) for name, here in guide.elsewhere],
         ),
@@ -49,13 +49,13 @@ def from_guide(guide: Guide) -> dict[str, str]:
 
 def common() -> str:
     """Return the table of the parameters of every engine."""
-    return _table(("parameter", "default", "meaning"), [(f"`{p.name}`", p.default, p.meaning) for p in COMMON])
+    return table(("parameter", "default", "meaning"), [(f"`{p.name}`", p.default, p.meaning) for p in COMMON])
 
 
 def output(result: Result) -> str:
     """Return the rows that an engine made as a table; times without their day, the slice left out."""
     columns = [c for c in result.columns if c != "slice"]
-    return _table(columns, [tuple(shown(row[c]) for c in columns) for row in result.rows])
+    return table(columns, [tuple(shown(row[c]) for c in columns) for row in result.rows])
 
 
 def inputs(source: str) -> str:
@@ -64,7 +64,7 @@ def inputs(source: str) -> str:
         header, rows = ("commit", "trade_id", "ts", "sym", "price", "volume"), world.TRADES
     else:
         header, rows = ("commit", "order_id", "placed", "done", "sym", "size"), world.ORDERS  # type: ignore[assignment]
-    return _table(header, [tuple(shown(v) for v in row) for row in rows])
+    return table(header, [tuple(shown(v) for v in row) for row in rows])
 
 
 def shown(value: object) -> str:
@@ -90,6 +90,7 @@ def _is_word(text: str) -> bool:
     return re.fullmatch(r"\w+(\(…\))?", text) is not None
 
 
-def _table(header: tuple[str, ...] | list[str], rows: list[tuple[str, ...]]) -> str:
+def table(header: tuple[str, ...] | list[str], rows: list[tuple[str, ...]]) -> str:
+    """Return a table."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)

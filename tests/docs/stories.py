@@ -73,6 +73,13 @@ MEANWHILE: Final[Mapping[str, Sequence[tuple[str, int]]]] = {
     "docs/airflow.md#6": [("refresh --all", 0)],
 }
 """What else happens after a block: a command and the status that it ends with."""
+
+
+def is_done_elsewhere(block: Block) -> bool:
+    """Whether another test does a block: those that need Airflow, and the examples of engines, made from their guides."""
+    return block.name in ELSEWHERE or (block.is_made and block.page.startswith("docs/engines/"))
+
+
 LONG: Final = ("docs/airflow.md", "docs/quality.md", "docs/tour.md")
 """Pages that take long, and of which the default run knows the most by tests of their own."""
 STATUSES: Final[Mapping[tuple[str, str], int]] = {
@@ -149,8 +156,9 @@ class Story:
     def sql(self, block: Block) -> None:
         """Apply and refresh a definition, or write the file that the page speaks of; execute what is none."""
         text = block.text
-        if text.startswith("SELECT"):
-            assert self.lake.engine().spark.sql(text).collect()
+        if text.startswith(("SELECT", "CREATE OR REPLACE TEMPORARY VIEW")):
+            rows = self.names["spark"].sql(text).collect()
+            assert rows or text.startswith("CREATE"), f"{block.name}: no rows"
             return
         if text.startswith("TBLPROPERTIES"):
             text = f"CREATE MATERIALIZED VIEW with_properties {text} {BARS.format(unit='day').partition('bars_1m')[2]}"
