@@ -71,6 +71,14 @@ Instant = str | int | None
 class Materializer:
     """Continuous aggregates of one lake.
 
+    Instants go in as ISO text (UTC where it says nothing else) or, for integer time columns, as whole numbers; they come
+    out as :class:`~materializer.Span`, in microseconds since 1970-01-01T00:00:00Z or in the column's own numbers. Windows
+    are half-open, open where an end is None. Durations in reports are seconds of wall time.
+
+    What every method may raise besides what it says itself: UnknownAggregateError for a name that the lake does not have,
+    RefreshWindowError for a window that cannot be read or is reversed, JournalError where the journal cannot be read, and,
+    of those that write, LeaseHeldError while another live process works on the aggregate.
+
     Args:
         lake: Root folder; None takes it from the configuration.
         spark: A session to compute with. It is left as it is found; without one an embedded Spark is started when
@@ -138,8 +146,12 @@ class Materializer:
     ) -> tuple[list[AggregateSpec], list[Problem]]:
         """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them.
 
+        Args:
+            what: One of these, or several. A text of one line that does not begin with ``CREATE`` is a path.
+
         Raises:
             DefinitionError: With every problem of every text.
+            UsageError: If a file is not there or cannot be read.
         """
         from materializer.core.parse import parse_report
 
@@ -184,6 +196,7 @@ class Materializer:
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
             FrozenHistoryError: If data changed and history is frozen.
+            TableNotFoundError: If a source is not there.
         """
         specs, _ = self.read_definitions(what)
         prepared = self._prepared(specs, what)
@@ -211,10 +224,17 @@ class Materializer:
             raise DefinitionError(_placed(exc.problems, specs, what)) from exc
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
-        """Define an aggregate from Python.
+        """Define an aggregate from Python, and apply the definition.
 
-        See :func:`materializer.core.define.define` for the parts of a continuous aggregate, and
-        :func:`materializer.core.engines.define.define_engine` for those of an ``engine``.
+        Args:
+            name: Name of the aggregate.
+            source: A path, or a name.
+            parts: Those of :func:`materializer.define`, or, with an ``engine``, of
+                :func:`materializer.core.engines.define.define_engine`.
+
+        Raises:
+            DefinitionError: With every problem; nothing was written.
+            FrozenHistoryError: As :meth:`apply`.
         """
         from materializer.core.define import define
         from materializer.core.engines.define import define_engine
@@ -227,7 +247,11 @@ class Materializer:
         )[0]
 
     def drop(self, name: str) -> None:
-        """Remove an aggregate with all its tables; its source is never touched."""
+        """Remove an aggregate with all its tables; its source is never touched.
+
+        Args:
+            name: The aggregate.
+        """
         self._versions.drop(name)
         self.journal.tidy()
 
@@ -258,6 +282,11 @@ class Materializer:
             publish_anyway: Why what fails its expectations is built all the same; recorded.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
+
+        Raises:
+            NothingBuiltError: If there is no next version.
+            QualityGateError: If what was computed does not meet the expectations; it is not kept.
+            DataError: If rows make a measure fail.
         """
         build = self._versions.build_of(self._undisturbed(name))
         request = replace(
@@ -277,11 +306,26 @@ class Materializer:
         return self.journal.view().named(name)
 
     def next_grid(self, name: str) -> Grid:
-        """Return how the next version of an aggregate divides time; raises NothingBuiltError when there is none."""
+        """Return how the next version of an aggregate divides time.
+
+        Args:
+            name: The aggregate.
+
+        Raises:
+            NothingBuiltError: If there is no next version.
+        """
         return self.grid(self._versions.build_of(self.journal.view().named(name)).id)
 
     def switch(self, name: str) -> SwitchReport:
-        """Publish the next version of an aggregate in one commit, if it covers what is published."""
+        """Publish the next version of an aggregate in one commit, if it covers what is published.
+
+        Args:
+            name: The aggregate.
+
+        Raises:
+            NothingBuiltError: If there is no next version.
+            NotCoveredError: If it lacks a span or a source version that readers have; nothing was switched.
+        """
         return self._versions.switch(name)
 
     def rollback(self, name: str, *, back: int = 1) -> None:
@@ -302,7 +346,14 @@ class Materializer:
         self._versions.rollback(name, back)
 
     def abandon(self, name: str) -> None:
-        """Give the next version up; what is published stays."""
+        """Give the next version up; what is published stays.
+
+        Args:
+            name: The aggregate.
+
+        Raises:
+            NothingBuiltError: If there is no next version.
+        """
         self._versions.abandon(name)
 
     # -- refreshing ------------------------------------------------------------------------------------------------------
@@ -310,7 +361,19 @@ class Materializer:
     def plan(
         self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False
     ) -> Preview:
-        """Return what a refresh of the window would do; writes nothing."""
+        """Return what a refresh of the window would do; writes nothing.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            force: Compute clean buckets again too.
+            strict: Refuse what is not incremental.
+
+        Raises:
+            RefreshWindowTooSmallError: If the window holds no whole bucket.
+            NotIncrementalError: If *strict* refuses it.
+        """
         request = self._request(name, start, end, force=force, strict=strict)
         return Previewer(self._refresher).preview(name, request)
 
@@ -343,6 +406,15 @@ class Materializer:
             accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
+
+        Raises:
+            RefreshWindowTooSmallError: If the window holds no whole bucket.
+            FrozenWindowError: If it lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+            NotIncrementalError: If *strict* refuses the plan.
+            FewerRowsError: If history would be computed from fewer rows than it was made from, and nobody saw them go.
+            QualityGateError: If what was computed does not meet the expectations; it is not published and stays dirty.
+            DataError: If rows make a measure fail; their buckets are named.
+            OutputHandlerError: If the output handler failed; what was refreshed is published.
         """
         request = self._request(name, start, end, force=force, strict=strict, as_of=as_of)
         request = replace(request, publish_anyway=publish_anyway, accepts_fewer_rows=accept_fewer_rows)
@@ -377,6 +449,10 @@ class Materializer:
             accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
+
+        Raises:
+            UsageError: If *buckets_per_run* is less than 1.
+            QualityGateError: As :meth:`refresh`, and whatever else that raises; runs that were done stay.
         """
         request = replace(
             self._request(name, start, end, force=force, strict=False),
@@ -388,7 +464,20 @@ class Materializer:
         return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
 
     def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
-        """Declare a window dirty, rounded outward to whole buckets; returns what was declared."""
+        """Declare a window dirty, for changes that no source version shows.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for an open end.
+            reason: Why, for the history.
+
+        Returns:
+            What was declared: the window rounded outward to whole buckets.
+
+        Raises:
+            FrozenWindowError: If the window lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+        """
         state = self.journal.view().named(name)
         grid = self.grid(name)
         window = _window(start, end, grid)
@@ -405,6 +494,12 @@ class Materializer:
 
         Returns:
             The bound, the statement that deletes the rows below it, and who else reads them.
+
+        Raises:
+            ExpireBoundError: If *before* is no time, or nothing was materialised up to there.
+            ExpireDirtyError: If buckets below it are dirty and need their raw rows, without *as_stored*.
+            ExpireEngineError: If an engine computes the aggregate.
+            HistoryBuildingError: While a next version is built.
         """
         grid = self.grid(name)
         try:
@@ -419,13 +514,21 @@ class Materializer:
         Args:
             name: The aggregate.
             dry_run: Only say what would be done.
+
+        Raises:
+            HistoryBuildingError: While a next version is built.
         """
         return Expirer(self._refresher).thaw(name, dry_run=dry_run)
 
     # -- policies --------------------------------------------------------------------------------------------------------
 
     def policies(self, name: str | None = None, now: Instant = None) -> list[PolicyState]:
-        """Return the refresh policies of one aggregate or of all, as they stand at *now*; None takes the clock."""
+        """Return the refresh policies of one aggregate or of all, as they stand at a time.
+
+        Args:
+            name: The aggregate; None for all.
+            now: ISO text, or an integer for integer time; None takes the clock.
+        """
         return self._policies.states(name, now)
 
     def add_policy(
@@ -453,6 +556,11 @@ class Materializer:
             order: Which end of its window is done first.
             catch_dirt: Whether dirt that lies in no policy's window is taken along.
             max_staleness: What the definition promises from now on; ``"none"`` takes the promise back.
+
+        Raises:
+            PolicyExistsError: If the aggregate has a policy of that name.
+            DefinitionError: If an offset, a schedule or the promise cannot be read or does not fit the others.
+            UsageError: If nothing is given.
         """
         given = options(
             start_offset=start_offset,
@@ -466,7 +574,15 @@ class Materializer:
         return self._policies.add(name, policy, given, max_staleness=promise)
 
     def remove_policy(self, name: str, policy: str = "default") -> Change:
-        """Remove a refresh policy from an applied definition; what it refreshed stays."""
+        """Remove a refresh policy from an applied definition; what it refreshed stays.
+
+        Args:
+            name: The aggregate.
+            policy: Name of the policy.
+
+        Raises:
+            UnknownPolicyError: If the aggregate has none of that name.
+        """
         return self._policies.remove(name, policy)
 
     def run_policy(
@@ -486,15 +602,33 @@ class Materializer:
             now: ISO text; an integer for integer time, where it has to be given unless a resolution is declared.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
+
+        Raises:
+            UnknownPolicyError: If the aggregate has no policy of that name.
+            PolicyNowError: If *now* cannot be read, or no clock can tell it.
+            QualityGateError: As :meth:`refresh`, and whatever else that raises.
         """
         return self._policies.run(name, policy, now, on_plan=on_plan, on_run=on_run)
 
     def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
-        """Return (aggregate, policy) of every policy whose schedule came due since it ran; parents first."""
+        """Return (aggregate, policy) of every policy whose schedule came due since it ran; parents first.
+
+        Args:
+            name: The aggregate; None for all.
+            now: As in :meth:`policies`.
+        """
         return self._policies.due(name, now)
 
     def run_due(self, name: str | None = None, now: Instant = None) -> list[PolicyReport]:
-        """Run every policy that is due; the first that fails ends it, and is due still."""
+        """Run every policy that is due; the first that fails ends it, and is due still.
+
+        Args:
+            name: The aggregate; None for all, parents first.
+            now: As in :meth:`policies`.
+
+        Raises:
+            QualityGateError: As :meth:`run_policy`, and whatever else that raises.
+        """
         return [self.run_policy(each, policy, now) for each, policy in self.due(name, now)]
 
     # -- looking ---------------------------------------------------------------------------------------------------------
@@ -505,15 +639,33 @@ class Materializer:
         return [*cascade.parents_first(self.root, view.states), *sorted(b.name or b.id for b in view.broken.values())]
 
     def grid(self, name: str) -> Grid:
-        """Return how an aggregate divides time."""
+        """Return how an aggregate divides time.
+
+        Args:
+            name: The aggregate.
+        """
         return Bound.of(self.journal.view().named(name), self.root).definition.grid
 
     def status(self, name: str | None = None, now: Instant = None) -> list[Status]:
-        """Return the status of one aggregate or of all; policies and promises as of *now*, None takes the clock."""
+        """Return the status of one aggregate or of all, without a JVM.
+
+        Args:
+            name: The aggregate; None for all that can be used, by name.
+            now: For policies and promises, as in :meth:`policies`.
+        """
         return self._looker.status(name, now)
 
     def status_frame(self) -> pd.DataFrame:
-        """Return the status of all aggregates as a pandas frame, one row an aggregate."""
+        """Return the status of all aggregates as a pandas frame.
+
+        Shape:
+            name, state, grid: text
+            cursor, newest: integer, source versions
+            threshold: text, the instant below which everything was materialised once
+            dirty_spans, rows, null_times: integer
+            last_refresh: ISO text
+            Grain (name), by name.
+        """
         import pandas as pd
 
         from materializer.services.status import text
@@ -536,7 +688,12 @@ class Materializer:
         return pd.DataFrame(rows)
 
     def history(self, name: str, limit: int | None = 20) -> list[Ended]:
-        """Return the last refreshes, newest first."""
+        """Return the last refreshes, newest first.
+
+        Args:
+            name: The aggregate.
+            limit: How many at most; None for all.
+        """
         return self._looker.history(name, limit)
 
     def newest_bucket_end(self, name: str) -> int | None:
@@ -562,6 +719,14 @@ class Materializer:
             name: The aggregate.
             as_: ``spark`` or ``pandas``. Published rows reach pandas without a JVM.
             fresh: As of the newest source version: dirty buckets are computed on the fly, clean ones are read.
+
+        Raises:
+            TableNotFoundError: If the output is gone.
+            TablesAheadError: With *fresh*, if the tables carry what the journal does not know.
+
+        Shape:
+            The columns of the definition's SELECT, in its order; of an engine those that it writes.
+            Grain (bucket, keys); of an engine (keys, window). No order promised.
         """
         state = self.journal.view().named(name)
         bound = Bound.of(state, self.root)
@@ -605,6 +770,15 @@ class Materializer:
 
         Raises:
             UsageError: If there is no feed.
+
+        Shape:
+            The columns of the output.
+            _change: string, ``insert``, ``update_preimage``, ``update_postimage`` or ``delete``
+            _reason: string
+            _refresh: long, number of the refresh
+            _source_version: long
+            _published_at: timestamp
+            Grain (bucket, keys, _change, _refresh). No order promised.
         """
         path = change_feed.path_of(Bound.of(self.journal.view().named(name), self.root))
         if as_ == "pandas":
@@ -619,7 +793,17 @@ class Materializer:
     def show_changes(
         self, name: str, *, limit: int = 20, after_refresh: int | None = None, reason: str | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]], int]:
-        """Return column names, the first changes after a refresh, and how many there are, without a JVM."""
+        """Return column names, the first changes after a refresh, and how many there are, without a JVM.
+
+        Args:
+            name: The aggregate.
+            limit: How many rows at most.
+            after_refresh: As in :meth:`changes`.
+            reason: As in :meth:`changes`.
+
+        Raises:
+            UsageError: If there is no feed.
+        """
         path = change_feed.path_of(Bound.of(self.journal.view().named(name), self.root))
         return feed_rows(path, after=after_refresh, reason=reason, limit=limit)
 
@@ -630,6 +814,9 @@ class Materializer:
             name: The aggregate.
             start: First instant, or None for an open start; rounded to whole buckets.
             end: First instant after the window, or None for an open end.
+
+        Raises:
+            TablesAheadError: If the tables carry what the journal does not know.
         """
         window = _window(start, end, self.grid(name))
         return FreshReader(self._refresher).read(name, None if window == EVERYTHING else window)
@@ -642,6 +829,9 @@ class Materializer:
         Args:
             name: The aggregate.
             view: What to call the view; the aggregate's name when None. It lies in ``global_temp``.
+
+        Raises:
+            TablesAheadError: As :meth:`fresh`.
         """
         view = view or self.journal.view().named(name).name
         self.fresh(name).frame.createOrReplaceGlobalTempView(view)
@@ -650,14 +840,33 @@ class Materializer:
     def show(
         self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and some published rows, newest bucket first, without a JVM."""
+        """Return column names and some published rows, newest bucket first, without a JVM.
+
+        Args:
+            name: The aggregate.
+            limit: How many rows at most.
+            start: First instant of buckets that are shown, or None for an open start.
+            end: First instant after them, or None for an open end.
+        """
         grid = self.grid(name)
         window = _window(start, end, grid)
         first, last = (None if given is None else at for given, at in ((start, window.start), (end, window.end)))
         return self._looker.show(name, limit=limit, start=first, end=last)
 
     def verify(self, name: str, start: Instant = None, end: Instant = None) -> VerifyReport:
-        """Compare the clean buckets of a window with plain Spark at the version they reflect."""
+        """Compare the clean buckets of a window with plain Spark at the version they reflect.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for an open end.
+
+        Returns:
+            What was compared and what differs; a difference is no error here.
+
+        Raises:
+            RetryableError: If another version of the definition was published meanwhile.
+        """
         grid = self.grid(name)
         window = _window(start, end, grid)
         verifier = Verifier(self.root, self.journal, self.engine)
@@ -680,6 +889,14 @@ class Materializer:
             end: First instant after the window, or None for an open end.
             suite: File of another suite than the one it was applied with.
             docs: Folder for Data Docs (HTML); they need Great Expectations.
+
+        Returns:
+            The verdict; expectations that are not met are no error here.
+
+        Raises:
+            UsageError: If *suite* cannot be read, or *docs* is asked for and there is no suite.
+            DefinitionError: With everything that is wrong with *suite*.
+            QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
         window = _window(start, end, self.grid(name))
         checker = Checker(self.root, self.journal, self.engine)
@@ -691,7 +908,11 @@ class Materializer:
         )
 
     def doctor(self, name: str | None = None) -> list[Finding]:
-        """Return what stands in the way of the next refresh, and how to mend it."""
+        """Return what stands in the way of the next refresh, and how to mend it.
+
+        Args:
+            name: The aggregate; None for all, the environment and the journal.
+        """
         return Doctor(self.root, self.journal, self.config, self.maintainer).examine(name)
 
     def maintain(
@@ -750,6 +971,9 @@ class Materializer:
         Args:
             what: As in :meth:`apply`.
             dry_run: Only say what would be done; starts no JVM.
+
+        Raises:
+            DefinitionError: With every problem of every definition.
         """
         from materializer.services.takeover import TakeOver
 
@@ -758,7 +982,15 @@ class Materializer:
         return work.plan(specs) if dry_run else work.take_over(specs)
 
     def backup(self, folder: str | Path) -> BackupReport:
-        """Copy the journal into a new or empty folder; refreshes may go on meanwhile. Tables are not copied."""
+        """Copy the journal, as it is at one moment; refreshes may go on meanwhile. Tables are not copied.
+
+        Args:
+            folder: A new or an empty folder.
+
+        Raises:
+            UsageError: If the folder is not empty.
+            JournalError: If the copy cannot be read back.
+        """
         return Backups(self._refresher).backup(Path(folder))
 
     def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
@@ -769,13 +1001,18 @@ class Materializer:
             dry_run: Only say what differs.
 
         Raises:
+            JournalError: If the backup is none, or damaged.
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
         """
         backups = Backups(self._refresher)
         return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
-        """Hold the lease of an aggregate, recovered; for commands that write."""
+        """Hold the lease of an aggregate, recovered; for commands that write.
+
+        Args:
+            name: The aggregate.
+        """
         return self._refresher.writing(name)
 
     def _request(

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from materializer.spark.engine import Engine
 
 OutputHandler: TypeAlias = Callable[[Any, int], object]
-"""Called with rows that are new or have new content, and the version of the output that holds them."""
+"""Called with rows that are new or have new content, and the version of the output that holds them.
+
+The rows are a Spark frame with the columns of the output, or, under ``msg_as_table = false``, a tuple of lists, one for each
+column. They come at least once; an exception makes the next refresh give them again.
+"""
 
 
 def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:

@@ -32,7 +32,15 @@ class PythonAggregate:
 
 
 def python_aggregate(returns: str, *, name: str = "") -> Callable[[Callable[..., Any]], PythonAggregate]:
-    """Return a decorator that makes a function an aggregate; it is called like the function unless *name* is given.
+    """Return a decorator that makes a function an aggregate.
+
+    The function takes a pandas Series for each argument, with the values of all rows of a group (that pass the FILTER), nulls
+    as pandas has them, in no defined order; it returns one value. It must depend on the values alone.
+
+    Args:
+        returns: Spark type of the value, such as ``double``.
+        name: What definitions call it: lower-case letters, digits and underscores, a letter first, and not the name of a
+            built-in aggregate. The function's own when left out.
 
     Examples:
         >>> @python_aggregate("double")
