@@ -6,9 +6,9 @@ decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replac
 *generation* tells readers that their prefix is gone.
 
 ```
-   version   0        1        2      …     40          41
+   version   0        1        2      …     20          21
              create   row,row  row          snapshot    row
-   generation        1 ──────────────────▶  40 ───────────▶
+   generation        1 ──────────────────▶  20 ───────────▶
 ```
 
 Who knows nothing walks back from the newest commit to the one that replaced all rows, and reads what these few brought;

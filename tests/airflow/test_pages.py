@@ -6,8 +6,9 @@ import shlex
 
 import typer
 
+from materializer.adapters.airflow.settings import Settings
 from materializer.adapters.cli.app import app
-from tests.docs.blocks import blocks
+from tests.docs.blocks import ROOT, blocks
 
 
 def test_the_dag_of_the_page_is_one(airflow_home):
@@ -42,3 +43,14 @@ def test_the_task_of_the_page_is_one(airflow_home):
 
     assert "materializer" == program
     assert set(arguments) <= known
+
+
+def test_numbers_are_those_of_the_settings():
+    """
+    docs/airflow.md says how often a table is looked at, and when a task is tried again.
+    """
+    text = " ".join((ROOT / "docs" / "airflow.md").read_text(encoding="utf-8").split())
+    settings = Settings(lake="lake")
+
+    assert f"sees a new version in its Delta log (no JVM; by default every {settings.poll_seconds:.0f} s)" in text
+    assert f"is retried: after {settings.retry_seconds:.0f} s, then twice as long each time" in text

@@ -1,0 +1,82 @@
+"""Numbers on the pages are those in the code."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+
+from materializer import config
+from materializer.config import Config
+from materializer.core import compaction, lateness
+from materializer.core.quality import canaries
+from materializer.journal import journal, store
+from materializer.lake import commit
+from materializer.services import change_feed, maintain, quality
+from materializer.spark import jars, session
+from tests.docs.blocks import ROOT
+
+WORDS: Final = {3: "three", 4: "four", 10: "ten"}
+_MB: Final = 1 << 20
+_TOLD: Final = [
+    ("maintenance.md", f"some commits for each refresh, folded every {Config().snapshot_every}"),
+    ("operations.md", f"Some commits of a few kilobytes for each refresh, folded every {Config().snapshot_every};"),
+    (
+        "maintenance.md",
+        f"where {WORDS[compaction.FEW]} or more small ones (less than half of {compaction.FILE_ROWS:,} rows;",
+    ),
+    (
+        "maintenance.md",
+        f"more than {compaction.FILE_ROWS * compaction.MOST_FILES // 1_000_000} million rows) lie side by side",
+    ),
+    ("maintenance.md", f"and where {WORDS[compaction.FEW]} or more lie over one instant"),
+    ("maintenance.md", f"`driver_lane_rows` rows or {maintain.DRIVER_BYTES // _MB} MB."),
+    ("maintenance.md", f"`delta.deletedFileRetentionDuration` says, {maintain.WEEK_HOURS / 24:.0f} days."),
+    ("maintenance.md", f"refreshes write one every {WORDS[commit.CHECKPOINT_EVERY]} commits"),
+    ("maintenance.md", f"is folded into one file when {WORDS[journal.WORTH_FOLDING]} commits have gathered"),
+    ("policies.md", f"after {lateness.ENOUGH} rows `status NAME` says"),
+    ("quality.md", f"Failing rows, up to {quality.MOST_ROWS} of each expectation"),
+    ("quality.md", f"so with {canaries.CONFIDENCE:.0%} confidence".replace("%", " %")),
+    ("airflow.md", f"Java {session.JAVA_NEEDED} or newer"),
+    ("../README.md", f"Java {session.JAVA_NEEDED} or newer"),
+    ("configuration.md", f"`{jars.PACKAGE}` and `io.delta:delta-storage:{jars.DELTA_VERSION}`"),
+]
+"""What a page says, with the number of the code in it."""
+
+
+@pytest.mark.parametrize(("name", "told"), _TOLD)
+def test_a_number_is_that_of_the_code(name: str, told: str) -> None:
+    """
+    The sentence stands on its page, however its lines are broken.
+    """
+    assert told in " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def test_what_was_folded_goes_after_a_day() -> None:
+    """
+    docs/maintenance.md speaks of a day.
+    """
+    assert 24 == store.DAY_HOURS
+    assert "what was folded goes after a day" in " ".join((ROOT / "docs/maintenance.md").read_text().split())
+    assert maintain.DRIVER_BYTES == change_feed.DRIVER_BYTES
+
+
+def test_every_setting_is_on_its_page_with_its_default() -> None:
+    """
+    docs/configuration.md has a row for each key, its environment variable, and what it is when nobody says.
+    """
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| (?:`(\w+)`)? ?\| ([^|]*) ?\|", text, flags=re.MULTILINE)
+    variables = {key: name for name, key in config._VARIABLES.items()}
+    defaults = {}
+    for key in config._KEYS:
+        at = Config().spark if key.startswith("spark.") else Config()
+        value = getattr(at, key.removeprefix("spark."))
+        defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
+        if isinstance(value, int) and not isinstance(value, bool):
+            defaults[key] = str(value)
+    defaults["spark.jars"] = "the user's cache"
+
+    assert {k: variables.get(k, "") for k in config._KEYS} == {k: name for k, name, _ in rows}
+    assert defaults == {k: default.strip() for k, _, default in rows}
