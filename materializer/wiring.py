@@ -699,6 +699,9 @@ class Materializer:
     def newest_bucket_end(self, name: str) -> int | None:
         """Return the end of the bucket of the source's newest row, an instant of its time; None without rows.
 
+        Args:
+            name: The aggregate.
+
         Raises:
             UnknownAggregateError: If there is no such aggregate.
         """

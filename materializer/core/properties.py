@@ -15,7 +15,7 @@ from materializer.core.change_feed import PROPERTY as CHANGE_FEED
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.functions import names_in, nearest
 from materializer.core.grid import parse_width
-from materializer.core.maintenance import EVERY, RETENTION, refusal_of_retention
+from materializer.core.maintenance import EVERY, LOG_ENTRIES, RETENTION, refusal_of_retention
 from materializer.core.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
 from materializer.core.retention import PROPERTIES as KEPT
 from materializer.core.spec import CONTINUOUS, Resolution
@@ -256,7 +256,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "refresh.catch_dirt": _one_of("true", "false"),
     MAX_STALENESS: _promise,
     **dict.fromkeys(KEPT, _kept),
-    "log.max_entries": _whole_number(1),
+    LOG_ENTRIES: _whole_number(1),
     EVERY: _whole_number(1),
     RETENTION: refusal_of_retention,
     "versions.keep": _whole_number(0),
