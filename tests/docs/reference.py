@@ -94,7 +94,8 @@ SELECT * FROM VALUES
   (TIMESTAMP '2024-03-04 09:30:00', 1, 1.0D, 4.0D, 6L, true, 'a'),
   (TIMESTAMP '2024-03-04 09:30:00', 2, 2.0D, 3.0D, 3L, false, 'b'),
   (TIMESTAMP '2024-03-04 09:31:00', 3, NULL, 2.0D, NULL, NULL, NULL),
-  (TIMESTAMP '2024-03-04 09:32:00', 4, 4.0D, 3.0D, 5L, true, 'a') AS rows(ts, seq, x, y, n, ok, s)
+  (TIMESTAMP '2024-03-04 09:32:00', 4, 4.0D, 3.0D, 5L, true, 'a')
+  AS rows(ts, seq, x, y, n, ok, s)
 """
 """Rows over which every reference form can be asked for; ``seq`` is the sequence column."""
 _TYPES: Final = {"x": "double", "y": "double", "n": "bigint", "ok": "boolean", "s": "string", "0.5": "decimal(1,1)"}
@@ -144,7 +145,7 @@ _STORED: Final[Mapping[Family, str]] = {
 """What is kept of an aggregate, by how it comes apart."""
 _DISTINCT: Final = {"same": "changes nothing", "recompute": "as a value, not merged", "refused": "refused"}
 _TOLERANCE: Final = {"exact": "", "float": " (within 1e-9)", "rank": " (within its rank error)"}
-LONGEST: Final = 100
+LONGEST: Final = 64
 """An expression that is longer stands below the table."""
 
 
@@ -161,6 +162,11 @@ class Meaning:
     aggregate: Aggregate
     call: str
     parts: Parts
+
+    @property
+    def name(self) -> str:
+        """Its name as the page writes it."""
+        return self.call.split("(")[0]
 
     @property
     def shown(self) -> str:
@@ -181,7 +187,7 @@ AS SELECT time_bucket('1 hour', ts) AS hour, {call} AS m FROM sample GROUP BY 1"
 
 
 def aggregates() -> str:
-    """Return the table of aggregates.
+    """Return the table of what is stored of each aggregate.
 
     Raises:
         KeyError: If something that an aggregate may be has no words.
@@ -189,23 +195,24 @@ def aggregates() -> str:
     rows = []
     for m in meanings():
         others = sorted(a for a, name in registry._ALIASES.items() if name == m.aggregate.name)
+        is_merged = "yes" if m.aggregate.is_mergeable else "no"
+        words = _STORED[m.aggregate.family], is_merged, _DISTINCT[m.aggregate.distinct]
+        rows.append((f"`{m.name}`", ", ".join(f"`{each}`" for each in others), *words))
+    return table(("aggregate", "also called", "stored as", "merged", "`DISTINCT`"), rows)
+
+
+def expressions() -> str:
+    """Return the table of what each aggregate equals."""
+    rows = []
+    for m in meanings():
         means = f"`{m.shown}`" if len(m.shown) <= LONGEST else "[below](#longer-expressions)"
-        rows.append(
-            (
-                f"`{m.call}`",
-                ", ".join(f"`{each}`" for each in others),
-                _STORED[m.aggregate.family],
-                "yes" if m.aggregate.is_mergeable else "no",
-                _DISTINCT[m.aggregate.distinct],
-                f"{means}{_TOLERANCE[m.parts.tolerance]}",
-            )
-        )
-    return table(("aggregate", "also called", "stored as", "merged", "`DISTINCT`", "equals"), rows)
+        rows.append((f"`{m.call}`", f"{means}{_TOLERANCE[m.parts.tolerance]}"))
+    return table(("a call", "equals"), rows)
 
 
 def longer() -> str:
     """Return the query of what is too long for the table."""
-    columns = [f"  {m.shown} AS {m.call.split('(')[0]}" for m in meanings() if len(m.shown) > LONGEST]
+    columns = [f"  {m.shown} AS {m.name}" for m in meanings() if len(m.shown) > LONGEST]
     return "```sql\nSELECT\n{}\nFROM sample\n```\n".format(",\n".join(columns))
 
 
@@ -241,4 +248,4 @@ def made(page: str) -> dict[str, str]:
     """Return the made parts of a page by name."""
     if page == "definitions.md":
         return {"properties": properties()}
-    return {"sample": sample(), "aggregates": aggregates(), "longer": longer()}
+    return {"sample": sample(), "aggregates": aggregates(), "expressions": expressions(), "longer": longer()}

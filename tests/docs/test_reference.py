@@ -40,9 +40,7 @@ def test_every_name_of_an_aggregate_is_on_the_page() -> None:
     """
     Aliases beside the aggregate that they stand for.
     """
-    rows = re.findall(
-        r"^\| `(\w+)\([^|]*\| ([^|]*) \|", pages.blocks(page("aggregates.md"))["aggregates"], re.MULTILINE
-    )
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", pages.blocks(page("aggregates.md"))["aggregates"], re.MULTILINE)
     found = {alias: name.lower() for name, others in rows for alias in re.findall(r"`(\w+)`", others)}
 
     assert {name: registry.find(name).name for name in registry.names()} == found | {
