@@ -24,3 +24,6 @@ html_theme = "furo"
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
+# the pages and the search are the way in; an index of method names alone is none
+html_use_index = False
+html_domain_indices = False
