@@ -30,6 +30,8 @@ TICKS_PER_SECOND: Final = {
 
 _NANO: Final = 1_000_000_000
 _DAYS_IN_400_YEARS: Final = 146_097
+_MOST_OFFSET: Final = 18 * 3600
+"""Seconds by which an offset of Java's, and so of Spark's, may differ from UTC at most."""
 _DAYS_0000_03_01: Final = 719_468
 """Days from 0000-03-01 to 1970-01-01."""
 
@@ -194,13 +196,23 @@ def _nanos(match: re.Match[str], text: str) -> int:
     if not is_date or hour > 23 or minute > 59 or second > 59:
         msg = f"there is no such time as {text!r}"
         raise ValueError(msg)
-    seconds = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - _zone_seconds(match["zone"])
+    zone = _zone_seconds(match["zone"])
+    if zone is None:
+        msg = f"there is no such time zone as '{match['zone']}' in {text!r}: offsets reach from -18:00 to +18:00"
+        raise ValueError(msg)
+    seconds = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - zone
     return seconds * _NANO + int((match["fraction"] or "0").ljust(9, "0"))
 
 
-def _zone_seconds(zone: str | None) -> int:
+def _zone_seconds(zone: str | None) -> int | None:
+    """Return the offset of a zone, or None where Spark knows no such offset either."""
     if not zone or zone in ("Z", "z", "UTC"):
         return 0
     digits = zone[1:].replace(":", "").ljust(6, "0")
-    seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60 + int(digits[4:])
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4]), int(digits[4:])
+    if minutes > 59 or seconds > 59:
+        return None
+    seconds += hours * 3600 + minutes * 60
+    if seconds > _MOST_OFFSET:
+        return None
     return -seconds if zone[0] == "-" else seconds
