@@ -831,12 +831,18 @@ class Materializer:
 
         Args:
             name: The aggregate.
-            view: What to call the view; the aggregate's name when None. It lies in ``global_temp``.
+            view: What to call the view, like an aggregate; the aggregate's name when None. It lies in ``global_temp``.
 
         Raises:
             TablesAheadError: As :meth:`fresh`.
+            UsageError: If that cannot name a view; no view was made.
         """
-        view = view or self.journal.view().named(name).name
+        from materializer.core.assemble import name_problem
+
+        known = self.journal.view().named(name).name
+        view = known if view is None else view
+        if problem := name_problem(view, "view"):
+            raise UsageError(problem[1], hint=problem[2])
         self.fresh(name).frame.createOrReplaceGlobalTempView(view)
         return f"global_temp.{quoted(view)}"
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.errors import RefreshWindowTooSmallError
+from materializer.errors import RefreshWindowTooSmallError, UsageError
+from tests.adapters.cli.test_bad_calls import HOSTILE
 from tests.system.builders import HOURLY, Site
 
 if TYPE_CHECKING:
@@ -43,6 +44,25 @@ def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
     assert truth == rows_of(read.frame)
     assert truth == rows_of(site.spark.sql(f"SELECT * FROM {view}"))
     assert site.rows(HOURLY.format(source=trades.sql)) == site.published("hourly")
+
+
+def test_what_cannot_name_a_view_is_refused(site: Site) -> None:
+    """
+    A view is named like an aggregate: what is code, a path or nothing makes no view; another name of that kind does.
+    """
+    site.table("trades").trade(("00:10", "A", 1))
+    site.hourly()
+    before = site.files()
+
+    for name in (*HOSTILE, "", "global_temp.other", "x" * 129, "1st", "a b"):
+        with pytest.raises(UsageError, match="view name") as refused:
+            site.lake.create_fresh_view("hourly", name)
+        assert ("usage", "nothing was written") == (refused.value.code, refused.value.wrote)
+    assert not [t.name for t in site.spark.catalog.listTables("global_temp") if t.name != "hourly"]
+    assert before == site.files()
+    assert "global_temp.`now`" == site.lake.create_fresh_view("hourly", "now")
+    assert 1 == site.spark.table("global_temp.now").count()
+    site.spark.catalog.dropGlobalTempView("now")
 
 
 def test_a_fresh_read_of_a_window_computes_that_window(site: Site) -> None:
