@@ -34,7 +34,9 @@ MAX_STALENESS: Final = "refresh.max_staleness"
 OPEN: Final = ("none", "null")
 """How an open end is written."""
 
-_KEY: Final = re.compile(rf"refresh\.(?:(?!{DEFAULT}\.)([a-z]\w*)\.)?({'|'.join(KEYS)})", re.ASCII)
+NAME: Final = re.compile(r"[a-z]\w{0,127}", re.ASCII)
+"""How a policy may be called, in small letters."""
+_KEY: Final = re.compile(rf"refresh\.(?:(?!{DEFAULT}\.)({NAME.pattern})\.)?({'|'.join(KEYS)})", re.ASCII)
 _DAYS_IN_MONTH: Final = 30
 
 Refusal: TypeAlias = tuple[str, str, str, str]

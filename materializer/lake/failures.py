@@ -33,6 +33,7 @@ _DAMAGE = re.compile(
 )
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
 @contextmanager
@@ -89,6 +90,18 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
         hint = "restore the missing file from a backup, or the table to a whole version"
         return SourceDamagedError(f"the table at '{path}' is damaged: {reason}", hint=hint, wrote=wrote, path=path)
     return StorageError(f"{doing} '{path}' failed: {reason}", hint="see the cause above", wrote=wrote, path=path)
+
+
+def unfit(path: str) -> str:
+    """Return why the Delta library cannot open a table at *path*, whatever lies there; "" when it can.
+
+    Examples:
+        >>> unfit("/lake/a%20b"), unfit("/lake/50%")
+        ("it takes '%20' in a path for another character", '')
+    """
+    if escape := _ESCAPE.search(path):
+        return f"it takes '{escape[0]}' in a path for another character"
+    return "it takes no control characters in a path" if _CONTROL.search(path) else ""
 
 
 def first_line(exc: BaseException) -> str:

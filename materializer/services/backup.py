@@ -28,6 +28,7 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal, View
 from materializer.journal.store import FOLDER, RESTORING
 from materializer.lake.commit import fence
+from materializer.lake.failures import translated, unfit
 from materializer.services import processes
 from materializer.services.aside import put_aside
 from materializer.services.definitions import Bound
@@ -109,13 +110,20 @@ class Backups:
         """Copy the journal at one version into a new or empty folder, and read the copy; refreshes may go on.
 
         Raises:
-            UsageError: If something is in the folder already.
+            UsageError: If something is in the folder already, or it could not be read again there.
             JournalError: If the journal cannot be read, or the copy is not what was copied.
+            StorageError: If the folder can be no folder, or cannot be looked at or written to.
         """
         began = time.perf_counter()
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        with translated(str(folder), "looking at"):
+            is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if is_taken:
             raise UsageError(f"'{folder}' is not empty", hint="name a new folder for each backup")
-        view = copy_journal(self.refresher.root, folder)
+        place = folder.absolute()
+        if reason := unfit(str(place)):
+            message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
+            raise UsageError(message, hint="name another folder")
+        view = copy_journal(self.refresher.root, place)
         if view.broken:
             told = next(iter(view.broken.values())).error()
             raise JournalError(told.message, hint=told.hint, wrote=f"the copy in '{folder}' is no backup")
@@ -123,7 +131,7 @@ class Backups:
         numbers = {s.name: s.written_n for s in sorted(view.states.values(), key=lambda s: s.name)}
         manifest = Manifest(made_at, str(self.refresher.root), view.version, numbers)
         self.refresher.on_checkpoint("backup_seal")
-        seal(folder, manifest)
+        seal(place, manifest)
         return BackupReport(str(folder), manifest, time.perf_counter() - began)
 
     def plan(self, folder: Path) -> RestoreReport:
@@ -151,7 +159,7 @@ class Backups:
             self.refresher.on_checkpoint("restore_copy")
             ready = root / RESTORING
             shutil.rmtree(ready, ignore_errors=True)
-            copy_journal(folder, ready / _COPY)
+            copy_journal(folder.absolute(), ready / _COPY)
             if current is not None:
                 self._carry_on(Journal(ready / _COPY), current)
             given_up = self._given_up(Journal(ready / _COPY))
@@ -190,7 +198,7 @@ class Backups:
 
     def _checked(self, folder: Path) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)
-        view = Journal(folder).view()
+        view = Journal(folder.absolute()).view()
         found = {s.name: s.written_n for s in view.states.values()}
         if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, found):
             msg = f"the backup in '{folder}' is not what was copied: version {view.version} of {manifest.version}"

@@ -6,12 +6,11 @@ moves the schedule on, so that looking for what is due writes nothing.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from materializer.core.grid import Grid
 from materializer.core.plan import Plan
@@ -19,6 +18,7 @@ from materializer.core.policies import (
     DEFAULT,
     KEYS,
     MAX_STALENESS,
+    NAME,
     OPEN,
     Policy,
     beyond,
@@ -47,8 +47,6 @@ from materializer.services.definitions import Bound, Change, Definitions
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher, RefreshReport, RunDone, dirty_below_newest
 from materializer.services.workbench import RunNote
-
-_NAME: Final = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def wall_clock() -> int:
@@ -188,9 +186,10 @@ class Policies:
             DefinitionError: If what it says is malformed, or does not fit the aggregate or its other policies.
         """
         policy = policy.lower()
-        if not _NAME.fullmatch(policy):
+        if not NAME.fullmatch(policy):
             raise UsageError(
-                f"'{policy}' cannot name a policy", hint="use letters, digits and underscores, a letter first"
+                f"'{policy}' cannot name a policy",
+                hint="use letters, digits and underscores, a letter first, 128 at most",
             )
         if not given and (policy != DEFAULT or max_staleness is None):
             raise UsageError(
