@@ -908,7 +908,7 @@ class Materializer:
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
         window = _window(start, end, self.grid(name))
-        checker = Checker(self.root, self.journal, self.engine)
+        checker = Checker(self.root, self.journal, self.engine, self._refresher.on_checkpoint)
         return checker.check(
             name,
             None if window == EVERYTHING else window,

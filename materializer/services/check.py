@@ -53,11 +53,19 @@ class CheckReport:
 
 @dataclass(slots=True)
 class Checker:
-    """Checks aggregates of one lake."""
+    """Checks aggregates of one lake.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        engine: Starts Spark on first use.
+        on_checkpoint: Told when the answers are there, and when the journal has them.
+    """
 
     root: Path
     journal: Journal
     engine: Callable[[], Engine]
+    on_checkpoint: Callable[[str], None] = lambda _: None
 
     def check(
         self, name: str, window: Span | None = None, *, suite: Path | None = None, docs: Path | None = None
@@ -110,7 +118,9 @@ class Checker:
             "version": report.version,
             "window": report.window and report.window.as_json(),
         }
+        self.on_checkpoint("check_journal")
         self.journal.tell(state.id, state.name, Checked(verdict))
+        self.on_checkpoint("checked")
 
 
 def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:

@@ -311,11 +311,12 @@ class Definitions:
         if prepared.change.kind == "metadata":
             with writing(name) as state:
                 prepared = self._edited(state, edit)
-                self._describe(prepared)
+                versions = [prepared]
                 build = self._journal.view().build_of(state)
                 if build is not None:  # or what is said of the old version would be forgotten with it
                     with suppress(MaterializerError):  # the next version may say so already
-                        self._describe(self._edited(build, edit))
+                        versions.append(self._edited(build, edit))
+                self._describe(*versions)
         return prepared.change
 
     def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:
@@ -456,9 +457,12 @@ class Definitions:
         version = prepared.change.source_version
         return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
 
-    def _describe(self, prepared: Prepared) -> None:
-        if prepared.existing is not None:
-            self._append(prepared.existing.id, [Described(prepared.spec.as_json())])
+    def _describe(self, *versions: Prepared) -> None:
+        """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
+        self._checkpoint("describe")
+        told = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
+        self._journal.insist(told)
+        self._checkpoint("described")
 
     def _append(self, aggregate_id: str, events: Sequence[Event]) -> None:
         self._journal.insist([(aggregate_id, e) for e in events])

@@ -74,9 +74,22 @@ def _properties(state: AggregateState) -> dict[str, str]:
 
 
 def deliver(
-    handler: OutputHandler, state: AggregateState, bound: Bound, engine: Callable[[], Engine], journal: Journal
+    handler: OutputHandler,
+    state: AggregateState,
+    bound: Bound,
+    engine: Callable[[], Engine],
+    journal: Journal,
+    on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Give the handler of an aggregate what its output has become since it was called last.
+
+    Args:
+        handler: The handler.
+        state: The aggregate.
+        bound: The same, compiled.
+        engine: Starts Spark on first use.
+        journal: Told up to where it was called, afterwards.
+        on_checkpoint: Told the name of each step before it is done, and when all are.
 
     Raises:
         OutputHandlerError: If the handler failed.
@@ -88,9 +101,12 @@ def deliver(
     where = _where(bound, path, state.delivered, version)
     if where is not None:
         rows = engine().published_since(path, state.delivered, version, where)
+        on_checkpoint("deliver")
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, bound.name)
+    on_checkpoint("deliver_journal")
     journal.tell(state.id, state.name, Delivered(version))
+    on_checkpoint("delivered")
 
 
 def _call(handler: OutputHandler, message: Any, version: int, name: str) -> None:

@@ -202,7 +202,7 @@ class Refresher:
         change_feed.follow(self, name)
         if handler is not None:
             state = self.journal.view().named(name)
-            handlers.deliver(handler, state, self.bound(state), self.engine, self.journal)
+            handlers.deliver(handler, state, self.bound(state), self.engine, self.journal, self.on_checkpoint)
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading two versions; None when there may be work."""

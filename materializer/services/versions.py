@@ -267,7 +267,7 @@ class Versions:
 
     def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
         """Refuse a build whose output, made without a refresh, does not meet its expectations."""
-        report = Checker(self.root, self.journal, self.engine).check(build)
+        report = Checker(self.root, self.journal, self.engine, self._checkpoint).check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
             self.journal.tell(build, state.name, Checked(verdict))

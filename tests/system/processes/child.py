@@ -24,6 +24,7 @@ from materializer.errors import MaterializerError, RetryableError
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.system.processes.clock import shifted
+from tests.system.processes.handed import handlers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +71,9 @@ COMMANDS: Final[dict[str, Callable[[Materializer, str], Any]]] = {
     "backup": lambda lake, _: lake.backup(lake.root.parent / BACKUP),
     "restore": lambda lake, _: lake.restore(lake.root.parent / BACKUP),
     "another version": another_version,
+    "check": lambda lake, name: lake.check(name),
+    "add a policy": lambda lake, name: lake.add_policy(name, start_offset="3 hours", schedule="0 * * * *"),
+    "remove a policy": lambda lake, name: lake.remove_policy(name),
     "run due": lambda lake, name: lake.run_due(name),
 }
 """What can be run, by how it is called here; a parent runs the same."""
@@ -102,7 +106,13 @@ def main() -> int:
     )
     stops = _Stops(args.wait, args.hang, args.clock, args.since)
     spark = _borrowed() if args.borrow else None
-    materializer = Materializer(args.lake, spark=spark, config=config, on_checkpoint=stops.reached)
+    materializer = Materializer(
+        args.lake,
+        spark=spark,
+        config=config,
+        output_handlers=handlers(args.lake.parent),
+        on_checkpoint=stops.reached,
+    )
 
     def run() -> Any:
         return COMMANDS[args.command](materializer, args.name)

@@ -15,6 +15,7 @@ from materializer.errors import MaterializerError
 from materializer.services import processes
 from materializer.wiring import Materializer
 from tests.system.processes.child import BACKUP, COMMANDS
+from tests.system.processes.handed import HANDED, handlers, received
 from tests.system.processes.running import World
 from tests.system.processes.situations import Rows, Situation
 
@@ -49,7 +50,8 @@ class Prepared:
 def opened(world: World, **options: Any) -> World:
     """Open the lake anew."""
     config = Config(driver_lane_rows=world.driver_lane_rows, expectations=world.folder / "expectations")
-    world.lake = Materializer(world.root, spark=world.spark, config=config, **options)
+    given = {"output_handlers": handlers(world.folder), **options}
+    world.lake = Materializer(world.root, spark=world.spark, config=config, **given)
     return world
 
 
@@ -77,14 +79,14 @@ def again(world: World, situation: Situation) -> None:
 def published(world: World) -> Rows:
     """Return the rows of the output as any reader sees them, sorted."""
     rows = DeltaTable(str(world.root / "bars" / "output")).to_pyarrow_table().to_pylist()
-    return sorted((row.pop("bucket").replace(tzinfo=None), *row.values()) for row in rows)
+    return sorted(world.told(row) for row in rows)
 
 
 def expect_whole(lake: Prepared, *, is_verified: bool) -> None:
     """Assert that what is published is true, history can be read, and nothing of a dead process is left."""
     world, situation = lake.world, lake.situation
     opened(world).lake.maintain()
-    assert {BACKUP, "expectations", "definition.json", "lake", "source", "before"} >= {
+    assert {BACKUP, HANDED, "expectations", "definition.json", "lake", "source", "before"} >= {
         p.name for p in world.folder.iterdir() if p.suffix != ".err"
     }
     if situation.is_gone:
@@ -110,6 +112,9 @@ def expect_whole(lake: Prepared, *, is_verified: bool) -> None:
     assert errors(world) <= lake.errors
     if situation.properties.get("output.change_feed"):
         assert replayed(world) == lake.rows
+    if "output_handler" in situation.properties:
+        assert lake.rows == sorted(map(world.told, received(world.folder))), "the handler was not given everything"
+    situation.also(world)
     if is_verified:
         report = world.lake.verify("bars")
         assert report.is_equal, report.examples

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import DeltaTable
 
 from materializer.config import Config
+from materializer.core.define import define
 from materializer.core.instants import SECOND
 from materializer.core.spans import NEG_INF
+from materializer.core.spec import AggregateSpec
 from materializer.errors import LeaseHeldError
 from materializer.journal.fold import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.processes import started
 from materializer.wiring import Materializer
 from tests.system.lake import Source
+from tests.system.processes.handed import handlers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,14 +140,18 @@ class World:
         self.measures = measures or MEASURES
         self.properties = properties or {}
         config = Config(driver_lane_rows=driver_lane_rows, expectations=folder / "expectations")
-        self.lake = Materializer(self.root, spark=spark, config=config)
+        self.lake = Materializer(self.root, spark=spark, config=config, output_handlers=handlers(folder))
         self.insert(200)
         self.define()
 
     def define(self) -> None:
         """Apply the definition, with the suites that lie in ``expectations`` now."""
-        parts: dict[str, Any] = {"measures": self.measures, "properties": self.properties}
-        self.lake.define("bars", self.source.path, time="ts", width="1 hour", keys=["k"], **parts)
+        self.lake.apply(self.definition(self.measures, self.properties))
+
+    def definition(self, measures: dict[str, str], properties: dict[str, str], comment: str = "") -> AggregateSpec:
+        """Return a definition of the aggregate with other measures."""
+        parts: dict[str, Any] = {"measures": measures, "properties": properties, "comment": comment}
+        return define("bars", self.source.path, time="ts", width="1 hour", keys=["k"], **parts)
 
     def insert(self, rows: int, hours: Sequence[int] = tuple(range(HOURS))) -> None:
         """Insert so many rows into each of these hours for each of two keys, in one commit; all before what is there."""
@@ -188,6 +195,10 @@ class World:
         """Return what the output shall be, as plain Spark says, sorted."""
         plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM delta.`{self.source.path}` GROUP BY ALL"
         return sorted(map(tuple, self.spark.sql(plain).collect()))
+
+    def told(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return a row of the output as :meth:`truth` has it, its time without a zone."""
+        return tuple(v.replace(tzinfo=None) if c == "bucket" else v for c, v in row.items())
 
     @contextmanager
     def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:

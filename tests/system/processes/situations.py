@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.core.define import define
+from materializer.core.spec import AggregateSpec
 from materializer.journal.events import Row
 from materializer.journal.store import JournalStore
 from tests.system.processes.child import BEFORE, COMMANDS, DEFINITION
 from tests.system.processes.running import HOURS, MEASURES, PLAINLY, World
+from tests.system.processes.sessions import Sessions
 from tests.system.test_maintain import torn
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ _MAINTAIN: Final = "maintain_vacuum maintain_rewrite maintain_written maintain_c
 _MAINTAIN_AGAIN: Final = " ".join(f"{name}:2" for name in _MAINTAIN.split())
 _TAKE_OVER: Final = "takeover_retire takeover_partials takeover_output takeover_journal takeover_clean"
 _REPAIR: Final = "repair_partials repair_output repair_journal repair_clean"
+_CHECK: Final = "check_journal checked"
+_ASKED: Final = f"version_check {_CHECK}"
+_DESCRIBE: Final = "describe described"
+_DELIVER: Final = "deliver deliver_journal delivered"
 _RESTORE: Final = "restore_copy restore_aside restore_put restore_clean"
 
 
@@ -67,6 +72,8 @@ class Situation:
         leaves: What may lie in the lake's folder in the end besides the aggregate and the journal.
         is_gone: Whether there is no aggregate in the end.
         only: Where it is killed, when not everywhere: what else it reaches is killed elsewhere too.
+        also: Asserts what else holds in the end.
+        kind: What lake it is.
         has_own_jvm: Whether its lease names the JVM, which has to die with it then; else it borrows that of the tests.
     """
 
@@ -79,6 +86,8 @@ class Situation:
     properties: dict[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     is_gone: bool = False
+    also: Callable[[World], None] = lambda _: None
+    kind: type[World] = World
     has_own_jvm: bool = False
     only: str = ""
 
@@ -89,7 +98,7 @@ class Situation:
 
     def world(self, folder: Path, spark: SparkSession) -> World:
         """Return a lake that stands before the command."""
-        return World(folder, spark, properties=self.properties)
+        return self.kind(folder, spark, properties=self.properties)
 
 
 def late(world: World) -> Rows:
@@ -99,11 +108,9 @@ def late(world: World) -> Rows:
     return world.truth()
 
 
-def put_definition(world: World, measures: dict[str, str], **properties: str) -> None:
+def put_definition(world: World, measures: dict[str, str], comment: str = "", **properties: str) -> None:
     """Write the definition that is applied or taken over next."""
-    found = define(
-        "bars", world.source.path, time="ts", width="1 hour", keys=["k"], measures=measures, properties=properties
-    )
+    found = world.definition(measures, properties, comment)
     (world.folder / DEFINITION).write_text(json.dumps(found.as_json()))
 
 
@@ -240,6 +247,74 @@ def _switched(world: World) -> Rows:
 def _given_up(world: World) -> Rows:
     _built(world)
     world.plainly = PLAINLY
+    return world.truth()
+
+
+# -- what is said of an aggregate ------------------------------------------------------------------------------------------
+
+
+def _spoken_of(world: World) -> Rows:
+    """A definition lies ready that says something else of the same data."""
+    rows = late(world)
+    put_definition(world, MEASURES, "told anew", **world.properties)
+    run(world, "refresh")
+    return rows
+
+
+def _policy_beside(world: World) -> Rows:
+    """A next version is begun, of other measures."""
+    rows = _changed(world)
+    run(world, "apply")
+    return rows
+
+
+def _met(world: World) -> Rows:
+    """Published, with a suite that is met."""
+    _put_suite(world, least=1)
+    world.define()
+    return world.truth()
+
+
+def _not_handed_on(world: World) -> Rows:
+    """A refresh died when its rows were published and nobody had been given them."""
+    rows = late(world)
+    world.killed_at("deliver", "refresh", "--borrow")
+    return rows
+
+
+def _is_spoken_of(world: World) -> None:
+    assert "told anew" == _spec(world).comment
+
+
+def _has_policy(world: World) -> None:
+    view = world.lake.journal.view()
+    specs = [AggregateSpec.from_json(state.spec) for state in view.all.values()]
+    assert [{"refresh.schedule": "0 * * * *", "refresh.start_offset": "3 hours"}] * len(view.all) == [
+        {k: v for k, v in spec.properties if k.startswith("refresh.")} for spec in specs
+    ]
+
+
+def _has_no_policy(world: World) -> None:
+    assert not [name for name, _ in _spec(world).properties if name.startswith("refresh.")]
+
+
+def _is_checked(world: World) -> None:
+    assert world.state.checks
+    assert not world.state.checks[-1]["failed"]
+
+
+def _spec(world: World) -> AggregateSpec:
+    return AggregateSpec.from_json(world.state.spec)
+
+
+# -- engines ---------------------------------------------------------------------------------------------------------------
+
+
+def _sessions_changed(world: World) -> Rows:
+    """The next version of sessions, which wants the raw rows again, is to be built."""
+    late(world)
+    put_definition(world, OTHER)
+    run(world, "apply", "refresh")
     return world.truth()
 
 
@@ -449,17 +524,17 @@ SITUATIONS: Final = [
     ),
     Situation(
         "a definition that its suite lets through",
-        *("apply", f"{_LEASE} {_COPY} version_check", _twice_and_met),
+        *("apply", f"{_LEASE} {_COPY} {_ASKED}", _twice_and_met),
         properties={"quality.on_failure": "refresh"},
         then=("build",),
     ),
     Situation(
         "a definition that its suite refuses",
-        *("apply", f"{_LEASE} {_COPY} version_check version_drop version_sweep:2", _twice_and_unmet),
+        *("apply", f"{_LEASE} {_COPY} {_ASKED} version_drop version_sweep:2", _twice_and_unmet),
         properties={"quality.on_failure": "refresh"},
         then=("build", "refresh"),
         refused=("quality.gate", "version.none"),
-        only="version_journal version_check version_drop version_sweep:2",
+        only=f"version_journal {_ASKED} version_drop version_sweep:2",
     ),
     Situation("a definition in another's place", "apply", f"{_LEASE} version_drop {_COPY}", _replaced, then=("build",)),
     Situation("a build", "build", f"{_REFRESH} {_AGAIN} {_PUBLISH} end:2 version_sweep", _applied, refused=_NOTHING),
@@ -528,6 +603,60 @@ SITUATIONS: Final = [
         has_own_jvm=True,
     ),
     Situation("an event that nobody can read", "repair", "repair_events lease", _unreadable),
+    Situation("a check", "check", _CHECK, _met, then=("refresh",), also=_is_checked),
+    Situation(
+        "other words about an aggregate", "apply", f"{_LEASE} {_DESCRIBE}", _spoken_of, also=_is_spoken_of, then=()
+    ),
+    Situation(
+        "a policy to be added",
+        *("add a policy", f"{_LEASE} {_DESCRIBE}", late),
+        refused=("policy.exists",),
+        also=_has_policy,
+    ),
+    Situation(
+        "a policy to be added while a version is built",
+        *("add a policy", f"{_LEASE} {_DESCRIBE}", _policy_beside),
+        then=("build",),
+        refused=("policy.exists",),
+        also=_has_policy,
+    ),
+    Situation(
+        "a policy to be removed",
+        *("remove a policy", f"{_LEASE} {_DESCRIBE}", late),
+        properties={"refresh.start_offset": "3 hours", "refresh.schedule": "0 * * * *"},
+        refused=("policy.unknown",),
+        also=_has_no_policy,
+    ),
+    Situation(
+        "a refresh whose output is handed on",
+        *("refresh", f"{_REFRESH} {_DELIVER}", late),
+        properties={"output_handler": "keep"},
+        only=f"write wrote_output done end {_DELIVER}",
+    ),
+    Situation(
+        "a refresh that is done, whose output was not handed on",
+        *("refresh", _DELIVER, _not_handed_on),
+        properties={"output_handler": "keep"},
+    ),
+    Situation("sessions to be refreshed", "refresh", _REFRESH, late, kind=Sessions),
+    Situation(
+        "sessions to be computed again",
+        *("backfill by hours", f"{_REFRESH} {_REFRESH_AGAIN}", late),
+        kind=Sessions,
+        only=_REFRESH_AGAIN,
+    ),
+    Situation(
+        "sessions in worn tables",
+        *("maintain", f"{_LEASE} {_MAINTAIN} {_MAINTAIN_AGAIN} maintain_done maintain_journal {FOLD}", worn),
+        kind=Sessions,
+    ),
+    Situation("sessions ahead of their journal", "repair", f"lease {_REPAIR}", ahead, kind=Sessions),
+    Situation(
+        "other sessions to be built",
+        *("build", f"{_REFRESH} {_AGAIN} {_PUBLISH} end:2 version_sweep", _sessions_changed),
+        refused=("version.none",),
+        kind=Sessions,
+    ),
     Situation("a lost journal", "take over", _TAKE_OVER, _lost),
     Situation(
         "a journal that nobody can read",
