@@ -110,10 +110,22 @@ def test_no_more_versions_are_kept_than_asked() -> None:
     """
     state = folded(OLD)
     for n, keep in ((1, 2), (2, 2), (3, 2), (4, 0)):
-        build = build_of(state, data_version=f"v{n}")
+        build = build_of(state, data_version=f"v{n}", spec={"time_type": "date", "x": n})
         plan = replace(make_plan(n), taken=(), steps=())
         state = done(state, SwitchPlanned(plan, "b1"), Switched(n, version_of(build), keep, REPORT))
         assert {1: ["d1"], 2: ["v1", "d1"], 3: ["v2", "v1"], 4: []}[n] == [v["data_version"] for v in state.previous]
+
+
+def test_a_version_that_comes_back_is_no_version_before() -> None:
+    """
+    The one that it replaces is; so both can be had back in turn, and the others stay.
+    """
+    state = folded(OLD)
+    for n, (x, kept) in enumerate([(1, ["d1"]), (2, ["v1", "d1"]), (1, ["v2", "d1"]), (2, ["v3", "d1"])], start=1):
+        build = build_of(state, data_version=f"v{n}", spec={"time_type": "date", "x": x})
+        plan = replace(make_plan(n), taken=(), steps=())
+        state = done(state, SwitchPlanned(plan, "b1"), Switched(n, version_of(build), 2, REPORT))
+        assert kept == [v["data_version"] for v in state.previous]
 
 
 def test_a_switch_that_is_undone_changes_nothing_but_the_numbers() -> None:
