@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from materializer.core.instants import render
 from materializer.core.plan import Plan
 from materializer.core.spec import AggregateSpec
-from materializer.errors import NotCoveredError
+from materializer.errors import FrozenHistoryError, NotCoveredError
 from materializer.journal.events import Event
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -100,8 +101,17 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, bound: Bound)
 
     Raises:
         NotCoveredError: With what is lacking, and why.
+        FrozenHistoryError: If a repair or a restored journal froze more of what is published than the build knows of: it
+            takes rows for corrected that were let go since.
     """
     grid = bound.definition.grid
+    if build.frozen < state.frozen:
+        raise FrozenHistoryError(
+            f"'{state.name}' is frozen below {render(state.frozen, grid.time_type)}: its next version was begun before, and "
+            "may have computed history from what the source still has",
+            hint=f"give it up with 'materializer abandon {state.name}'",
+            wrote="nothing was switched",
+        )
     lack = lack_of(state, build, grid)
     if not lack and build.plan is None:
         return

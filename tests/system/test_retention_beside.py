@@ -76,6 +76,30 @@ def test_the_bound_waits_for_a_build(site: Site) -> None:
     assert NEG_INF < site.lake.status("hourly")[0].frozen
 
 
+def test_a_build_that_knows_less_of_what_is_frozen(site: Site) -> None:
+    """
+    A repair freezes what source.retention lets go, also while a next version is built. That one takes rows that go then for
+    corrected, and is not published.
+    """
+    trades, lake = site.table(), site.lake
+    trades.trade(*HOURS)
+    properties = {"source.retention": "2 hours"}
+    site.hourly(properties=properties)
+    lake.refresh("hourly")
+    site.hourly(properties=properties, measures=MEASURES | {"least": "min(price)"})
+    shutil.rmtree(lake.root / "hourly" / "partials" / lake.journal.view().named("hourly").data_version)
+    lake.repair("hourly")
+    trades.delete("price < 3")
+
+    with pytest.raises(FrozenHistoryError, match="begun before") as caught:
+        lake.build("hourly")
+    assert "materializer abandon hourly" in caught.value.hint
+    lake.abandon("hourly")
+    lake.refresh("hourly")
+
+    assert remembered(HOURS) == site.published("hourly")
+
+
 @pytest.mark.parametrize("loss", ["partials", "journal"])
 def test_a_repair_leaves_what_outlived_its_rows(frozen: Site, loss: str) -> None:
     """
