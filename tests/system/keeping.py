@@ -1,6 +1,7 @@
 """Random work on a source whose old rows go, and an aggregate over it, held against an oracle that remembers them.
 
-Commands die, tables are maintained, harmed and repaired, and the output lets old buckets go meanwhile; what the oracle knows is in :mod:`tests.system.memory`.
+Commands die, tables are maintained, harmed and repaired, the output lets old buckets go, and a measure comes and goes that is
+made from what is stored; what the oracle knows is in :mod:`tests.system.memory`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -20,7 +22,7 @@ import hypothesis
 from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, precondition, rule
 
 from materializer.config import Config
 from materializer.core.instants import HOUR
@@ -29,7 +31,10 @@ from materializer.core.spans import NEG_INF, SpanSet
 from materializer.errors import (
     ExpireBoundError,
     ExpireDirtyError,
+    FrozenHistoryError,
     FrozenWindowError,
+    HistoryBuildingError,
+    NothingBuiltError,
     RefreshWindowTooSmallError,
     RetiredWindowError,
 )
@@ -38,27 +43,30 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.store import JournalStore
 from materializer.lake.commit import fence
 from materializer.services import maintain
+from materializer.services.building import BuildReport
 from materializer.services.definitions import Bound
 from materializer.services.maintain import MaintainReport
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
+from tests.oracle import naive
 from tests.oracle.naive import differences
 from tests.system.lake import (
     CHECKPOINTS,
     HOURLY,
     MAINTENANCE,
     Death,
+    Defined,
     Died,
     Source,
     dying,
     leave_behind,
     micros,
-    published,
     the_dead,
 )
 from tests.system.memory import Memory, Rows, bucket_of
 from tests.system.stateful import RUNS
 from tests.system.stateful_repairs import RECOVERIES, REPAIRS, deaths
+from tests.system.stateful_versions import SWITCHES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +95,6 @@ class Backup(NamedTuple):
 
     folder: Path
     state: AggregateState
-    keeps: int | None
 
     def is_older(self, now: AggregateState) -> bool:
         """Whether the same tables were refreshed since."""
@@ -106,6 +113,19 @@ COMMITS = st.lists(
 WINDOWS = st.just((None, None)) | st.tuples(st.integers(0, 6), st.integers(7, 14))
 
 
+_PARTS: Final = dict(zip(HOURLY.parts["measures"], HOURLY.measures, strict=True))
+
+
+def counted(*left_out: str) -> Defined:
+    """Return what is computed, with a count that the mean can be made from, less some measures."""
+    sql = {name: sql for name, sql in HOURLY.parts["measures"].items() if name not in left_out}
+    measures = tuple(_PARTS[name] for name in sql)
+    parts = {**HOURLY.parts, "measures": {**sql, "c": "count(v)"}}
+    return replace(HOURLY, parts=parts, measures=(*measures, naive.of("v", len, least=0)))
+
+
+VARIANTS: Final[Mapping[str, Defined]] = {"": counted("a"), "with a mean": counted()}
+"""By comment, which tells what is published; each can be made from what is stored for the other."""
 LENGTHS: Final = (None, None, 4, 9)
 """Hours that the output keeps; None for all."""
 BOUNDS: Final = ("bound", "bounded")
@@ -121,7 +141,20 @@ HARMED: Final = (
 )
 """What is done to tables and journal, in an order in which it can be done."""
 HARMS: Final = st.just(["output missing"]) | st.lists(st.sampled_from(HARMED), min_size=1, max_size=2, unique=True)
+CHANGING: Final = deaths(
+    SWITCHES,
+    CHECKPOINTS[:10],
+    ("version_tables", "version_partials", "version_output", "version_journal", "version_drop", "version_sweep"),
+)
 MAINTAINING: Final = deaths(RECOVERIES, MAINTENANCE, MAINTENANCE)
+
+
+@dataclass(slots=True)
+class Version:
+    """A version of the data, and what it should show."""
+
+    data_version: str
+    memory: Memory
 
 
 class Keeping(RuleBasedStateMachine):
@@ -166,7 +199,9 @@ class Keeping(RuleBasedStateMachine):
         self.lake = self.new()
         self.retention, self.keeps, self.canaries = retention, keeps, canaries
         self.lake.define("hourly", self.source.path, **self.parts())
-        self.memory, self.value = Memory(), 1000
+        self.published, self.value = Version(self.state.data_version, Memory()), 1000
+        self.next: Version | None = None
+        self.previous: Version | None = None
         self.backup: Backup | None = None
         every = [{"after": timedelta(hours=h), "k": k, "v": h} for h in HOURS for k in "ab"]
         self.committed([Commit("comes", [*every, *rows] * copies)])
@@ -182,11 +217,17 @@ class Keeping(RuleBasedStateMachine):
         config = Config(driver_lane_rows=self.driver_lane_rows)
         return Materializer(self.root, spark=self.spark, config=config, on_checkpoint=on_checkpoint)
 
-    def parts(self) -> dict[str, Any]:
-        """Return what the aggregate is defined with now."""
+    @property
+    def memory(self) -> Memory:
+        """What is known of what is published."""
+        return self.published.memory
+
+    def parts(self, variant: str = "") -> dict[str, Any]:
+        """Return what the aggregate is defined with now, as some variant."""
         asked = {"source.retention": self.retention, "output.retention": self.keeps}
         lengths = {name: f"{hours} hours" for name, hours in asked.items() if hours}
-        return {**HOURLY.parts, "properties": {"quality.canaries": str(self.canaries), **lengths}}
+        properties = {"quality.canaries": str(self.canaries), **lengths}
+        return {**VARIANTS[variant].parts, "comment": variant, "properties": properties}
 
     # -- commands --------------------------------------------------------------------------------------------------------
 
@@ -240,24 +281,52 @@ class Keeping(RuleBasedStateMachine):
     def keep(self, hours: int | None, wants: bool, death: Death | None) -> None:
         """Let the output keep more hours, or fewer; nothing is computed, unless they are wanted again then."""
         self.keeps = hours
-        self.command("keep", death, lambda m: m.define("hourly", self.source.path, **self.parts()))
-        if death is not None:
-            self.lake.define("hourly", self.source.path, **self.parts())
+        parts = self.parts(self.state.spec["comment"])
+        self.command("keep", death, lambda m: m.define("hourly", self.source.path, **parts))
         if wants:
             self.invalidated(0, 14, None)
+
+    @precondition(lambda self: not self.state.switch)
+    @rule(commits=COMMITS, is_other=st.sampled_from([True, True, True, False]), death=CHANGING)
+    def change(self, commits: list[Commit], is_other: bool, death: Death | None) -> None:
+        """Let a measure come or go; the other version is made from what is stored, and published."""
+        self.committed(commits)
+        shown = self.state.spec["comment"]
+        variant = next(v for v in VARIANTS if (v != shown) == is_other)
+
+        def do(m: Materializer) -> BuildReport:
+            change = m.define("hourly", self.source.path, **self.parts(variant))
+            Keeping.seen[f"{change.kind} {change.next}".strip()] += 1
+            return m.build("hourly")
+
+        self.command("change", death, do)
+
+    @precondition(lambda self: self.state.previous and not self.state.switch)
+    @rule(commits=COMMITS, death=CHANGING)
+    def roll_back(self, commits: list[Commit], death: Death | None) -> None:
+        """Publish the version before again, made true."""
+        self.committed(commits)
+
+        def do(m: Materializer) -> BuildReport:
+            m.rollback("hourly")
+            return m.build("hourly")
+
+        self.command("roll back", death, do)
 
     @rule(death=MAINTAINING)
     def maintain(self, death: Death | None) -> None:
         """Lay the tables out again, and remove every file that no version needs."""
         self.command("maintain", death, lambda m: m.maintain("hourly"))
 
+    @precondition(lambda self: self.next is None)
     @rule()
     def back_up(self) -> None:
         """Keep a copy of the journal."""
         folder = Path(tempfile.mkdtemp(dir=self.folder)) / "backup"
         self.lake.backup(folder)
-        self.backup = Backup(folder, self.state, self.keeps)
+        self.backup = Backup(folder, self.state)
 
+    @precondition(lambda self: not self.state.switch)
     @rule(commits=COMMITS, harms=HARMS, death=REPAIRING)
     def repair(self, commits: list[Commit], harms: list[str], death: Death | None) -> None:
         """Do harm, and repair it: what cannot be had back is reported, and nothing is made up."""
@@ -280,7 +349,9 @@ class Keeping(RuleBasedStateMachine):
             self.memory.loses_partials()
         if "output missing" in harms:
             self.memory.loses_output(open_plan)
+            Keeping.seen["late rows given up"] += bool(open_plan & self.memory.frozen)
         state = self.state
+        self.published.data_version = state.data_version
         rows = self.source.versions[state.cursor]
         if harms == ["output missing"]:
             assert (state.cursor, state.frozen) == (self.memory.cursor, self.memory.bound)
@@ -296,11 +367,12 @@ class Keeping(RuleBasedStateMachine):
         self.committed(commits)
         version = self.lake.journal.view().version
         rows = self.lake.read("hourly", fresh=True).toArrow().to_pylist()
-        found = [tuple(row[c] for c in HOURLY.columns) for row in rows]
-        retired = max(self.memory.retired, self.wanted(self.keeps, self.source.rows))
+        how = now(self.state)
+        found = [tuple(row[c] for c in how.columns) for row in rows]
+        retired = max(self.memory.retired, self.wanted(kept_by(self.state), self.source.rows))
         bound = max(self.memory.bound, retired)
         new = [row for row in self.source.rows.values() if bucket_of(row) >= bound]
-        assert not differences(HOURLY.expected(new), [r for r in found if micros(r[0]) >= bound], HOURLY.known_by)
+        assert not differences(how.expected(new), [r for r in found if micros(r[0]) >= bound], how.known_by)
         assert not [row for row in found if micros(row[0]) < retired]
         assert version == self.lake.journal.view().version
 
@@ -311,20 +383,31 @@ class Keeping(RuleBasedStateMachine):
         """
         What is clean is what the oracle remembers, what is dirty is what it was, and what is stuck is just what was in conflict.
         """
-        state = self.state
-        open_plan = taken_by(state)
-        found, rows = published(self.root, HOURLY), self.source.versions[state.cursor]
-        wrong = self.memory.shows(found, rows, state.log.spans, open_plan, HOURLY)
-        assert not wrong, f"at version {state.cursor}, frozen {self.memory.bound}: {wrong}"
+        if self.state.switch:  # what is published is this version or the next one
+            Keeping.seen["left in a switch"] += 1
+            return
+        self.check(self.state, self.memory)
         [status] = self.lake.status("hourly")
         assert self.memory.stuck == SpanSet.union(span for span, _ in status.stuck)
+        if self.next is not None and (build := self.lake.journal.view().build_of(self.state)) is not None:
+            self.check(build, self.next.memory)
+            Keeping.seen["next versions looked at"] += 1
+
+    def check(self, state: AggregateState, memory: Memory) -> None:
+        """A version shows what it should, be it the one that is published or the next one."""
+        open_plan, how = taken_by(state), now(state)
+        rows = DeltaTable(Bound.of(state, self.root).paths["output"]).to_pyarrow_table().to_pylist()
+        found = [tuple(row[c] for c in how.columns) for row in rows]
+        wrong = memory.shows(found, self.source.versions[state.cursor], state.log.spans, open_plan, how)
+        assert not wrong, f"{how.columns} at version {state.cursor}, frozen {memory.bound}: {wrong}"
         Keeping.seen["left unfinished"] += bool(state.plan)
-        Keeping.seen["left unfinished below the bound"] += bool(state.plan) and open_plan.spans[0].start < state.frozen
+        Keeping.seen["left unfinished below the bound"] += bool(open_plan & memory.frozen)
 
     def teardown(self) -> None:
         """At the end everything that can be true is, and verifies."""
         try:
             if sys.exc_info()[0] is None and hasattr(self, "lake"):
+                self.publish_what_is_built()
                 for _ in range(2):  # the bound follows what the first one made clean
                     self.refresh([], (None, None), force=False, death=None)
                 assert self.memory.bound >= self.wanted(self.retention, self.source.rows)
@@ -370,8 +453,14 @@ class Keeping(RuleBasedStateMachine):
             else:
                 with dying(death) as on_checkpoint:
                     result = do(self.new(on_checkpoint))
-        except (ExpireBoundError, ExpireDirtyError, RefreshWindowTooSmallError) as exc:
+        except (ExpireBoundError, ExpireDirtyError, RefreshWindowTooSmallError, NothingBuiltError) as exc:
             Keeping.seen[exc.code] += 1
+        except HistoryBuildingError as exc:
+            Keeping.seen[exc.code] += 1
+            assert self.lake.journal.view().build_of(self.state) is not None
+        except FrozenHistoryError as exc:
+            Keeping.seen[exc.code] += 1
+            self.check_history_lost(what)
         except (FrozenWindowError, RetiredWindowError) as exc:
             Keeping.seen[exc.code] += 1
             self.check_below(exc, end)
@@ -380,27 +469,67 @@ class Keeping(RuleBasedStateMachine):
             leave_behind(self.lake, self.dead)
             self.lake = self.new()
         self.told(result)
-        state = self.state
-        self.memory.captures(self.source.versions, state.cursor)
-        assert thaws or state.frozen >= self.memory.bound, f"{what} moved the frozen bound back"
-        assert what == "invalidate" or state.retired >= self.memory.retired, f"{what} wants again what was let go"
-        self.was_refreshed, self.was_retired = isinstance(result, RefreshReport), self.memory.retired
-        self.memory.stands(state.frozen, state.retired, self.source.versions[state.cursor])
+        was = self.memory
+        self.was_refreshed, self.was_retired = isinstance(result, RefreshReport), was.retired
+        self.follow_versions(what)
+        state, is_switched = self.state, self.memory is not was
+        self.follow(state, self.memory)
+        assert thaws or state.frozen >= was.bound, f"{what} moved the frozen bound back"
+        assert what == "invalidate" or is_switched or state.retired >= self.was_retired, f"{what} wants again what went"
         return result
+
+    def follow(self, state: AggregateState, memory: Memory) -> None:
+        """Let a version's memory see what it captured, and where its bounds stand."""
+        memory.captures(self.source.versions, state.cursor)
+        memory.stands(state.frozen, state.retired, self.source.versions[state.cursor])
+
+    def follow_versions(self, what: str) -> None:
+        """Note that a next version was begun, given up or published; it started from what the one before had stored."""
+        origin = self.previous if what == "roll back" and self.previous else self.published
+        state = self.state
+        build = self.lake.journal.view().build_of(state)
+        found = {state.data_version, build.data_version if build else state.data_version}
+        known = {v.data_version for v in (self.published, self.next) if v is not None}
+        assert found <= known or not origin.memory.lacks(), f"{what} begins without history that only the output has"
+        if state.data_version != self.published.data_version:
+            is_known = self.next is not None and self.next.data_version == state.data_version
+            memory = self.next.memory if is_known and self.next else origin.memory.from_partials()
+            self.previous, self.published, self.next = self.published, Version(state.data_version, memory), None
+            Keeping.seen[f"published by {what}"] += 1
+        elif build is None:
+            self.next = None
+        elif self.next is None or self.next.data_version != build.data_version:
+            self.next = Version(build.data_version, origin.memory.from_partials())
+        if build is not None and self.next is not None:
+            self.follow(build, self.next.memory)
+
+    def publish_what_is_built(self) -> None:
+        """What is being built can be published, and is true."""
+        if self.lake.journal.view().build_of(self.state) is not None:
+            report = self.command("build", None, lambda m: m.build("hourly"))
+            assert report is None or report.switched is not None, report
+            if self.next is not None:  # more was frozen than it knows
+                self.command("abandon", None, lambda m: m.abandon("hourly"))
 
     def check_followed(self) -> None:
         """After a refresh that did not die the output keeps what it is asked to by the newest row, and nothing older."""
         if self.was_refreshed:
-            wanted = self.wanted(self.keeps, self.source.versions[self.memory.cursor])
+            wanted = self.wanted(kept_by(self.state), self.source.versions[self.memory.cursor])
             assert self.memory.retired == max(self.was_retired, wanted)
             Keeping.seen["retired"] += self.memory.retired > self.was_retired
+
+    def check_history_lost(self, what: str) -> None:
+        """A version is refused only where another has history that it lacks, or is frozen further."""
+        before = self.previous if what == "roll back" else None
+        versions = [version for version in (self.published, self.next, before) if version is not None]
+        assert any(v.memory.is_repaired or v.memory.bound < self.memory.bound for v in versions)
 
     def check_below(self, exc: FrozenWindowError | RetiredWindowError, end: int | None) -> None:
         """A window is refused only where a bound stands above all of it, or follows the newest row to there."""
         state = self.state
         is_frozen = isinstance(exc, FrozenWindowError)
         stands = state.frozen if is_frozen else state.retired
-        bound = max(stands, self.wanted(self.retention if is_frozen else self.keeps, self.source.rows))
+        bound = max(stands, self.wanted(self.retention if is_frozen else kept_by(state), self.source.rows))
         newest = max(state.threshold, self.wanted(0, self.source.rows))
         assert bound >= (newest if end is None else micros(BASE) + end * HOUR), exc
 
@@ -437,8 +566,7 @@ class Keeping(RuleBasedStateMachine):
             case ["journal", "unreadable"]:
                 store = JournalStore(self.root)
                 store.append([Row(self.state.id, "captured", "", "{")], expected_version=store.read().version)
-            case _ if self.backup is not None and self.backup.is_older(self.state):
-                self.keeps = self.backup.keeps
+            case _ if self.backup is not None and self.next is None and self.backup.is_older(self.state):
                 self.lake.restore(self.backup.folder)
             case _:
                 return False
@@ -482,6 +610,17 @@ class Keeping(RuleBasedStateMachine):
     def at(self, hours: int) -> str:
         """Return a time of this example as text."""
         return (BASE + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def now(state: AggregateState) -> Defined:
+    """Return what a version of the aggregate computes."""
+    return VARIANTS[state.spec["comment"]]
+
+
+def kept_by(state: AggregateState) -> int | None:
+    """Return how many hours a version lets the output keep, None for all."""
+    length = dict(state.spec["properties"]).get("output.retention")
+    return None if length is None else int(length.split()[0])
 
 
 def taken_by(state: AggregateState) -> SpanSet:

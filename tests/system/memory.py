@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from materializer.core.instants import HOUR
@@ -47,6 +47,7 @@ class Memory:
         stuck: Below the bound, where something else happened: what is published there stays.
         shown: By bucket, the contents of which one is published.
         kept: The same of what is stored beside the output, which it can be made from again.
+        is_repaired: Whether what is stuck may be in the output alone.
     """
 
     cursor: int = 0
@@ -56,6 +57,16 @@ class Memory:
     stuck: SpanSet = field(default_factory=SpanSet)
     shown: dict[int, list[Content]] = field(default_factory=dict)
     kept: dict[int, list[Content]] = field(default_factory=dict)
+    is_repaired: bool = False
+
+    def from_partials(self) -> Memory:
+        """Return what a version shows that starts from what this one has stored."""
+        return replace(self, rows=dict(self.rows), shown=dict(self.kept), kept=dict(self.kept))
+
+    def lacks(self) -> list[int]:
+        """Return the frozen buckets that only the output has."""
+        frozen = self.frozen
+        return [b for b, contents in self.shown.items() if b in frozen and [[]] == self.kept[b] != contents]
 
     def captures(self, versions: list[Rows], upto: int) -> None:
         """Take up what the source did up to a version, captured with the bound as it stands."""
@@ -86,7 +97,7 @@ class Memory:
     def stands(self, bound: int, retired: int, rows: Rows) -> None:
         """Take up where the bounds stand now, with the source's rows at the cursor; what retires does not come back."""
         if bound < self.bound:
-            self.rows, self.stuck = {}, SpanSet()
+            self.rows, self.stuck, self.is_repaired = {}, SpanSet(), False
         for bucket, content in by_bucket(rows.values()).items():
             if self.bound <= bucket < bound:
                 self.rows[bucket] = content
@@ -109,6 +120,7 @@ class Memory:
         """Nothing is believed any more, and changes count from *cursor* on: what is frozen stays, and is reported."""
         self.cursor = cursor
         self.stuck = self.frozen
+        self.is_repaired = bool(self.stuck)
 
     @property
     def frozen(self) -> SpanSet:
