@@ -641,9 +641,9 @@ SITUATIONS: Final = [
     Situation("sessions to be refreshed", "refresh", _REFRESH, late, kind=Sessions),
     Situation(
         "sessions to be computed again",
-        *("backfill by hours", f"{_REFRESH} {_REFRESH_AGAIN}", late),
+        *("backfill by hours", f"{_REFRESH} {_AGAIN} plan:2 end:2", late),
         kind=Sessions,
-        only=_REFRESH_AGAIN,
+        only=_REFRESH,
     ),
     Situation(
         "sessions in worn tables",
