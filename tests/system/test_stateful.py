@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.plan import Lane
 from tests.system import keeping
+from tests.system.lake import Death
 from tests.system.stateful import explore
 from tests.system.stateful_repairs import Mending
 from tests.system.stateful_versions import Changing
@@ -119,16 +121,55 @@ def test_random_harm_of_every_kind(spark, tmp_path) -> None:
 @pytest.mark.slow
 def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
     """
-    While old rows go and come, are corrected and frozen: what is published is what an oracle remembers that forgets nothing.
+    While old rows go and come, are corrected and frozen, and commands die, tables are harmed and repaired, the output lets go
+    and definitions change: what is published is what an oracle remembers that forgets nothing.
     """
     wanted = [
-        "expired",
-        "rows gone",
-        "conflicts",
-        "buckets remembered",
-        "strategy merge",
-        "expire.dirty",
-        "window.frozen",
+        *("expired", "rows gone", "conflicts", "buckets remembered", "strategy merge", "expire.dirty", "window.frozen"),
+        *("refresh died at", "backfill died at", "expire died at", "thaw died at", "maintain died at"),
+        *("recovered: aborted", "recovered: finished", "tables maintained"),
+        *("strategy discard", "retired", "wanted again", "canaries looked"),
+        *("harm: output missing", "harm: output ahead", "harm: partials", "harm: journal", "buckets stuck by a repair"),
+        *("repair died at", "published by change", "published by roll back", "change died at"),
     ]
     until(wanted, spark, tmp_path, 8, explores=keeping.explore, lane=Lane.DRIVER)
     until(wanted[:3], spark, tmp_path, 2, explores=keeping.explore, lane=Lane.SPARK)
+
+
+@pytest.mark.slow
+def test_what_chance_seldom_does_to_history(spark, tmp_path) -> None:
+    """
+    A death between the tables below the bound, an output that is lost then, a switch that a dead process left, old buckets that
+    are wanted again, a journal from before: each happens, and history is what is remembered.
+    """
+    keeping.Keeping.spark, keeping.Keeping.folder, keeping.Keeping.seen = spark, tmp_path, Counter()
+    keeping.Keeping.driver_lane_rows = 200_000
+    late = [keeping.Commit("comes", [{"after": timedelta(hours=1), "k": "a", "v": 3}])]
+    everything: tuple[None, None] = (None, None)
+    work = keeping.Keeping()
+    steps: list[Callable[[], object]] = [
+        lambda: work.open([], copies=8, retention=None, keeps=None, bound=5, run=2, canaries=2),
+        lambda: work.maintain(None),
+        lambda: work.change(late, is_other=True, death=Death("switch_done", 1, is_kill=True)),
+        lambda: work.refresh([], everything, force=False, death=None),
+        lambda: work.roll_back(late, None),
+        lambda: work.refresh(late, everything, force=False, death=Death("wrote_partials", 1, is_kill=True)),
+        lambda: work.repair(late, ["output missing"], None),
+        work.back_up,
+        lambda: work.refresh(late, everything, force=True, death=None),
+        lambda: work.repair(late, ["journal old"], None),
+        lambda: work.repair(late, ["partials missing", "output missing"], Death("repair_swap", 1, is_kill=True)),
+        lambda: work.keep(4, wants=False, death=None),
+        lambda: work.refresh([], everything, force=False, death=None),
+        lambda: work.keep(None, wants=True, death=None),
+        lambda: work.refresh([], everything, force=False, death=None),
+    ]
+    try:
+        for step in steps:
+            step()
+            work.history_is_remembered()
+    finally:
+        work.teardown()
+    happened = ["tables maintained", "left in a switch", "published by refresh", "published by roll back", "retired"]
+    happened += ["wanted again", "left unfinished below the bound", "late rows given up", "harm: journal old"]
+    assert [] == [what for what in [*happened, "buckets stuck by a repair"] if not keeping.Keeping.seen[what]]
