@@ -319,8 +319,12 @@ class Refresher:
         with self._working(process.lease, bench):
             self.on_checkpoint(process.at.value)
             yield protocol.advance(process, bench), bench
-            if state.id in self.journal.view().all:
-                protocol.release(process, bench)
+            try:
+                if state.id in self.journal.view().all:
+                    protocol.release(process, bench)
+            except MaterializerError as exc:
+                exc.wrote = "what was asked for was done; only its lease is still held"
+                raise
 
     def recovered(self, process: Process, bench: Workbench) -> None:
         """End what a dead process left of an aggregate, under the lease."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -556,13 +556,15 @@ class Engine:
     def _planned_simply(self) -> Iterator[None]:
         """Let Spark neither compile nor re-plan the query of the block: for few rows that takes longer than running it."""
         before = {name: self.spark.conf.get(name) for name in _SIMPLE}
-        for name in _SIMPLE:
-            self.spark.conf.set(name, "false")
-        try:
-            yield
-        finally:
+
+        def put_back() -> None:
             for name, value in before.items():
                 self.spark.conf.set(name, str(value))
+
+        for name in _SIMPLE:
+            self.spark.conf.set(name, "false")
+        with _afterwards(put_back):
+            yield
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -573,13 +575,27 @@ class Engine:
             yield
             return
         before = {key: context.getLocalProperty(key) for key in _GROUP_KEYS}
-        context.setJobGroup(self._group, "materializer")
-        try:
-            yield
-        finally:
+
+        def put_back() -> None:
             for key, value in before.items():
                 # the annotation says text, but None is how Spark takes a property away
                 context.setLocalProperty(key, value)  # type: ignore[arg-type]
+
+        context.setJobGroup(self._group, "materializer")
+        with _afterwards(put_back):
+            yield
+
+
+@contextmanager
+def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
+    """Put back what a block changed in the JVM; when the block is stopped, that is told, and not that the JVM ended with it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            put_back()
+        raise
+    put_back()
 
 
 def _raw_spans(plan: Plan) -> SpanSet:

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.airflow import dags_of
+from materializer.adapters.airflow.looking import describe
 from materializer.config import Config
 from materializer.wiring import Materializer
 from tests.airflow.conftest import HOURLY, feed
@@ -166,3 +167,4 @@ def test_policies_of_plain_integers_follow_the_newest_row(dags_file, lake, spark
     )
     state, done, _ = ran(lake, "by_ten")
     assert ("success", [60]) == (state, [run["window"]["end"] for run in done["refreshes"][0]["runs"]])
+    assert "by_ten is staler than promised" in describe(str(lake), "by_ten", "2024-03-01T00:00:00Z")[1]

@@ -196,7 +196,7 @@ def test_small_results_are_committed_by_the_driver(busy):
     assert small.steps == spark.steps
 
 
-@pytest.mark.parametrize("by", ["configuration", "property"])
+@pytest.mark.parametrize("by", [pytest.param("configuration", marks=pytest.mark.slow), "property"])
 def test_the_log_stays_bounded(site, by):
     """
     Dirt that gathers outside the window is joined when there is too much of it, never dropped.

@@ -42,11 +42,7 @@ def now_of(lake: str, aggregate: str, clock: str, config: str | None = None) -> 
     Raises:
         UnknownAggregateError: If there is no such aggregate.
     """
-    opened = _opened(lake, config)
-    if has_clock(opened.grid(aggregate)):
-        return clock
-    newest = opened.newest_bucket_end(aggregate)
-    return None if newest is None else str(newest)
+    return _now(_opened(lake, config), aggregate, clock)
 
 
 def policy_windows(lake: str, aggregate: str, now: str, config: str | None = None) -> dict[str, Span | None]:
@@ -104,10 +100,11 @@ def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> 
     """
     opened = _opened(lake, config)
     grid = opened.grid(aggregate)
-    (status,) = opened.status(aggregate, now)
+    at = _now(opened, aggregate, now)
+    (status,) = opened.status(aggregate, at)
     spec = AggregateSpec.from_json(opened.journal.view().named(aggregate).spec)
-    policies = policies_of(spec)
-    outside = status.dirty & beyond(policies, read_now(now, grid), grid) if policies else status.dirty
+    policies = () if at is None else policies_of(spec)
+    outside = status.dirty & beyond(policies, read_now(at or "", grid), grid) if policies else status.dirty
     last = f"last refreshed at {status.last.at}" if status.last else "never refreshed"
     is_broken = status.freshness is None or status.freshness.is_kept is not True
     promise = spec.property_map.get(MAX_STALENESS, "promised")
@@ -117,6 +114,13 @@ def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> 
         f"{len(status.dirty)} dirty spans, {len(outside)} of them in no policy's window",
     ]
     return is_broken, "; ".join([*told, status.problem] if status.problem else told)
+
+
+def _now(opened: Materializer, aggregate: str, clock: str) -> str | None:
+    if has_clock(opened.grid(aggregate)):
+        return clock
+    newest = opened.newest_bucket_end(aggregate)
+    return None if newest is None else str(newest)
 
 
 def _opened(lake: str, config: str | None) -> Materializer:

@@ -78,7 +78,8 @@ def status_pairs(s: Status) -> list[tuple[str, str]]:
     ]
     if s.delete:
         others = "; ".join(f"{r.name} ({r.why})" for r in s.readers)
-        pairs += [("raw rows", f"not before these are frozen, too: {others}" if others else ""), ("", s.delete)]
+        when = f"not before these are frozen, too: {others}" if others else "the owner of the source may delete them"
+        pairs.append(("raw rows", f"{when}\n{s.delete}"))
     stuck: dict[str, SpanSet] = {}
     for span, why in s.stuck:
         stuck[why] = stuck.get(why, SpanSet()) | SpanSet.of(span)
