@@ -70,7 +70,27 @@ def spoken(step: str, *, table: str = "", version: int | None = None, wrote: str
     except Exception as exc:
         if not _is_engine(exc):
             raise
+        if was_interrupted(exc):
+            raise KeyboardInterrupt from exc
         raise translate(exc, step=step, table=table, version=version, wrote=wrote) from exc
+
+
+def was_interrupted(exc: BaseException | None) -> bool:
+    """Whether an error came up while Ctrl-C was on its way: pyspark asks a job that was cancelled for its result once more.
+
+    Examples:
+        >>> try:
+        ...     try:
+        ...         raise KeyboardInterrupt
+        ...     finally:
+        ...         raise OSError("cancelled")
+        ... except OSError as exc:
+        ...     was_interrupted(exc), was_interrupted(OSError())
+        (True, False)
+    """
+    while exc is not None and not isinstance(exc, KeyboardInterrupt):
+        exc = exc.__context__
+    return exc is not None
 
 
 def _is_engine(exc: Exception) -> bool:
@@ -135,6 +155,8 @@ def feed_gaps(table: str, after: int, upto: int) -> Iterator[None]:
     except Exception as exc:
         if not _is_engine(exc):
             raise
+        if was_interrupted(exc):
+            raise KeyboardInterrupt from exc
         text = str(exc)
         found = next((gap for gap in _GAPS if gap in text or any(c.startswith(gap) for c in conditions(exc))), None)
         if found is None:
