@@ -383,15 +383,15 @@ class Keeping(RuleBasedStateMachine):
         """
         What is clean is what the oracle remembers, what is dirty is what it was, and what is stuck is just what was in conflict.
         """
+        if self.next is not None and (build := self.lake.journal.view().build_of(self.state)) is not None:
+            self.check(build, self.next.memory)
+            Keeping.seen["next versions looked at"] += 1
         if self.state.switch:  # what is published is this version or the next one
             Keeping.seen["left in a switch"] += 1
             return
         self.check(self.state, self.memory)
         [status] = self.lake.status("hourly")
         assert self.memory.stuck == SpanSet.union(span for span, _ in status.stuck)
-        if self.next is not None and (build := self.lake.journal.view().build_of(self.state)) is not None:
-            self.check(build, self.next.memory)
-            Keeping.seen["next versions looked at"] += 1
 
     def check(self, state: AggregateState, memory: Memory) -> None:
         """A version shows what it should, be it the one that is published or the next one."""
