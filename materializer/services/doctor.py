@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,9 +123,16 @@ class Doctor:
         for code, words in found.wrong:
             yield Finding("error", build.name, code, f"next version: {words}", build.mend)
         if head.table_id == build.source.table_id and head.version >= build.cursor:
-            for each in upkeep.endangered(build, properties, head.version):
+            for each in self._endangered(build, states, properties, head.version):
                 hint = each.hint and f"run 'materializer build {build.name}', or give it up with 'materializer abandon'"
                 yield replace(each, message=f"next version: {each.message}", hint=hint)
+
+    def _endangered(
+        self, state: AggregateState, states: States, properties: Mapping[str, str], newest: int
+    ) -> Iterator[Finding]:
+        parent = cascade.parent_of(state.source.path, self.root, states)
+        parents_hours = None if parent is None else retention_hours_of(AggregateSpec.from_json(parent.spec))
+        return upkeep.endangered(state, properties, newest, parents_hours)
 
     def _work(self, state: AggregateState) -> Iterator[Finding]:
         if state.lease is not None:
@@ -241,8 +248,7 @@ class Doctor:
                 f"{extent.unknown.files} source files have no statistics of the time column: every refresh reads them"
             )
             yield Finding("warning", state.name, "doctor.no-statistics", message, hint)
-        parents_hours = None if parent is None else retention_hours_of(AggregateSpec.from_json(parent.spec))
-        yield from upkeep.endangered(state, properties, head.version, parents_hours)
+        yield from self._endangered(state, states, properties, head.version)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[Finding]:
         found = diagnose(state, self.root, states)

@@ -154,7 +154,11 @@ class Refresher:
                 other = _otherwise(asked, exc)
                 if other is None:
                     if runs:
-                        exc.follows(f"{len(runs)} run{'s' * (len(runs) > 1)} of it ended and stays")
+                        exc.follows(
+                            "a run of it ended and stays"
+                            if len(runs) == 1
+                            else f"{len(runs)} runs of it ended and stay"
+                        )
                     raise
                 asked = other
                 continue
@@ -323,7 +327,7 @@ class Refresher:
                 if state.id in self.journal.view().all:
                     protocol.release(process, bench)
             except MaterializerError as exc:
-                exc.wrote = "what was asked for was done; only its lease is still held"
+                exc.wrote = "what it did before giving its lease back stays; the lease is still held"
                 raise
 
     def recovered(self, process: Process, bench: Workbench) -> None:

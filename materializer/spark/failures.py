@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -65,18 +66,23 @@ def spoken(step: str, *, table: str = "", version: int | None = None, wrote: str
         version: Its version.
         wrote: What had been written; the class default when omitted.
     """
+    outer = sys.exception()
     try:
         yield
     except Exception as exc:
         if not _is_engine(exc):
             raise
-        if was_interrupted(exc):
+        if was_interrupted(exc, outer):
             raise KeyboardInterrupt from exc
         raise translate(exc, step=step, table=table, version=version, wrote=wrote) from exc
 
 
-def was_interrupted(exc: BaseException | None) -> bool:
+def was_interrupted(exc: BaseException | None, outer: BaseException | None = None) -> bool:
     """Whether an error came up while Ctrl-C was on its way: pyspark asks a job that was cancelled for its result once more.
+
+    Args:
+        exc: The error.
+        outer: What was being handled already when the work began; an old Ctrl-C is no new one.
 
     Examples:
         >>> try:
@@ -85,12 +91,14 @@ def was_interrupted(exc: BaseException | None) -> bool:
         ...     finally:
         ...         raise OSError("cancelled")
         ... except OSError as exc:
-        ...     was_interrupted(exc), was_interrupted(OSError())
-        (True, False)
+        ...     was_interrupted(exc), was_interrupted(exc, exc.__context__), was_interrupted(OSError())
+        (True, False, False)
     """
-    while exc is not None and not isinstance(exc, KeyboardInterrupt):
+    while exc is not None and exc is not outer:
+        if isinstance(exc, KeyboardInterrupt):
+            return True
         exc = exc.__context__
-    return exc is not None
+    return False
 
 
 def _is_engine(exc: Exception) -> bool:
@@ -150,12 +158,13 @@ _GAPS: Final = (
 @contextmanager
 def feed_gaps(table: str, after: int, upto: int) -> Iterator[None]:
     """Turn a refusal of the change feed inside the block into :class:`ChangeFeedGapError`, other failures as usual."""
+    outer = sys.exception()
     try:
         yield
     except Exception as exc:
         if not _is_engine(exc):
             raise
-        if was_interrupted(exc):
+        if was_interrupted(exc, outer):
             raise KeyboardInterrupt from exc
         text = str(exc)
         found = next((gap for gap in _GAPS if gap in text or any(c.startswith(gap) for c in conditions(exc))), None)

@@ -103,8 +103,9 @@ def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> 
     at = _now(opened, aggregate, now)
     (status,) = opened.status(aggregate, at)
     spec = AggregateSpec.from_json(opened.journal.view().named(aggregate).spec)
-    policies = () if at is None else policies_of(spec)
-    outside = status.dirty & beyond(policies, read_now(at or "", grid), grid) if policies else status.dirty
+    policies, outside = policies_of(spec), status.dirty
+    if policies and at is not None:
+        outside &= beyond(policies, read_now(at, grid), grid)
     last = f"last refreshed at {status.last.at}" if status.last else "never refreshed"
     is_broken = status.freshness is None or status.freshness.is_kept is not True
     promise = spec.property_map.get(MAX_STALENESS, "promised")

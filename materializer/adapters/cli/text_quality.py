@@ -43,7 +43,7 @@ def canaries_text(c: Canaries, kind: TimeType) -> str:
     if c.at_most is not None:
         since = f" since refresh {c.differed_n}" if c.differed_n else ""
         parts.append(
-            f"{count(c.clean, 'random published bucket')} sampled clean{since}: at most {c.at_most:.2%} of them as they were "
+            f"{count(c.clean, 'random published bucket')} sampled clean{since}: at most {c.at_most:.2%} of all as they were "
             "then are wrong, with 95 % confidence"
         )
     else:
