@@ -29,6 +29,7 @@ class EngineDefinition:
         needs_first: Whether the first row that was ever accepted places windows.
         needs_newest: Whether the newest row of all keys closes windows.
         touches_all: Why results of keys that did not change can change as time goes on, or "".
+        not_frozen: Why its history cannot outlive its raw rows, or "".
     """
 
     params: Any
@@ -39,6 +40,7 @@ class EngineDefinition:
     needs_first: bool = False
     needs_newest: bool = False
     touches_all: str = ""
+    not_frozen: str = ""
 
 
 def quoted(name: str) -> str:

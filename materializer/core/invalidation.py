@@ -52,7 +52,8 @@ class Cause(IntEnum):
     REPAIRED = 8
     """The tables hold something there, and nobody knows any more what."""
     CONFLICT = 9
-    """Below the frozen bound something else happened than inserts or deletes, or nobody can tell what."""
+    """Below the frozen bound something else happened than inserts or deletes, or nobody can tell what; or what happened above
+    it changes a result that begins below."""
     RETIRED = 10
     """Older than ``output.retention``: its rows are taken out of our tables."""
 

@@ -259,7 +259,8 @@ _REASONS: Final = {
     Cause.LOST: "the source can no longer tell what changed",
     Cause.NEW: "never materialised",
     Cause.REPAIRED: "repaired: what the tables hold there is not known",
-    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or nobody can tell what changed there",
+    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or a result that begins there has changed, "
+    "or nobody can tell what changed there",
     Cause.RETIRED: "older than output.retention",
 }
 FROZEN: Final = "below the frozen bound raw rows may be gone"

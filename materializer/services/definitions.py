@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -503,16 +503,26 @@ def _refuse_policies(spec: AggregateSpec) -> None:
     found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
     found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
     if spec.is_engine:
-        message = "the results of an engine reach beyond buckets and are computed from raw rows"
-        hint = "leave it away, and keep the rows of the source"
-        kept = [name for name in retention.PROPERTIES if name in spec.property_map]
-        found += [["definition.retention", f"'{name}': {message}", hint] for name in kept]
+        found += _retention_of_engines(spec)
     for policy in policies_of(spec):
         if policy.schedule is not None and (why := schedules.refusal(policy.schedule)):
             message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
             found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
     if found:
         raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def _retention_of_engines(spec: AggregateSpec) -> Iterator[list[str]]:
+    """Yield what is wrong with the retentions of a resolved definition of an engine."""
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+    from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
+
+    hint = "leave it away, and keep the rows of the source"
+    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec))):
+        yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
+    if retention.OUTPUT in spec.property_map:
+        message = "the results of an engine reach beyond buckets and are computed from raw rows"
+        yield ["definition.retention", f"'{retention.OUTPUT}': {message}", hint]
 
 
 def refuse_frozen(state: AggregateState, what: str) -> None:

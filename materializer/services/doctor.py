@@ -172,7 +172,8 @@ class Doctor:
             )
 
     def _frozen(self, state: AggregateState) -> Iterator[Finding]:
-        grid = Bound.of(state, self.root).definition.grid
+        definition = Bound.of(state, self.root).definition
+        grid, engine = definition.grid, definition.engine
         if state.stuck:
             stuck = stuck_spans(state)
             why = "; ".join(dict.fromkeys(retention.why_stuck(e) for e in state.stuck))
@@ -180,11 +181,19 @@ class Doctor:
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
             yield Finding("warning", state.name, "doctor.frozen", message, hint)
         wanted = min(retention.wanted(state, grid, SOURCE), state.threshold)
-        if wanted > state.frozen and not any(isinstance(e, Frozen) for e in retention.moved(state, grid)):
-            message = (
-                f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and buckets there are dirty"
-            )
+        if engine is not None:
+            from materializer.core.engines import freezing
+
+            wanted = freezing.edge_for(engine.params, wanted, grid)
+        if wanted <= state.frozen:
+            return
+        message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "
+        if not any(isinstance(e, Frozen) for e in retention.moved(state, grid)):
             hint = f"run 'materializer refresh {state.name}' before the rows go"
+            yield Finding("warning", state.name, "doctor.not-frozen", f"{message}buckets there are dirty", hint)
+        elif engine is not None:
+            hint = f"'materializer refresh {state.name} --as-of T' closes what no later row of its key has closed"
+            message += "results that begin there are open, or reach what is dirty"
             yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
 
     def _late(self, state: AggregateState) -> Iterator[Finding]:

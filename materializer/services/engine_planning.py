@@ -8,7 +8,7 @@ plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
@@ -17,7 +17,7 @@ from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
 from materializer.core.invalidation import Entry
 from materializer.core.plan import Estimate, Recompute, Rejected, Settle
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.fold import AggregateState
 from materializer.services.definitions import Bound
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
+TOO_MANY: Final = "more kept results than the driver holds"
 NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
 WIDER: Final = (32,)
@@ -46,11 +47,13 @@ class EngineRun:
         work: What is computed.
         steps: The plan's steps.
         taken: The dirt that it does away with.
+        conflicts: Slices below the frozen bound whose results would change, and stay as they are.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
     taken: tuple[Entry, ...]
+    conflicts: SpanSet = field(default_factory=SpanSet)
 
 
 class EnginePlanner:
@@ -105,25 +108,29 @@ class EnginePlanner:
             changed, why_not = self._changed(state, taken, partials_version)
         at = self._bounds(state, changed)
         parts = None
+        conflicts = SpanSet()
         if changed is not None and not (why_not := self._why_all(state, at)):
-            parts, why_not = self._parts(state, changed, at, partials_version)
+            parts, conflicts, why_not = self._parts(state, changed, at, partials_version)
         if changed is not None and parts is not None:
             spans = SpanSet.union(e.span for e in taken)
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
-            stale = SpanSet.union(e.span for e in state.log.cut(SpanSet.of(self._whole(window))).left.entries) - spans
+            stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
             if reached and (more := dirt(spans | reached)) != taken:
                 return self.run(state, window, more, partials_version, estimate, dirt)
             # above the threshold everything is still to be materialised
             steps = self._fine(spans, touched - stale, changed, parts, estimate)
-            return EngineRun(Work(at, tuple(parts)), steps, taken)
-        cost, rejected = estimate(SpanSet.of(EVERYTHING)), (Rejected("recompute of what changed", why_not),)
-        step = Recompute(SpanSet.of(self._whole(window)), why_not, cost, rejected, is_rebuild=True)
-        return EngineRun(Work(at), (step,), taken)
+            return EngineRun(Work(at, tuple(parts), state.frozen), steps, taken, conflicts)
+        rows, rejected = SpanSet.of(Span(state.frozen, POS_INF)), (Rejected("recompute of what changed", why_not),)
+        step = Recompute(self._whole(window) & rows, why_not, estimate(rows), rejected, is_rebuild=True)
+        return EngineRun(
+            Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version)
+        )
 
-    def _whole(self, window: Span) -> Span:
+    def _whole(self, window: Span) -> SpanSet:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
-        return Span(window.start, POS_INF) if self._request.end is None and self._request.inside is None else window
+        is_open = self._request.end is None and self._request.inside is None
+        return SpanSet.of(Span(window.start, POS_INF) if is_open else window)
 
     def _why_not_fine(self, state: AggregateState, taken: Sequence[Entry]) -> str:
         if state.threshold == NEG_INF or not state.engine:
@@ -195,8 +202,8 @@ class EnginePlanner:
 
     def _parts(
         self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int
-    ) -> tuple[list[Part] | None, str]:
-        """Return what is computed anew; None, with the reason, where that is too much to tell."""
+    ) -> tuple[list[Part] | None, SpanSet, str]:
+        """Return what is computed anew (None, with the reason, where that is too much to tell), and what would be if it might."""
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
         kept = self._kept(version, keys, near) if keys else {}
@@ -204,7 +211,7 @@ class EnginePlanner:
         if at != Bounds.of(state.engine):
             others = self._kept(version, None, SpanSet())
         if kept is None or others is None:
-            return None, "more kept results than the driver holds"
+            return None, SpanSet(), TOO_MANY
         kept |= {key: rows for key, rows in others.items() if key not in changed.spans}
         found = {
             k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
@@ -215,11 +222,43 @@ class EnginePlanner:
                 break
             older = self._kept(version, unclear, None if wider is None else self._near(changed, wider))
             if older is None:
-                return None, "more kept results than the driver holds"
+                return None, SpanSet(), TOO_MANY
             kept |= {key: older.get(key, []) for key in unclear}
             found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
+        conflicts = SpanSet()
+        if state.frozen != NEG_INF:
+            conflicts = self._conflicts(state.frozen, changed, kept)
+            found = {key: self._above(state.frozen, ranges or [], kept.get(key, [])) for key, ranges in found.items()}
         parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
-        return (parts, "") if len(parts) <= MAX_PARTS else (None, f"{len(parts):,} ranges of keys are touched")
+        if len(parts) > MAX_PARTS:
+            return None, SpanSet(), f"{len(parts):,} ranges of keys are touched"
+        return parts, conflicts, ""
+
+    def _above(self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Range]:
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        return freezing.above(self._made.params, ranges, bound, [row for row, _ in kept])
+
+    def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours) -> SpanSet:
+        """Return the slices below the frozen bound in which results of changed keys would change."""
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        starts = [
+            freezing.begins_below(self._made.params, lo, bound, [row for row, _ in kept.get(key, [])])
+            for key, spans in changed.spans.items()
+            for lo, _ in spans
+        ]
+        first = min((s for s in starts if s is not None), default=bound)
+        return SpanSet.of(self._definition.grid.cover(Span(first, bound))) if first < bound else SpanSet()
+
+    def _all_conflicts(self, state: AggregateState, taken: Sequence[Entry], version: int) -> SpanSet:
+        """Return the same where it is not known which keys changed: as if each did at the first dirty instant."""
+        dirty = [max(e.span.start, state.frozen) for e in taken]
+        if state.frozen == NEG_INF or not dirty:
+            return SpanSet()
+        across = self._engine().windows.kept_across(self._bound.paths["partials"], version, state.frozen)
+        changed = ChangedKeys({(): [(min(dirty), min(dirty))]}, None, is_insert_only=False, rows=0)
+        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]})
 
     def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
         """Return where kept results are looked at: from so many slices before the first change on."""

@@ -130,9 +130,9 @@ class Expirer:
             as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
 
         Raises:
-            ExpireEngineError: If an engine computes the aggregate.
+            ExpireEngineError: If an engine computes the aggregate, and its results need older rows.
             ExpireBoundError: If nothing was materialised up to there.
-            ExpireDirtyError: If buckets below are dirty and need their raw rows.
+            ExpireDirtyError: If buckets below are dirty and need their raw rows, or results of an engine may still change.
             HistoryBuildingError: If a next version of it is being built.
             LeaseHeldError: If another live process works on it.
         """
@@ -200,14 +200,20 @@ class Expirer:
     ) -> tuple[Expiry, Frozen | None]:
         definition = self.refresher.bound(state).definition
         grid = definition.grid
-        if definition.engine is not None:
+        if definition.engine is not None and definition.engine.not_frozen:
             raise ExpireEngineError(
-                f"'{state.name}' is computed by an engine, whose results reach beyond buckets: they need their raw rows",
+                f"'{state.name}' needs the raw rows of its history: {definition.engine.not_frozen}",
                 hint="keep the rows of its source",
             )
         self._refuse_building(state)
         bound = _bound(state, before, grid)
+        if definition.engine is not None:
+            from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+            bound = max(freezing.edge_for(definition.engine.params, bound, grid), state.frozen)
         dirt = _dirt(state, bound, bench)
+        if not as_stored and not dirt.needed and bound > state.frozen:
+            self._refuse_unsettled(state, bound, bench, grid)
         if dirt.needed and not as_stored:
             shown = planning.spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
@@ -235,6 +241,18 @@ class Expirer:
             dry_run,
         )
         return expiry, Frozen(bound, "expire", dirt.settled) if bound > state.frozen else None
+
+    def _refuse_unsettled(self, state: AggregateState, bound: int, bench: Workbench, grid: Grid) -> None:
+        """Refuse a bound above results of an engine that may still change: no later row would change them then."""
+        first = bench.unsettled(state, bound)
+        if first is None:
+            return
+        raise ExpireDirtyError(
+            f"results of '{state.name}' from {_text(first, grid)} on are open, or reach what is dirty above "
+            f"{_text(bound, grid)}: they may still change, and need their raw rows then",
+            hint=f"refresh '{state.name}' first (--as-of T closes what ends by T), take a time before that, or freeze them as "
+            "they are stored with --as-stored",
+        )
 
     def _refuse_building(self, state: AggregateState) -> None:
         if self.refresher.journal.view().build_of(state) is not None:

@@ -64,12 +64,17 @@ def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[F
         states: All aggregates.
     """
     is_asked = SOURCE in bound.definition.spec.property_map or state.frozen != NEG_INF
-    if bound.definition.engine is not None or state.builds or not is_asked:
+    engine = bound.definition.engine
+    if (engine is not None and engine.not_frozen) or state.builds or not is_asked:
         return ()
     grid = bound.definition.grid
     lets_go = retention.wanted(replace(state, extent_end=state.threshold), grid, SOURCE)
     at = max(lets_go, _first_edge(state, bound, states))
     at = min(at, state.threshold)
+    if engine is not None:
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        at = freezing.edge_for(engine.params, at, grid)
     return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
 
 

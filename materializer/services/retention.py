@@ -49,6 +49,7 @@ def moved(
     present: Callable[[SpanSet], SpanSet] = lambda spans: spans,
     *,
     freezes: bool = True,
+    cut: Callable[[int], int] = lambda bound: bound,
 ) -> Iterator[Frozen | Retired]:
     """Yield the events that let both bounds follow the newest row, none when they stand where they should.
 
@@ -57,6 +58,7 @@ def moved(
         grid: How it divides time.
         present: The part of some spans in which the source or our tables may have rows.
         freezes: See :func:`may_freeze`.
+        cut: The last edge up to a bound at which history can be cut now; see :meth:`materializer.services.workbench.Workbench.cut`.
     """
     dirt, retired = state.log, wanted(state, grid, OUTPUT)
     if retired > state.retired:
@@ -69,6 +71,7 @@ def moved(
     dirty = SpanSet.union(e.span for e in dirt.cut(coming).taken if e.cause is not Cause.RETIRED)
     there = present(dirty) if dirty else dirty
     frozen = there.spans[0].start if there else frozen
+    frozen = cut(frozen) if frozen > state.frozen else frozen
     if frozen > state.frozen:
         yield Frozen(frozen, FOLLOWED, (dirty - there) & SpanSet.of(Span(state.frozen, frozen)))
 

@@ -97,7 +97,7 @@ class Verifier:
         dirty = dirty_at_cursor(state)
         asked = SpanSet.of(EVERYTHING if window is None else planning.whole_buckets(window, bound.definition.grid))
         kept = asked & retention.raw_spans(state)
-        compared = kept - dirty if bound.definition.engine is None else _clean(state, asked)
+        compared = kept - dirty if bound.definition.engine is None else _clean(state, kept)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(
@@ -114,6 +114,8 @@ class Verifier:
                 examples=examples,
                 memory=state.engine,
                 most_rows=extent.estimate(compared).rows,
+                partials=bound.paths["partials"],
+                frozen=state.frozen,
             )
             rows, differing, found = result.rows, result.differing, result.examples
         return VerifyReport(
@@ -131,9 +133,12 @@ class Verifier:
 
 
 def _clean(state: AggregateState, asked: SpanSet) -> SpanSet:
-    """Return where an engine's rows can be compared: a change reaches beyond its slice, so dirt anywhere forbids it."""
+    """Return where an engine's rows can be compared: a change reaches beyond its slice, so dirt anywhere forbids it.
+
+    What is dirty below the frozen bound stays so, and reaches nothing above.
+    """
     top = max(state.extent_end, state.threshold)
-    is_dirty = top != NEG_INF and dirty_at_cursor(state) & SpanSet.of(Span(NEG_INF, top))
+    is_dirty = top > state.frozen and dirty_at_cursor(state) & SpanSet.of(Span(state.frozen, top))
     return SpanSet() if is_dirty or state.threshold == NEG_INF else asked
 
 

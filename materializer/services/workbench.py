@@ -32,7 +32,8 @@ from materializer.core.plan import (
     TableBase,
     decide,
 )
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.retention import SOURCE
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
     DataError,
     JournalConflictError,
@@ -361,6 +362,9 @@ class Workbench(SwitchTables):
                 lambda s: self._dirt(state, s).entries,
             )
             taken, steps, self._work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
+            if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):
+                entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
+                events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,
@@ -393,11 +397,41 @@ class Workbench(SwitchTables):
 
     def moves(self, state: AggregateState) -> list[Frozen | Retired]:
         """Return how the frozen bound and the retired bound follow the newest row of *state*."""
-        if self._engine_planner is not None:
+        if self._engine_planner is not None and retention.wanted(state, self.bound.definition.grid, SOURCE) == NEG_INF:
             return []
         freezes = retention.may_freeze(state, self._journal.view())
-        grid = self.bound.definition.grid
-        return list(retention.moved(state, grid, lambda spans: self.present(state, spans), freezes=freezes))
+
+        def present(spans: SpanSet) -> SpanSet:
+            return self.present(state, spans)
+
+        def cut(bound: int) -> int:
+            return self.cut(state, bound)
+
+        return list(retention.moved(state, self.bound.definition.grid, present, freezes=freezes, cut=cut))
+
+    def cut(self, state: AggregateState, bound: int) -> int:
+        """Return the last edge up to *bound* at which history can be cut now.
+
+        A continuous aggregate can be cut anywhere. An engine can where no result that begins below may still change.
+        """
+        definition = self.bound.definition
+        if definition.engine is None:
+            return bound
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        params, grid = definition.engine.params, definition.grid
+        edge = freezing.edge_for(params, bound, grid)
+        first = self.unsettled(state, edge)
+        return edge if first is None else freezing.edge_for(params, grid.edge_at(first), grid)
+
+    def unsettled(self, state: AggregateState, bound: int) -> int | None:
+        """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above."""
+        if self._engine_planner is None or bound == NEG_INF:
+            return None
+        above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
+        dirty = min((e.span.start for e in above), default=POS_INF)
+        path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
+        return self._engine().windows.unsettled(self.bound.definition, path, version, bound, dirty)
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""

@@ -533,6 +533,8 @@ class Engine:
         examples: int,
         memory: Mapping[str, Any] = MappingProxyType({}),
         most_rows: int = ONE_PARTITION + 1,
+        partials: str = "",
+        frozen: int = NEG_INF,
     ) -> Compared:
         """Compare published rows with the reference form over *most_rows* raw rows at most; see :mod:`.compare`."""
         inside = spans & SpanSet.of(hull) if hull else spans
@@ -540,7 +542,10 @@ class Engine:
         with simply, spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
             if definition.engine is not None:
-                expected = self.windows.everything(definition, source, version, Bounds.of(memory), spans)
+                at = Bounds.of(memory)
+                expected = self.windows.everything(
+                    definition, source, version, at, spans, partials_path=partials, since=frozen
+                )
                 return compare_results(definition, expected, published, examples=examples)
             raw = c.read_version(self.spark, source, version)
             return compare(definition, raw, published, spans, inside, examples=examples)

@@ -85,6 +85,7 @@ class World:
         rng: Where chance comes from.
         definition: Parts for :meth:`Materializer.define`.
         lane_rows: 0 lets Spark commit everything.
+        twin: Whether a second source is changed alike.
     """
 
     spark: SparkSession
@@ -92,13 +93,25 @@ class World:
     rng: random.Random
     definition: Mapping[str, Any]
     lane_rows: int = 200_000
+    twin: bool = False
     ids: list[int] = field(default_factory=list)
+    times: list[datetime] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
     def source(self) -> str:
         """Where the source lies."""
         return str(self.folder / "source")
+
+    @property
+    def other(self) -> str:
+        """Where the second source lies, if there is one."""
+        return str(self.folder / "other")
+
+    @property
+    def sources(self) -> list[str]:
+        """The tables that are changed."""
+        return [self.source, self.other] if self.twin else [self.source]
 
     def open(self, **options: Any) -> Materializer:
         """Return the lake as a new process opens it."""
@@ -123,36 +136,44 @@ class World:
         rows = [self._row(first, last) for _ in range(count)]
         configuration = {"delta.enableChangeDataFeed": "true"} if not self.ids[count:] else None
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        write_deltalake(self.source, table, mode="append", configuration=configuration)
+        for source in self.sources:
+            write_deltalake(source, table, mode="append", configuration=configuration)
 
     def _row(self, first: int, last: int) -> dict[str, Any]:
         at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60))
-        self.ids.append(len(self.ids))
+        self.ids.append(len(self.times))
+        self.times.append(at)
         is_open = self.definition["engine"] in OPEN_ENDED and self.rng.random() < 0.1
         until = None if is_open else at + timedelta(seconds=self.rng.randint(1, 2_400))
         return {"id": self.ids[-1], "ts": at, "until": until, "k": self.rng.choice("abcd"), "v": self.rng.randint(1, 9)}
 
-    def change(self) -> str:
-        """Do one random commit; return what it was."""
+    def change(self, since: int = 0) -> str:
+        """Do one random commit, of rows from a minute on; return what it was."""
         what = self.rng.choice(["append", "append", "late", "late", "delete", "move", "correct"])
-        some = ", ".join(map(str, self.rng.sample(self.ids, 3)))
+        known = [i for i in self.ids if self.times[i] >= BASE + timedelta(minutes=since)]
+        chosen = self.rng.sample(known, min(3, len(known)))
+        some = ", ".join(map(str, chosen)) or "-1"
         match what:
             case "append":
                 first = 480 + 30 * self.seen["append"]
                 self.insert(self.rng.randint(1, 5), first, first + 30)
             case "late":
-                self.insert(self.rng.randint(1, 3))
+                self.insert(self.rng.randint(1, 3), since, max(480, since + 60))
             case "delete":
-                DeltaTable(self.source).delete(f"id IN ({some})")
+                for source in self.sources:
+                    DeltaTable(source).delete(f"id IN ({some})")
             case "move":
-                minute = self.rng.randint(0, 480)
+                minute = self.rng.randint(since, max(480, since + 60))
                 to, end = (BASE + timedelta(minutes=m) for m in (minute, minute + self.rng.randint(1, 40)))
                 moved = {"ts": f"'{to.isoformat()}'", "until": f"'{end.isoformat()}'"}
-                DeltaTable(self.source).update(predicate=f"id IN ({some})", updates=moved)
+                for source in self.sources:
+                    DeltaTable(source).update(predicate=f"id IN ({some})", updates=moved)
+                for i in chosen:
+                    self.times[i] = to
             case "correct":
-                DeltaTable(self.source).update(
-                    predicate=f"id IN ({some})", updates={"v": str(self.rng.randint(10, 99))}
-                )
+                value = {"v": str(self.rng.randint(10, 99))}
+                for source in self.sources:
+                    DeltaTable(source).update(predicate=f"id IN ({some})", updates=value)
         self.seen[what] += 1
         return what
 
@@ -184,17 +205,19 @@ def run_history(world: World, steps: int) -> Counter[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run histories of every engine in turn; print what was run and what was found."""
     from materializer.spark import session
+    from tests.system.engine_freezing import CUT, Frozen
     from tests.system.engine_keeping import Kept
 
     parser = argparse.ArgumentParser(prog="python -m tests.system.engine_histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=20)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--engine", action="append", choices=list(DEFINITIONS), default=[])
+    parser.add_argument("--engine", action="append", choices=[*DEFINITIONS, *(CUT.keys() - DEFINITIONS)], default=[])
     parser.add_argument("--kept", action="store_true", help="maintained, changed, harmed and repaired, too")
+    parser.add_argument("--frozen", action="store_true", help="raw rows go, and history stays")
     parser.add_argument("--trace", action="store_true", help="where a history failed, too")
     args = parser.parse_args(argv)
-    names = args.engine or list(DEFINITIONS)
+    names = args.engine or list(CUT if args.frozen else DEFINITIONS)
     seen: Counter[str] = Counter()
     failed, began = 0, time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="engines-") as folder:
@@ -204,9 +227,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             name, seed = names[i % len(names)], args.seed + i
             home = Path(folder) / f"{name}-{seed}"
             home.mkdir()
-            world = World(spark, home, random.Random(seed), DEFINITIONS[name], lane_rows=200_000 if i % 4 else 0)
+            definition = CUT[name] if args.frozen else DEFINITIONS[name]
+            world = World(spark, home, random.Random(seed), definition, lane_rows=200_000 if i % 4 else 0)
             try:
-                seen += Kept(world, name).run(args.steps) if args.kept else run_history(world, args.steps)
+                machine = Frozen(world, name) if args.frozen else Kept(world, name) if args.kept else None
+                seen += machine.run(args.steps) if machine else run_history(world, args.steps)
             except Exception as exc:  # noqa: BLE001 (whatever is found is told, and the next history runs)
                 failed += 1
                 print(f"{name}, seed {seed}: {type(exc).__name__}: {exc}", flush=True)

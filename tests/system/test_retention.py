@@ -37,6 +37,7 @@ FILLED: dict[str, Any] = {
     "time": "ts",
     "keys": ["sym"],
     "measures": {"n": "sum(price)"},
+    "fill": "null",
 }
 LANES = pytest.mark.parametrize(
     "site",
@@ -135,7 +136,7 @@ def test_expire_says_what_it_would_do_and_then_does_it(full):
 
 def test_expire_refuses_what_would_be_lost(full):
     """
-    What is dirty and needs its raw rows, what was never materialised, and engines are not frozen.
+    What is dirty and needs its raw rows, what was never materialised, and engines that need older rows are not frozen.
     """
     full.tables["trades"].update("price = 1 AND sym = 'A'", price=7)
     with pytest.raises(ExpireDirtyError, match=r"\[2024-03-01T01:00:00Z, 2024-03-01T02:00:00Z\)"):
@@ -146,7 +147,7 @@ def test_expire_refuses_what_would_be_lost(full):
     with pytest.raises(ExpireBoundError, match="infinity"):
         full.lake.expire("hourly", "inf")
     full.lake.define("filled", "trades", **FILLED)
-    with pytest.raises(ExpireEngineError, match="engine"):
+    with pytest.raises(ExpireEngineError, match="filled"):
         full.lake.expire("filled", BOUND)
 
 
@@ -391,7 +392,7 @@ def test_what_the_output_is_to_let_go_goes_after_a_repair_too(site):
 
 def test_an_engine_keeps_its_raw_rows(site):
     """
-    Retention of an engine is refused when it is applied.
+    Retention of an engine that needs older rows is refused when it is applied.
     """
     site.table()
     with pytest.raises(DefinitionError, match=r"source\.retention"):

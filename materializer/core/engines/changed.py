@@ -62,10 +62,12 @@ class Work:
     Args:
         at: What closes windows.
         parts: What is computed anew, or None for everything.
+        since: The frozen bound: nothing below it is computed, and no raw row below it is read.
     """
 
     at: Bounds
     parts: tuple[Part, ...] | None = None
+    since: int = NEG_INF
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

@@ -14,6 +14,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import row_order
 from materializer.core.definition import SLICE, EngineDefinition, key_column
+from materializer.core.engines import freezing
 from materializer.core.engines.registry import read_params
 from materializer.core.instants import DAY, HOUR
 from materializer.core.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
@@ -95,6 +96,7 @@ def compile_engine(spec: AggregateSpec) -> EngineDefinition:
         needs_first=hasattr(params, "origin") and not params.is_grid_fixed,
         needs_newest=getattr(params, "needs_global_max", False),
         touches_all=_touches_all(params),
+        not_frozen=freezing.why_not(spec, params),
     )
 
 

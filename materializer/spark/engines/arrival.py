@@ -28,7 +28,7 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work, raw_spans
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.event_time_window import advanced
-from materializer.core.spans import EVERYTHING, SpanSet
+from materializer.core.spans import POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark import small
@@ -67,7 +67,7 @@ def counted_rows(
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    spans = SpanSet.of(EVERYTHING)
+    spans = SpanSet.of(Span(work.since, POS_INF))
     if work.parts is not None:
         spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
     if is_small:

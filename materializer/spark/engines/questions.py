@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -178,6 +179,47 @@ def kept_rows(
             kept = Kept(*(data[n][i] for n in _KEPT))
             found[key].append((kept, {n: data[n][i] for n in carried}))
     return dict(found)
+
+
+def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[Kept]:
+    """Return the kept results that begin before *bound* and end after it: of those with one start, the last to end."""
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    across = frame.where(f"w_start < {bound}L AND w_end > {bound}L").agg(
+        sf.min("w_start").alias("start"), sf.max("w_end").alias("end")
+    )
+    found = across.collect()[0]
+    return [] if found["start"] is None else [Kept(found["start"], found["end"], None, None, True, 0)]
+
+
+def unsettled(
+    spark: SparkSession, definition: Definition, path: str, version: int, bound: int, dirty: int
+) -> int | None:
+    """Return where the first kept result begins that may still change, of those that begin before *bound*; None for none.
+
+    Args:
+        spark: A session.
+        definition: The definition.
+        path: Its partials table.
+        version: At this version.
+        bound: Where history would be cut.
+        dirty: The first instant at or after the bound at which something is dirty: a result that reaches it may change, like
+            one that is open.
+    """
+    columns = ["w_start", "w_end", "is_final"]
+    rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
+    if rows is not None:
+        open_ = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], _clamped(dirty)))
+        return _number(
+            pc.min(rows.filter(pc.and_(pc.less(rows["w_start"], _clamped(bound)), open_))["w_start"]).as_py()
+        )
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    frame = frame.where(f"w_start < {_clamped(bound)}L AND (NOT is_final OR w_end >= {_clamped(dirty)}L)")
+    return _number(frame.agg(sf.min("w_start").alias("t")).collect()[0]["t"])
+
+
+def _clamped(instant: int) -> int:
+    """The instant as a 64-bit number; infinite ones lie beyond every real one."""
+    return max(-(2**62), min(2**62, instant))
 
 
 def _kept_frame(

@@ -116,6 +116,38 @@ def everything(definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSe
     return found if spans == SpanSet.of(EVERYTHING) else c.kept_partials(definition, found, spans)
 
 
+def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int) -> DataFrame:
+    """Return prepared *raw* rows from a frozen bound on, with what the last result before it of their key passes on.
+
+    A session that began below the bound takes the rows within its gap along, whether it counts them or not. Running state goes
+    on from ``_carry_<column>``.
+
+    Args:
+        definition: The definition.
+        raw: Raw rows, none before *since*.
+        kept: The stored rows that begin before it.
+        since: The bound.
+    """
+    keys = [key_column(k.name) for k in definition.spec.keys]
+    carried = [n for n, _ in definition.partial_columns if n.startswith("x_")]
+    is_session = definition.spec.engine == "session_window"
+    if not is_session and definition.spec.engine != "reactive_state":
+        return raw
+    place = sf.struct("w_start", *(["x_ordinal"] if "x_ordinal" in carried else []))
+    columns = ["w_end", *carried]
+    last = kept.groupBy(*[sf.col(quoted(k)).alias(f"_mz_{i}") for i, k in enumerate(keys)]).agg(
+        sf.max_by(sf.struct(*columns), place).alias("_mz_last")
+    )
+    joined = raw.join(last, _same_keys(definition), "left")
+    if is_session:
+        joined = joined.where(sf.col(TIME) >= sf.coalesce(sf.col("_mz_last.w_end"), sf.lit(since)))
+        carried = []
+    return joined.select(
+        *[sf.col(quoted(n)) for n in raw.columns],
+        *[sf.col(f"_mz_last.{n}").alias(f"_carry_{n}") for n in carried],
+    )
+
+
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:
     """Return *parts* as a frame: ``_part`` (from 1), keys as ``_mz_<i>``, bounds, and carried columns as ``_carry_<column>``."""
     types = dict(definition.partial_columns)

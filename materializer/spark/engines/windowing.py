@@ -14,7 +14,7 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Work
 from materializer.core.engines.ranges import Kept
 from materializer.core.plan import Plan
-from materializer.core.spans import SpanSet
+from materializer.core.spans import NEG_INF, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
 from materializer.spark import commit, small
@@ -67,6 +67,8 @@ class Windowing:
         kept = c.kept_partials(definition, kept, plan.replaced)
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
+        if work.parts is None:
+            raw = self._going_on(definition, raw, partials_path, version, work.since)
         if is_small:
             raw, kept = raw.coalesce(1), kept.coalesce(1)
         raw, seen = c.observed(raw, "recompute")
@@ -76,11 +78,40 @@ class Windowing:
         return c.kept_partials(definition, found, plan.replaced), seen
 
     def everything(
-        self, definition: Definition, source: SourceIdentity, version: int, at: Bounds, spans: SpanSet
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        version: int,
+        at: Bounds,
+        spans: SpanSet,
+        *,
+        partials_path: str = "",
+        since: int = NEG_INF,
     ) -> DataFrame:
-        """Return the shown result rows of an engine over all raw rows: what its output means."""
-        raw = arrival.counted_rows(self._spark, definition, source, version, Work(at))
+        """Return the shown result rows of an engine over all raw rows: what its output means.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from.
+            version: At this version.
+            at: What closes windows.
+            spans: Slices, none below *since*.
+            partials_path: The kept result rows, for what goes on from below *since*.
+            since: The frozen bound: only the raw rows from it on are read.
+        """
+        raw = arrival.counted_rows(self._spark, definition, source, version, Work(at, since=since))
+        raw = self._going_on(definition, raw, partials_path, None, since)
         return c.finalise(definition, run.everything(definition, raw, at, spans), spans)
+
+    def _going_on(
+        self, definition: Definition, raw: DataFrame, path: str, version: int | None, since: int
+    ) -> DataFrame:
+        """Return raw rows from the frozen bound on with what the kept results below it pass on to them."""
+        if since == NEG_INF:
+            return raw
+        reader = self._spark.read.format("delta")
+        kept = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+        return run.going_on(definition, raw, kept.where(f"w_start < {since}L"), since)
 
     def late_rows(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
@@ -139,6 +170,16 @@ class Windowing:
         """Return kept result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
+
+    def kept_across(self, path: str, version: int, bound: int) -> list[Kept]:
+        """Return the longest kept result across an instant for each of its starts; see :mod:`.questions`."""
+        with spoken("reading kept results", table=path, version=version):
+            return questions.kept_across(self._spark, path, version, bound)
+
+    def unsettled(self, definition: Definition, path: str, version: int, bound: int, dirty: int) -> int | None:
+        """Return where the first kept result begins that may still change; see :mod:`.questions`."""
+        with spoken("reading kept results", table=path, version=version):
+            return questions.unsettled(self._spark, definition, path, version, bound, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""

@@ -31,6 +31,7 @@ SESSIONS = {
     "time": "ts",
     "keys": ["sym"],
     "session_gap": "30 minutes",
+    "force_trigger_time": "1 hour",
     "measures": {"n": "count(*)"},
 }
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string())])

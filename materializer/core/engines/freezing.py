@@ -1,0 +1,132 @@
+"""Cutting an engine's history at a frozen bound: what below it stays as it is, what above it needs no row from below.
+
+```
+                 frozen bound
+   [ kept    ][ kept  |   ]              a result that begins below stays, whatever comes
+        rows may be   |   [ computed ]   one that begins above needs rows above, and what is carried on
+        gone          |
+```
+
+That holds where a result needs no row before its start but those that its neighbour below passes on. What needs others,
+rows that fill, events that began long ago, the last *n* rows, cannot be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from materializer.core.engines import (
+    daily_time_series,
+    event_time_window,
+    interval_windows,
+    reactive_state,
+    session_window,
+    time_series,
+)
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.spans import NEG_INF
+
+if TYPE_CHECKING:
+    from materializer.core.grid import Grid
+    from materializer.core.spec import AggregateSpec
+
+
+def why_not(spec: AggregateSpec, params: Any) -> str:
+    """Return why the history of an engine cannot be cut, or "" where it can.
+
+    Args:
+        spec: The definition.
+        params: The engine's ``Params``.
+    """
+    if spec.lateness != "recompute":
+        return (
+            f"under lateness '{spec.lateness}' rows are judged in the order in which they came, from the first one on"
+        )
+    match params:
+        case time_series.Params() | daily_time_series.Params() if params.fills:
+            return "windows without rows are filled from rows that may be long gone"
+        case time_series.Params(use_system_time=True):
+            return "its windows lie in ingestion time, and rows go by their own"
+        case time_series.Params() if not params.is_grid_fixed:
+            return "its grid hangs on the first row; set 'origin'"
+        case session_window.Params(reopens=True):
+            return "a newer row opens sessions again that 'force_trigger_time' had closed"
+        case session_window.Params(use_system_time=True):
+            return "its sessions are closed by the clock alone"
+        case reactive_state.Params() if params.lookback:
+            back = f"{params.lookback} row{'' if params.lookback == 1 else 's'}"
+            return f"its functions look back over {back}, however old"
+        case interval_windows.Params(kind=interval_windows.COUNT):
+            return "its windows count starts of events, however old"
+        case (
+            time_series.Params()
+            | daily_time_series.Params()
+            | event_time_window.Params()
+            | session_window.Params()
+            | reactive_state.Params()
+        ):
+            return ""
+        case _:
+            return "events last, and one that began long ago reaches into new windows"
+
+
+def edge_for(params: Any, bound: int, grid: Grid) -> int:
+    """Return the last edge of slices at or before *bound* at which history can be cut; ``NEG_INF`` where there is none.
+
+    Windows of trading sessions take rows that came before the session: only an edge between two of them will do.
+    """
+    if not isinstance(params, daily_time_series.Params) or bound == NEG_INF:
+        return bound
+    edge, last = bound, bound - 2 * params.day
+    while edge > last:
+        if _parts_windows(params, edge):
+            return edge
+        edge = grid.edge_at(edge - 1)
+    return NEG_INF
+
+
+def _parts_windows(p: daily_time_series.Params, edge: int) -> bool:
+    """Whether all rows from *edge* on are in windows that begin there or later."""
+    calendar = p.calendar
+    after = calendar.window_at(edge)
+    return after is None or (after.w_start >= edge and calendar.window_at(edge - 1) != after)
+
+
+def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept]) -> int | None:
+    """Return where the first of the results begins that take a row at *t* and begin below the bound; None without one.
+
+    Args:
+        params: The engine's ``Params``.
+        t: Time of a row that came or went, at or above the bound.
+        bound: The frozen bound.
+        kept: Kept results of its key, the last below the bound at least.
+    """
+    match params:
+        case time_series.Params():
+            edge = time_series.anchor(params, None)
+            since = (t - edge) % params.step if params.closed == "left" else (t - edge - 1) % params.step + 1
+            start = t - since + params.step - params.length
+        case event_time_window.Params():
+            start = t - params.interval_duration + 1
+            start += (params.pane_offset - start) % params.creation_period
+        case session_window.Params():
+            start = min((k.w_start for k in kept if k.w_start < bound and t < k.w_end), default=bound)
+        case _:
+            return None
+    return start if start < bound else None
+
+
+def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]) -> list[Range]:
+    """Return the part of *ranges* that may be computed, from rows above the bound alone.
+
+    A session that began below keeps the rows that it has, and those that would join it: they are in no session above.
+    """
+    taken = bound
+    if isinstance(params, session_window.Params):
+        taken = max([bound, *(k.w_end for k in kept if k.w_start < bound)])
+    return [
+        Range(max(r.start, bound), r.end, max(r.raw_start, taken), r.raw_end)
+        for r in ranges
+        if r.end > bound and r.raw_end > taken
+    ]

@@ -1,0 +1,188 @@
+"""Cutting history: which results a row belongs to, where trading sessions can be cut, and what cannot be cut at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.define import define
+from materializer.core.engines import (
+    daily_time_series,
+    event_time_window,
+    interval_windows,
+    reactive_state,
+    session_window,
+    time_series,
+)
+from materializer.core.engines.closing import EVERYTHING
+from materializer.core.engines.freezing import above, begins_below, edge_for, why_not
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.sessions import Calendar
+from materializer.core.grid import build
+from materializer.core.spans import NEG_INF
+from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+
+HOUR = 3_600
+DAY = 24 * HOUR
+GRID = build(GridSpec(Width(micros=HOUR * 1_000_000), None, 0), TimeType.BIGINT, Resolution.S)
+SPEC = define("v", "t", time="ts", width="1 hour", measures={"s": "sum(x)"})
+SERIES = time_series.Params(step=3, window_sizes=(6,), alignment=3)
+DAILY = daily_time_series.Params(step=1_800, sessions=((34_200, 41_400), (46_800, 54_000)), day=DAY)
+EVENTS = event_time_window.Params(interval_duration=6, creation_period=4, pane_offset=1)
+ROWS = reactive_state.Params((("cumsum", "v", 0),), (("s", "_call_0"),))
+
+
+@given(
+    t=st.integers(0, 60), below=st.integers(0, 20), steps=st.integers(1, 4), closed=st.sampled_from(["left", "right"])
+)
+def test_windows_that_take_a_row(t: int, below: int, steps: int, closed: str) -> None:
+    """
+    The first window that takes the row, found by looking at all of them, tells whether history would change.
+    """
+    p = time_series.Params(step=3, window_sizes=(3 * steps,), alignment=3, closed=closed)
+    ends = range(-99, 199, 3)
+    starts = [e - p.length for e in ends if (e - p.length <= t < e if closed == "left" else e - p.length < t <= e)]
+    bound = t - below
+    assert (min(starts) if min(starts) < bound else None) == begins_below(p, t, bound, [])
+
+
+@given(
+    t=st.integers(0, 60),
+    below=st.integers(0, 20),
+    duration=st.integers(1, 9),
+    period=st.integers(1, 9),
+    offset=st.integers(0, 3),
+)
+def test_panes_that_take_a_row(t: int, below: int, duration: int, period: int, offset: int) -> None:
+    """
+    Likewise of event time; a row between two panes is in none.
+    """
+    p = event_time_window.Params(interval_duration=duration, creation_period=period, pane_offset=offset)
+    starts = [s for s in range(offset - 100 * period, 99, period) if s <= t < s + duration]
+    bound = t - below
+    expected = min((s for s in starts if s < bound), default=None)
+    assert expected == begins_below(p, t, bound, [])
+
+
+def sessions(times: list[int], gap: int) -> list[Kept]:
+    """Sessions by a loop over the rows of one key."""
+    found: list[list[int]] = []
+    for t in sorted(times):
+        if not found or t - found[-1][-1] >= gap:
+            found.append([])
+        found[-1].append(t)
+    return [Kept(g[0], g[-1] + gap, g[0], g[-1], True, len(g)) for g in found]
+
+
+@given(
+    times=st.lists(st.integers(0, 60), max_size=14),
+    gap=st.integers(1, 6),
+    bound=st.integers(0, 60),
+    late=st.integers(0, 60),
+)
+def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int, late: int) -> None:
+    """
+    Kept sessions below and those of the rows that may be read above are the sessions of all rows, also after a row that belongs to
+    none below; a row that does is told, and changes nothing above.
+    """
+    p, late = session_window.Params(gap), bound + late
+    kept = [k for k in sessions(times, gap) if k.w_start < bound]
+    [r] = above(p, [EVERYTHING], bound, kept)
+
+    def computed(rows: list[int]) -> list[Kept]:
+        return kept + sessions([t for t in rows if r.raw_start <= t < r.raw_end], gap)
+
+    assert sessions(times, gap) == computed(times)
+    if begins_below(p, late, bound, kept) is None:
+        assert sessions([*times, late], gap) == computed([*times, late])
+    else:
+        assert kept != [k for k in sessions([*times, late], gap) if k.w_start < bound]
+        assert computed(times) == computed([*times, late])
+
+
+def test_ranges_below_are_left_alone() -> None:
+    """
+    What lies below is dropped, what reaches below is cut.
+    """
+    found = above(SERIES, [Range(0, 9, 0, 12), Range(6, 20, 3, 23), Range(30, 40, 27, 43)], 12, [])
+    assert [Range(12, 20, 12, 23), Range(30, 40, 27, 43)] == found
+    assert [] == above(session_window.Params(5), [Range(8, 16, 8, 16)], 12, [Kept(8, 17, 8, 12, True, 2)])
+
+
+@given(
+    hours=st.integers(0, 24 * 9),
+    merges=st.booleans(),
+    closed=st.sampled_from(["left", "right"]),
+    sessions=st.sampled_from(
+        [DAILY.sessions, ((75_600, 93_600), (118_800, 126_000)), ((0, DAY),), ((35_000, 36_001),)]
+    ),
+    weekdays=st.sampled_from([(), (1, 2, 3, 4, 5)]),
+)
+def test_trading_sessions_are_cut_between_windows(
+    hours: int, merges: bool, closed: str, sessions: tuple[tuple[int, int], ...], weekdays: tuple[int, ...]
+) -> None:
+    """
+    No row on one side is in a window that begins on the other, not even one that came before its session.
+    """
+    p = replace(DAILY, sessions=sessions, closed=closed, merge_session_end=merges, weekdays=weekdays)
+    bound = hours * HOUR
+    edge = edge_for(p, bound, GRID)
+    if edge == NEG_INF:  # where all day is one session that holds its end, each window takes a row of the next hour
+        assert closed == "right" or sessions[0][0] % HOUR
+        return
+    assert edge <= bound
+    assert bound - edge <= 2 * DAY
+    times = {edge - 1, edge, edge + 1, *range(edge - 2 * DAY, edge + 2 * DAY, 900)}
+    for t in times:
+        window = p.calendar.window_at(t)
+        assert window is None or (window.w_start >= edge) == (t >= edge), (t, window)
+
+
+def test_other_engines_are_cut_anywhere() -> None:
+    """
+    A bound that nobody set stays so.
+    """
+    assert 99 == edge_for(SERIES, 99, GRID)
+    assert NEG_INF == edge_for(DAILY, NEG_INF, GRID)
+    assert isinstance(DAILY.calendar, Calendar)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        (SERIES, ""),
+        (replace(SERIES, fills=(("ffill", ""),)), "filled"),
+        (replace(SERIES, use_system_time=True), "ingestion time"),
+        (replace(SERIES, alignment=2), "set 'origin'"),
+        (replace(SERIES, alignment=2, origin=0), ""),
+        (DAILY, ""),
+        (replace(DAILY, fills=(("null", ""),)), "filled"),
+        (EVENTS, ""),
+        (session_window.Params(5), ""),
+        (session_window.Params(5, force_trigger_time=0), "opens sessions again"),
+        (session_window.Params(5, use_system_time=True), "clock alone"),
+        (ROWS, ""),
+        (replace(ROWS, calls=(("prev", "v", 1),)), "over 1 row,"),
+        (replace(ROWS, calls=(("cumsum", "v", 0), ("mavg", "v", 5))), "over 4 rows,"),
+        (interval_windows.Params(interval_windows.SNAPSHOT, "until"), "events last"),
+        (interval_windows.Params(interval_windows.COUNT, count=3), "windows count starts"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_cut(params: Any, words: str) -> None:
+    """
+    Each with a reason; an empty one means that it can.
+    """
+    found = why_not(SPEC, params)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_arrival_cannot_be_cut() -> None:
+    """
+    Where rows are judged as they come, the first ones count as much as the last.
+    """
+    assert "order in which they came" in why_not(replace(SPEC, lateness="strict"), SERIES)

@@ -1,0 +1,235 @@
+"""Engines whose raw rows go: what stays, what is computed on, what is refused, and random histories of it."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from materializer.core.spans import NEG_INF
+from materializer.errors import DefinitionError, ExpireDirtyError, ExpireEngineError
+from tests.system.builders import DAY, Site
+from tests.system.engine_freezing import CUT, Frozen
+from tests.system.engine_histories import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOUND = "2024-03-01T02:00:00Z"
+SESSIONS: dict[str, Any] = {"engine": "session_window", "session_gap": "20 minutes"}
+RUNNING: dict[str, Any] = {"engine": "reactive_state", "measures": {"total": "cumsum(price)", "n": "cumcount(price)"}}
+TRADES = [
+    ("00:10", "A", 1), ("00:20", "A", 2),
+    ("01:50", "A", 4), ("02:05", "A", 8),  # one session across the bound
+    ("03:00", "A", 16), ("03:10", "A", 32),
+    ("01:00", "B", 1), ("03:30", "B", 2),
+]  # fmt: skip
+
+
+@pytest.fixture
+def full(site: Site) -> Site:
+    """Three hours of trades of two symbols."""
+    site.table().trade(*TRADES)
+    return site
+
+
+def define(site: Site, name: str, parts: dict[str, Any], **properties: str) -> None:
+    """Define an engine over the trades and refresh it."""
+    measures = {"measures": {"n": "count(*)", "total": "sum(price)"}}
+    site.lake.define(name, "trades", time="ts", keys=["sym"], **{**measures, **parts}, properties=properties)
+    site.lake.refresh(name, as_of="2024-03-01T12:00:00Z")
+
+
+def sessions(site: Site) -> list[tuple[str, str, int]]:
+    """Return symbol, first time and total of the published sessions."""
+    found = site.lake.read("s").select("sym", "window_start", "total").collect()
+    return sorted((r["sym"], clock(r["window_start"]), r["total"]) for r in found)
+
+
+def clock(value: datetime) -> str:
+    """Return a time of day."""
+    return f"{value:%H:%M}"
+
+
+def test_a_session_across_the_bound_stays_and_what_would_change_it_is_told(full):
+    """
+    Rows above the bound are computed as ever, those of the session that begins below change nothing and are reported, and the
+    next session begins after its gap.
+    """
+    define(full, "s", SESSIONS)
+    before = sessions(full)
+    full.spark.sql(full.lake.expire("s", BOUND).delete)
+    assert full.lake.refresh("s").runs == ()
+
+    full.tables["trades"].trade(("03:20", "A", 64), ("02:40", "B", 128))
+    full.lake.refresh("s")
+
+    expected = [row for row in before if row[1] != "03:00"] + [("A", "03:00", 112), ("B", "02:40", 128)]
+    assert sorted(expected) == sessions(full)
+    [status] = full.lake.status("s")
+    assert () == status.stuck
+    assert full.lake.verify("s").is_equal
+
+    full.tables["trades"].trade(("02:15", "A", 256), ("02:30", "A", 512))
+    full.tables["trades"].update("price = 32", price=33)
+    full.lake.refresh("s")
+
+    grown = [("A", "03:00", 113) if row == ("A", "03:00", 112) else row for row in sorted(expected)]
+    assert sorted([*grown, ("A", "02:30", 512)]) == sessions(full)
+    [status] = full.lake.status("s")
+    [(span, why)] = status.stuck
+    assert "a result that begins there has changed" in why
+    assert (span.start, span.end) == (micros(1), micros(2))
+    assert full.lake.verify("s").is_equal
+    assert full.lake.refresh("s").runs == ()
+
+
+def micros(hour: int) -> int:
+    """Return an hour of the day as an instant."""
+    return int(DAY.timestamp() * 1_000_000) + hour * 3_600_000_000
+
+
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+def test_running_state_goes_on_from_what_is_kept(full):
+    """
+    Also where everything above the bound is computed anew, and in an always-fresh read before.
+    """
+    define(full, "r", RUNNING)
+    full.spark.sql(full.lake.expire("r", BOUND).delete)
+    full.tables["trades"].trade(("02:01", "A", 100), ("05:00", "B", 4), ("05:00", "C", 7))
+    full.lake.invalidate("r")
+
+    fresh = {(r["sym"], clock(r["time"])): (r["total"], r["n"]) for r in full.lake.read("r", fresh=True).collect()}
+    full.lake.refresh("r")
+
+    shown = {(r["sym"], clock(r["time"])): (r["total"], r["n"]) for r in full.lake.read("r").collect()}
+    assert fresh == shown
+    assert {("A", "02:01"): (107, 4), ("A", "03:10"): (163, 7), ("B", "05:00"): (7, 3)}.items() <= shown.items()
+    assert {("A", "00:10"): (1, 1), ("C", "05:00"): (7, 1)}.items() <= shown.items()
+    assert full.lake.verify("r").is_equal
+
+
+def test_rows_below_are_reported_and_deletes_ignored(full):
+    """
+    Nothing of an engine merges.
+    """
+    define(full, "r", RUNNING)
+    before = full.published("r")
+    full.lake.expire("r", BOUND)
+    full.tables["trades"].delete("price = 1")
+    full.tables["trades"].trade(("01:30", "B", 9))
+    full.lake.refresh("r")
+
+    assert before == full.published("r")
+    [status] = full.lake.status("r")
+    assert 2 == status.expired_rows
+    assert 1 == len(status.stuck)
+
+
+def test_what_may_still_change_is_not_frozen(full):
+    """
+    An open session stops the bound, and a dirty one that reaches across it; the clock closes the first, a refresh the second.
+    """
+    full.tables["trades"].delete("sym = 'B' AND price = 2")
+    full.lake.define("s", "trades", time="ts", keys=["sym"], measures={"n": "count(*)"}, **SESSIONS)
+    full.lake.refresh("s")
+    with pytest.raises(ExpireDirtyError, match=r"from 2024-03-01T01:00:00Z on are open"):
+        full.lake.expire("s", BOUND)  # B has no later row
+    full.lake.refresh("s", as_of="2024-03-01T04:00:00Z")
+    full.tables["trades"].trade(("02:10", "A", 3))
+    with pytest.raises(ExpireDirtyError, match=r"from 2024-03-01T01:50:00Z on"):
+        full.lake.expire("s", BOUND, dry_run=True)
+    full.lake.refresh("s")
+    assert full.lake.expire("s", BOUND).bound == micros(2)
+
+
+def test_as_stored_leaves_open_results_as_they_are(full):
+    """
+    They are not shown, and no later row closes them.
+    """
+    full.lake.define("s", "trades", time="ts", keys=["sym"], measures={"total": "sum(price)"}, **SESSIONS)
+    full.lake.refresh("s")
+    full.tables["trades"].trade(("03:40", "B", 1), ("01:30", "C", 5))
+    full.lake.refresh("s")
+    full.lake.expire("s", BOUND, as_stored=True)
+    full.tables["trades"].trade(("05:00", "C", 6), ("06:00", "C", 7))
+    full.lake.refresh("s")
+    assert [("C", "05:00", 6)] == [row for row in sessions(full) if row[0] == "C"]
+    assert full.lake.verify("s").is_equal
+
+
+def test_the_bound_follows_and_stops_before_what_is_open(full):
+    """
+    With source.retention; thaw takes it back and everything is computed again.
+    """
+    define(full, "s", SESSIONS, **{"source.retention": "2 hours"})
+    [status] = full.lake.status("s")
+    assert NEG_INF == status.frozen  # the first refresh found nothing materialised
+    full.tables["trades"].trade(("05:00", "A", 1), ("05:30", "A", 1))
+    full.lake.refresh("s")
+    [status] = full.lake.status("s")
+    assert micros(4) == status.frozen
+    full.tables["trades"].trade(("13:00", "A", 1))
+    full.lake.refresh("s", as_of="2024-03-01T12:00:00Z")
+    full.tables["trades"].trade(("13:10", "A", 1))
+    full.lake.refresh("s")
+    assert micros(12) == full.lake.status("s")[0].frozen
+
+    before = sessions(full)
+    assert micros(12) == full.lake.thaw("s").was
+    full.lake.refresh("s")
+    assert before == sessions(full)
+
+
+def test_an_open_result_stops_the_bound_and_doctor_says_so(full):
+    """
+    A key that has no later row keeps its last session open.
+    """
+    full.tables["trades"].delete("sym = 'B' AND price = 2")
+    properties = {"source.retention": "2 hours"}
+    full.lake.define(
+        "s", "trades", time="ts", keys=["sym"], measures={"n": "count(*)"}, properties=properties, **SESSIONS
+    )
+    full.lake.refresh("s")
+    full.tables["trades"].trade(("07:00", "A", 1))
+    full.lake.refresh("s")
+
+    assert micros(1) == full.lake.status("s")[0].frozen
+    [finding] = [f for f in full.lake.doctor() if f.code == "doctor.not-frozen"]
+    assert "below 2024-03-01T06:00:00Z, and results that begin there are open" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"engine": "time_series", "window_size": "1 hour", "step": "1 hour", "fill": "null"}, "filled"),
+        ({"engine": "time_series", "window_size": "7 minutes", "step": "7 minutes"}, "set 'origin'"),
+        ({"engine": "reactive_state", "measures": {"m": "mavg(price, 3)"}}, "over 2 rows"),
+        ({"engine": "count_window", "count": "2"}, "count starts"),
+        ({**SESSIONS, "lateness": "strict"}, "order in which they came"),
+    ],
+)
+def test_what_needs_its_raw_rows_says_why(full, parts, why):
+    """
+    By hand and as a property.
+    """
+    define(full, "e", parts)
+    with pytest.raises(ExpireEngineError, match=why):
+        full.lake.expire("e", BOUND)
+    with pytest.raises(DefinitionError, match=why):
+        define(full, "f", parts, **{"source.retention": "30 days"})
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("sessions", "running") else pytest.mark.slow) for n in CUT]
+)
+def test_random_histories_are_what_all_rows_give(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """
+    A second source keeps every row; what is published of the first is the same, and history never changes.
+    """
+    world = World(spark, tmp_path, random.Random(f"frozen {name}"), CUT[name])
+    seen = Frozen(world, name).run(4)
+    assert seen["frozen"] + seen["stuck"], seen
