@@ -17,7 +17,7 @@ from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
 from materializer.core.invalidation import Entry
 from materializer.core.plan import Estimate, Recompute, Rejected, Settle
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.fold import AggregateState
 from materializer.services.definitions import Bound
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
+ANYWHERE: Final = SpanSet.of(EVERYTHING)
 TOO_MANY: Final = "more kept results than the driver holds"
 NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
@@ -89,6 +90,7 @@ class EnginePlanner:
         partials_version: int,
         estimate: Callable[[SpanSet], Estimate],
         dirt: Callable[[SpanSet], tuple[Entry, ...]],
+        told: SpanSet = ANYWHERE,
     ) -> EngineRun:
         """Return what a run over *window* computes.
 
@@ -102,6 +104,7 @@ class EnginePlanner:
             partials_version: Version of the kept results.
             estimate: Cost of reading the raw rows of some spans.
             dirt: The log inside some spans.
+            told: Where something may have changed; what is only computed again by force is no reason to doubt what is frozen.
         """
         changed, why_not = None, self._why_not_fine(state, taken)
         if not why_not:
@@ -110,21 +113,21 @@ class EnginePlanner:
         parts = None
         conflicts = SpanSet()
         if changed is not None and not (why_not := self._why_all(state, at)):
-            parts, conflicts, why_not = self._parts(state, changed, at, partials_version)
+            parts, conflicts, why_not = self._parts(state, changed, at, partials_version, told)
         if changed is not None and parts is not None:
             spans = SpanSet.union(e.span for e in taken)
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
             if reached and (more := dirt(spans | reached)) != taken:
-                return self.run(state, window, more, partials_version, estimate, dirt)
+                return self.run(state, window, more, partials_version, estimate, dirt, told)
             # above the threshold everything is still to be materialised
             steps = self._fine(spans, touched - stale, changed, parts, estimate)
             return EngineRun(Work(at, tuple(parts), state.frozen), steps, taken, conflicts)
         rows, rejected = SpanSet.of(Span(state.frozen, POS_INF)), (Rejected("recompute of what changed", why_not),)
         step = Recompute(self._whole(window) & rows, why_not, estimate(rows), rejected, is_rebuild=True)
         return EngineRun(
-            Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version)
+            Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version, told)
         )
 
     def _whole(self, window: Span) -> SpanSet:
@@ -201,7 +204,7 @@ class EnginePlanner:
     # -- what a change touches -------------------------------------------------------------------------------------------
 
     def _parts(
-        self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int
+        self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int, told: SpanSet
     ) -> tuple[list[Part] | None, SpanSet, str]:
         """Return what is computed anew (None, with the reason, where that is too much to tell), and what would be if it might."""
         keys = list(changed.spans)
@@ -227,7 +230,7 @@ class EnginePlanner:
             found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
         conflicts = SpanSet()
         if state.frozen != NEG_INF:
-            conflicts = self._conflicts(state.frozen, changed, kept)
+            conflicts = self._conflicts(state.frozen, changed, kept, told)
             found = {key: self._above(state.frozen, ranges or [], kept.get(key, [])) for key, ranges in found.items()}
         parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
         if len(parts) > MAX_PARTS:
@@ -239,26 +242,27 @@ class EnginePlanner:
 
         return freezing.above(self._made.params, ranges, bound, [row for row, _ in kept])
 
-    def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours) -> SpanSet:
+    def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours, told: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
         starts = [
-            freezing.begins_below(self._made.params, lo, bound, [row for row, _ in kept.get(key, [])])
+            freezing.begins_below(self._made.params, span.start, bound, [row for row, _ in kept.get(key, [])])
             for key, spans in changed.spans.items()
-            for lo, _ in spans
+            for span in SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & told
         ]
         first = min((s for s in starts if s is not None), default=bound)
         return SpanSet.of(self._definition.grid.cover(Span(first, bound))) if first < bound else SpanSet()
 
-    def _all_conflicts(self, state: AggregateState, taken: Sequence[Entry], version: int) -> SpanSet:
+    def _all_conflicts(self, state: AggregateState, taken: Sequence[Entry], version: int, told: SpanSet) -> SpanSet:
         """Return the same where it is not known which keys changed: as if each did at the first dirty instant."""
-        dirty = [max(e.span.start, state.frozen) for e in taken]
+        dirty = SpanSet.union(e.span for e in taken) & told & SpanSet.of(Span(state.frozen, POS_INF))
         if state.frozen == NEG_INF or not dirty:
             return SpanSet()
         across = self._engine().windows.kept_across(self._bound.paths["partials"], version, state.frozen)
-        changed = ChangedKeys({(): [(min(dirty), min(dirty))]}, None, is_insert_only=False, rows=0)
-        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]})
+        first = dirty.spans[0].start
+        changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
+        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, told)
 
     def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
         """Return where kept results are looked at: from so many slices before the first change on."""

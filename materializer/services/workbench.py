@@ -313,6 +313,7 @@ class Workbench(SwitchTables):
         window = planning.whole_window(self.request, state, self.bound.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
+        told = state.log.spans
         if self.request.is_forced:
             wanted = retention.computable(window, state, self.bound.definition.grid)
             event = Invalidated((planning.forced(wanted),), "forced")
@@ -322,7 +323,7 @@ class Workbench(SwitchTables):
         has_clock_moved = self._engine_planner is not None and self._engine_planner.has_clock_moved(state)
         if not dirty and not has_clock_moved:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
-        return self._plan(state, heads, window, dirty, events, captured)
+        return self._plan(state, heads, window, dirty, events, captured, told)
 
     def _plan(
         self,
@@ -332,6 +333,7 @@ class Workbench(SwitchTables):
         dirty: tuple[Entry, ...],
         events: list[Event],
         captured: Captured | None,
+        told: SpanSet,
     ) -> Decision:
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, kept, self._stale(dirty, heads))
@@ -360,6 +362,7 @@ class Workbench(SwitchTables):
                 heads[Which.PARTIALS].version,
                 facts.raw,
                 lambda s: self._dirt(state, s).entries,
+                told,
             )
             taken, steps, self._work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):

@@ -92,6 +92,28 @@ def micros(hour: int) -> int:
     return int(DAY.timestamp() * 1_000_000) + hour * 3_600_000_000
 
 
+def test_sliding_windows_across_the_bound_stay(full):
+    """
+    Computing again by force is no reason to doubt them; a row of theirs is.
+    """
+    sliding = {"engine": "time_series", "window_size": "1 hour", "step": "30 minutes"}
+    define(full, "w", sliding)
+    before = full.published("w")
+    full.spark.sql(full.lake.expire("w", BOUND).delete)
+    full.lake.refresh("w", force=True)
+    assert before == full.published("w")
+    assert () == full.lake.status("w")[0].stuck
+
+    full.tables["trades"].trade(("02:10", "A", 1_000), ("02:40", "B", 5))
+    full.lake.refresh("w")
+    found = full.lake.read("w").select("sym", "window_start", "total").collect()
+    shown = {(r["sym"], clock(r["window_start"])): r["total"] for r in found}
+    assert {("A", "01:30"): 12, ("A", "02:00"): 1_008, ("B", "02:00"): 5, ("B", "02:30"): 5}.items() <= shown.items()
+    [(span, _)] = full.lake.status("w")[0].stuck
+    assert (micros(1), micros(2)) == (span.start, span.end)
+    assert full.lake.verify("w").is_equal
+
+
 @pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_running_state_goes_on_from_what_is_kept(full):
     """
