@@ -427,3 +427,18 @@ class RunReport:
     files_rewritten: int = 0
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What fetching the rows of an always-fresh read took.
+
+    Args:
+        rows_read: Source rows aggregated on the fly, changed ones where they were merged; counted as a refresh counts them.
+        jobs: Spark jobs it took.
+        seconds: Wall time.
+    """
+
+    rows_read: int = 0
+    jobs: int = 0
+    seconds: float = 0.0

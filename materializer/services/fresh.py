@@ -8,11 +8,12 @@ Nothing is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from materializer.core.invalidation import Cause
-from materializer.core.plan import Estimate
+from materializer.core.plan import Estimate, ReadCost
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
@@ -24,26 +25,68 @@ from materializer.services.refresh import Refresher
 from materializer.services.workbench import Workbench
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from materializer.spark.on_the_fly import OnTheFly
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """Rows of an always-fresh read, and what it took to have them.
+
+    Args:
+        table: The rows, columns as published.
+        cost: What fetching them took.
+    """
+
+    table: pa.Table
+    cost: ReadCost
 
 
 @dataclass(frozen=True, slots=True)
 class FreshRead:
-    """Rows as of a source version.
+    """Rows as of a source version: nothing is computed before they are asked for.
+
+    Everything is pinned: what is asked for later is the same.
 
     Args:
-        frame: The rows, columns as published. It can be read again later: everything in it is pinned.
         source_version: The version.
         computed: Spans that are computed on the fly.
         strategy: How: ``merge``, ``recompute`` or both; ``nothing`` when all is read as published.
         estimate: What that reads at most.
+        seconds: What it took to find that out, with the start of Spark where it did not run yet.
+        rows: What computes the rows.
     """
 
-    frame: DataFrame
     source_version: int
     computed: SpanSet
     strategy: str
     estimate: Estimate
+    seconds: float
+    rows: OnTheFly = field(repr=False)
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows as a frame, columns as published; each evaluation computes what is dirty again.
+
+        What evaluating it takes is seen by whoever does it, and not by us: :meth:`fetch` tells.
+        """
+        return self.rows.frame
+
+    def fetch(self, limit: int | None = None) -> FetchedRows:
+        """Return the rows, computed now, and what that took.
+
+        What is dirty is computed whole, however few rows are returned.
+
+        Args:
+            limit: How many at most, those of the newest buckets; None for all, in no order.
+
+        Raises:
+            DataError: If rows make a measure fail.
+            SourceDamagedError: If a file that is needed is gone.
+        """
+        return FetchedRows(*self.rows.fetch(limit))
 
 
 @dataclass(slots=True)
@@ -63,10 +106,12 @@ class FreshReader:
             RefreshWindowTooSmallError: If the window holds no whole bucket.
             TablesAheadError: If a table was restored from an old copy.
         """
+        began = time.perf_counter()
         try:
-            return self._read(name, window, may_merge=True)
+            read = self._read(name, window, may_merge=True)
         except ChangeFeedGapError:
-            return self._read(name, window, may_merge=False)
+            read = self._read(name, window, may_merge=False)
+        return replace(read, seconds=round(time.perf_counter() - began, 3))
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
@@ -80,7 +125,7 @@ class FreshReader:
         # results of an engine reach beyond their slices: what changed outside the window may change them
         plan = bench.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
-        frame = r.engine().fresh(
+        rows = r.engine().fresh(
             bound.definition,
             state.source,
             bound.paths,
@@ -88,10 +133,9 @@ class FreshReader:
             clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
             hull=bench.hull(state.cursor),
             work=bench.work,
+            inside=bound.predicate("output", inside) if plan.replaced - inside else None,
         )
-        if plan.replaced - inside:
-            frame = frame.where(bound.predicate("output", inside))
-        return FreshRead(frame, state.cursor, plan.spans & inside, plan.strategy, plan.estimate)
+        return FreshRead(state.cursor, plan.spans & inside, plan.strategy, plan.estimate, 0.0, rows)
 
 
 def _is_doubtful(state: AggregateState) -> bool:

@@ -46,6 +46,7 @@ from materializer.spark.compare import Compared, compare
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
 from materializer.spark.failures import feed_gaps, spoken
+from materializer.spark.on_the_fly import Observed, OnTheFly
 from materializer.spark.python import register
 from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
 
@@ -494,7 +495,8 @@ class Engine:
         clean: str | None,
         hull: Span | None,
         work: Work | None = None,
-    ) -> DataFrame:
+        inside: str | None = None,
+    ) -> OnTheFly:
         """Return rows as of the plan's source version: clean buckets as published, the plan's computed on the fly.
 
         Args:
@@ -505,20 +507,30 @@ class Engine:
             clean: Predicate over the output for the rows to take from there; None for all.
             hull: Where the source has rows at all, when known.
             work: What an engine computes.
+            inside: Predicate over the output for the rows that are wanted of all these; None for all.
 
         Raises:
             ChangeFeedGapError: If Spark refuses the changes that the plan merges.
         """
-        published = self.read_output(paths["output"], plan.output.version)
-        published = published.where(clean) if clean else published
-        if not plan.spans:
-            return published
-        with feed_gaps(source.path, -1, plan.source_version):
-            if work is None:
-                parts, _ = self._parts(definition, source, paths["partials"], plan, hull)
-            else:
-                parts = [self.windows.results_of(definition, source, paths["partials"], plan, work, is_small=False)[0]]
-            return published.unionByName(c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced))
+
+        def build() -> Observed:
+            published = self.read_output(paths["output"], plan.output.version)
+            published = published.where(clean) if clean else published
+            if not plan.spans:
+                return published, []
+            with feed_gaps(source.path, -1, plan.source_version):
+                if work is None:
+                    parts, counts = self._parts(definition, source, paths["partials"], plan, hull)
+                else:
+                    found, seen = self.windows.results_of(
+                        definition, source, paths["partials"], plan, work, is_small=False
+                    )
+                    parts, counts = [found], [seen]
+                dirty = c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced)
+                frame = published.unionByName(dirty)
+            return (frame.where(inside) if inside else frame), counts
+
+        return OnTheFly(self, build, table=source.path, version=plan.source_version)
 
     def verify(
         self,
@@ -552,8 +564,12 @@ class Engine:
 
     def jobs_of(self, computed: Computed) -> int:
         """Return how many Spark jobs a computation and its commits took; 0 where Spark does not tell (Connect)."""
+        return self.jobs_in(computed.group)
+
+    def jobs_in(self, group: str) -> int:
+        """Return how many Spark jobs ran under a group; 0 where Spark does not tell (Connect)."""
         try:
-            return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(computed.group))
+            return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group))
         except (PySparkException, AttributeError):
             return 0
 
@@ -572,8 +588,8 @@ class Engine:
             yield
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count the jobs of the block under the refresh's group; the thread's own group is put back."""
+    def counted(self, group: str = "") -> Iterator[None]:
+        """Count the jobs of the block under a group, the refresh's unless one is given; the thread's own is put back."""
         try:
             context = self.spark.sparkContext
         except (PySparkException, AttributeError):
@@ -586,7 +602,7 @@ class Engine:
                 # the annotation says text, but None is how Spark takes a property away
                 context.setLocalProperty(key, value)  # type: ignore[arg-type]
 
-        context.setJobGroup(self._group, "materializer")
+        context.setJobGroup(group or self._group, "materializer")
         with _afterwards(put_back):
             yield
 

@@ -46,6 +46,43 @@ def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
     assert site.rows(HOURLY.format(source=trades.sql)) == site.published("hourly")
 
 
+def test_what_a_fresh_read_cost_is_what_the_refresh_after_it_reads(site: Site) -> None:
+    """
+    Late rows are merged, hours of deleted and corrected ones are computed from their rows, or both: fetched whole, few of its
+    rows, and again, a read aggregates as many source rows as a refresh of the same state; a frame that others have is not counted.
+    """
+    trades = site.table("trades")
+    trades.trade(*((f"{h:02}:{m:02}", "A", h) for h in range(5) for m in range(20)))
+    site.hourly()
+    site.lake.refresh("hourly")
+
+    def correct_then_trade() -> None:
+        trades.update("price = 3", price=4)
+        site.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z")  # knows of it, and leaves it
+        trades.trade(("02:40", "C", 9))
+
+    for change, strategy, aggregated in (
+        (lambda: trades.trade(("02:30", "A", 100), ("04:30", "B", 1)), "merge", 2),
+        (lambda: trades.delete("price = 100"), "recompute", 20),
+        (correct_then_trade, "merge+recompute", 1 + 20),
+    ):
+        change()
+        read = site.lake.fresh("hourly")
+        assert [0] == [row["bucket"].hour for row in read.frame.where("hour(bucket) = 0").collect()]  # all clean
+        found = [read.fetch(), read.fetch(1), read.fetch()]
+
+        assert [aggregated] * 3 == [f.cost.rows_read for f in found]
+        assert all(f.cost.jobs and f.cost.seconds for f in found)
+        assert (1, found[0].table.num_rows) == (found[1].table.num_rows, found[2].table.num_rows)
+        assert 4 == found[1].table.to_pylist()[0]["bucket"].hour
+        done = site.lake.refresh("hourly")
+        assert (strategy, aggregated) == (done.runs[0].plan.strategy, sum(r.report.rows_read for r in done.runs))
+        assert strategy == read.strategy
+
+    idle = site.lake.fresh("hourly").fetch()
+    assert (0, 7) == (idle.cost.rows_read, idle.table.num_rows)
+
+
 def test_what_cannot_name_a_view_is_refused(site: Site) -> None:
     """
     A view is named like an aggregate: what is code, a path or nothing makes no view; another name of that kind does.
@@ -120,6 +157,8 @@ def test_a_fresh_read_of_an_engine_computes_what_a_change_touches(site: Site) ->
     assert 10 > read.estimate.likely_rows > 0
     assert [4] == [row["n"] for row in found if row["n"] > 2]
     assert {row for row in found if row["slice"].hour == 3} == set(inside.frame.collect())
-    site.lake.refresh("sessions")
+    counts = [r.fetch().cost.rows_read for r in (read, inside)]
+    done = site.lake.refresh("sessions")
+    assert counts == [done.runs[0].report.rows_read] * 2
     published = site.lake.fresh("sessions")
     assert (found, "nothing", 0) == (set(published.frame.collect()), published.strategy, published.estimate.rows)

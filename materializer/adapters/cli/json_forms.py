@@ -363,7 +363,7 @@ def _versions(s: Status) -> dict[str, Any]:
 
 
 def _fresh(cost: FreshCost) -> dict[str, Any]:
-    read = cost.estimate
+    read, measured = cost.estimate, cost.measured
     return {
         "source_version": cost.source_version,
         "strategy": cost.strategy,
@@ -371,6 +371,10 @@ def _fresh(cost: FreshCost) -> dict[str, Any]:
         "rows": read.rows,
         "bytes": read.bytes,
         "files": read.files,
+        "planning_seconds": cost.planning,
+        "rows_read": measured.rows_read,
+        "jobs": measured.jobs,
+        "seconds": measured.seconds,
     }
 
 

@@ -131,7 +131,6 @@ def doctor(call: Call, name: MaybeName = None) -> None:
 
 def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> Shown:
     read = call.lake.fresh(name, start, end)
-    frame = read.frame
-    # through Arrow, because collected instants lose their zone
-    rows = frame.orderBy(frame.columns[0], ascending=False).limit(limit).toArrow().to_pylist()
-    return Shown(name, tuple(frame.columns), tuple(tuple(row.values()) for row in rows), FreshCost.of(read))
+    found = read.fetch(limit)
+    rows = tuple(tuple(row.values()) for row in found.table.to_pylist())
+    return Shown(name, tuple(found.table.column_names), rows, FreshCost.of(read, found.cost))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-from materializer.core.plan import Estimate
+from materializer.core.plan import Estimate, ReadCost
 from materializer.core.spans import NEG_INF, Span
 from materializer.core.spec import TimeType
 
@@ -105,17 +105,19 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class FreshCost:
-    """What an always-fresh read computed on the fly."""
+    """What an always-fresh read computed on the fly: as planned, and as it was measured."""
 
     source_version: int
     strategy: str
     pieces: int
     estimate: Estimate
+    planning: float
+    measured: ReadCost
 
     @classmethod
-    def of(cls, read: FreshRead) -> FreshCost:
-        """Return what *read* costs."""
-        return cls(read.source_version, read.strategy, len(read.computed), read.estimate)
+    def of(cls, read: FreshRead, measured: ReadCost) -> FreshCost:
+        """Return what *read* was to cost, and what fetching it did."""
+        return cls(read.source_version, read.strategy, len(read.computed), read.estimate, read.seconds, measured)
 
 
 @dataclass(frozen=True, slots=True)

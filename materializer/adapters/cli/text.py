@@ -309,12 +309,18 @@ def cell(value: Any) -> str:
 def _shown(result: Shown, width: int) -> Iterator[str]:
     yield from _rows(result, width)
     if result.fresh is not None:
-        cost, read = result.fresh, result.fresh.estimate
-        done = f"{count(cost.pieces, 'dirty span')} by {cost.strategy}, reading at most {count(read.rows, 'row')}"
-        done += f", {read.bytes:,} bytes in {count(read.files, 'file')}"
-        yield from wrapped(
-            done if cost.pieces else "nothing is dirty", f"as of source version {cost.source_version}: ", width=width
+        cost, took = result.fresh, result.fresh.measured
+        done = (
+            f"{count(cost.pieces, 'dirty span')} by {cost.strategy}, {count(took.rows_read, 'source row')} aggregated"
         )
+        done = (
+            f"{done if cost.pieces else 'nothing is dirty'}, {count(took.jobs, 'Spark job')}, {duration(took.seconds)}"
+        )
+        yield from wrapped(done, f"as of source version {cost.source_version}: ", width=width)
+        if cost.pieces:
+            read = cost.estimate
+            most = f"at most {count(read.rows, 'row')}, {size(read.bytes)} in {count(read.files, 'file')}"
+            yield from wrapped(most, f"planned in {duration(cost.planning)}: ", width=width)
 
 
 def _changes(result: ChangedRows, width: int) -> Iterator[str]:

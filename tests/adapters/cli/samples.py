@@ -47,6 +47,7 @@ from materializer.core.plan import (
     Lane,
     Merge,
     Plan,
+    ReadCost,
     Recompute,
     Rejected,
     RunReport,
@@ -372,7 +373,7 @@ RESULTS: dict[str, Result] = {
             (datetime(2013, 12, 1, 3, tzinfo=UTC), date(2013, 12, 1), "JFK", 12, 1.5, Decimal("0.25")),
             (datetime(2013, 12, 1, 2, tzinfo=UTC), date(2013, 12, 1), None, 7, float("nan"), None),
         ),
-        FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3)),
+        FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3), 0.125, ReadCost(236, 4, 0.618)),
     ),
     "changes": ChangedRows(
         "flights_hourly",

@@ -108,6 +108,7 @@ def test_the_main_job_by_its_commands(lake):
     assert formed(lake, looking.status, "trades_1h")["aggregates"][0]["state"] == "dirty"
     fresh = formed(lake, looking.show, "trades_1h", limit=1, fresh=True)
     assert fresh["rows"][0][0] == "2013-12-03T23:00:00Z"
+    assert (fresh["fresh"]["rows_read"], fresh["fresh"]["jobs"] > 0) == (72, True)
     assert "nothing stands in the way" in told(lake, looking.doctor)
 
     assert len(formed(lake, looking.history, "trades_1h")["refreshes"]) == 4

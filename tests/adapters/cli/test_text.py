@@ -9,6 +9,7 @@ from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.results import Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
 from materializer.adapters.cli.text import lines
 from materializer.adapters.cli.words import spans, wrapped
+from materializer.core.plan import Estimate, ReadCost
 from materializer.core.policies import Policy
 from materializer.core.spans import Span, SpanSet
 from materializer.core.spec import TimeType
@@ -110,6 +111,22 @@ def test_a_backfill_on_a_terminal_draws_a_bar_on_standard_error():
     assert out.getvalue() == ""
     assert "2,416 rows" in err.getvalue()
     assert "12 buckets" in err.getvalue()
+
+
+def test_a_fresh_read_says_what_it_cost_and_what_it_was_to_cost():
+    """
+    After the rows comes what was measured, then what was planned; where nothing is dirty nothing was planned.
+    """
+    shown = samples.RESULTS["show"]
+    clean = replace(shown.fresh, strategy="nothing", pieces=0, estimate=Estimate(), measured=ReadCost(0, 1, 0.05))
+
+    assert [
+        "as of source version 341: 2 dirty spans by merge, 236 source rows aggregated, 4 Spark jobs, 0.62 s",
+        "planned in 0.12 s: at most 1,200 rows, 45.0 kB in 3 files",
+    ] == text_of(shown).splitlines()[-2:]
+    assert text_of(replace(shown, fresh=clean)).endswith(
+        "as of source version 341: nothing is dirty, 1 Spark job, 50 ms"
+    )
 
 
 def test_rows_too_wide_for_the_terminal_are_shown_one_below_the_other():
