@@ -63,7 +63,7 @@ from materializer.journal.fold import AggregateState, apply
 from materializer.journal.journal import Journal
 from materializer.lake.commit import fence
 from materializer.lake.extent import Extent, files
-from materializer.lake.log import LogGapError, commits, find_notes
+from materializer.lake.log import LogGapError, commits, find_notes, latest_version
 from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, change_feed, guard, held, planning, processes, retention
@@ -269,10 +269,9 @@ class Workbench(SwitchTables):
                 is_end=is_end,
                 order=bound.order(which.value),
             )
-            with self._lock:
-                self.counters.files_rewritten += result.files_removed
+            removed = result.files_removed
         else:
-            predicate = bound.predicate(which.value, spans)
+            predicate, before = bound.predicate(which.value, spans), latest_version(path)
             self._engine().commit(
                 rows,
                 path,
@@ -283,8 +282,11 @@ class Workbench(SwitchTables):
                 n=plan.n,
                 note=note,
             )
+            made = [c for c in commits(path, before, latest_version(path)) if c.transactions.get(app_id) == plan.n]
+            removed = sum(len(c.removes) for c in made)
         with self._lock:
             self.counters.commits += 1
+            self.counters.files_rewritten += removed
 
     def publish(self, plan: Plan, held: SpanSet) -> None:
         """See :class:`Ports`."""

@@ -300,3 +300,17 @@ def test_a_warm_refresh_opens_no_log_again(busy: Site, monkeypatch: pytest.Monke
     assert 1 == len(done.runs)
     assert [] == opened
     busy.expect_true()
+
+
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+def test_a_refresh_counts_the_files_that_it_replaces(site):
+    """
+    Whoever commits: the file of the partials and that of the output which a late row goes into; none at first.
+    """
+    trades = site.table()
+    trades.trade(("00:10", "A", 1), ("01:10", "A", 2))
+    site.hourly()
+    first = site.lake.refresh("hourly")
+    trades.trade(("01:20", "A", 3))
+
+    assert [0, 2] == [r.runs[0].report.files_rewritten for r in (first, site.lake.refresh("hourly"))]
