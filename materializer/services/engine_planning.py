@@ -15,8 +15,8 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
-from materializer.core.invalidation import Entry
-from materializer.core.plan import Estimate, Recompute, Rejected, Settle
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.plan import Estimate, Plan, Recompute, Rejected, Settle
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.fold import AggregateState
@@ -130,6 +130,27 @@ class EnginePlanner:
             Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version, told)
         )
 
+    def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
+        """Return all that has results in some slices, to be computed beside an open plan that leaves nothing dirty.
+
+        It is what a refresh would compute that took these slices too, without having known them.
+
+        Args:
+            state: The aggregate; the plan is open.
+            plan: The plan.
+            spans: The slices.
+        """
+        at, version = Bounds.of(state.engine_next), plan.partials.version
+        dirt = (*plan.taken, *(Entry(span, None, Cause.FORCED) for span in spans))
+        if self._why_not_fine(state, dirt) or self._why_all(state, at):
+            return Work(at, since=state.frozen)
+        changed, _ = self._changed(state, dirt, version)
+        parts = None if changed is None else self._parts(state, changed, at, version, SpanSet())[0]
+        if parts is None:
+            return Work(at, since=state.frozen)
+        inside = tuple(p for p in parts if SpanSet.of(Span(p.start, p.end)) & spans)
+        return Work(at, inside, state.frozen)
+
     def _whole(self, window: Span) -> SpanSet:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
         is_open = self._request.end is None and self._request.inside is None
@@ -140,6 +161,8 @@ class EnginePlanner:
             return "nothing was materialised yet"
         if not self._request.may_merge:
             return "the change feed could not be read a moment ago"
+        if any(e.cause is Cause.DIFFERED for e in taken):
+            return "a canary found kept results to differ: what lies around a change is not told by them"
         unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
         if any(s.start == NEG_INF for s in unknown):
             return "everything is dirty"

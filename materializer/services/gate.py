@@ -60,6 +60,7 @@ class Gate:
         engine: Starts Spark on first use; what is audited was computed by it.
         hull: Where the source has rows at a version, when known.
         anyway: Why what fails is published all the same, or "".
+        again: All that an engine has in some slices; None for an aggregate without one.
         sampled: What the canaries of the run found, once they have looked.
     """
 
@@ -68,6 +69,7 @@ class Gate:
     engine: Callable[[], Engine]
     hull: Callable[[int], Span | None]
     anyway: str = ""
+    again: canaries.Again | None = None
     sampled: list[canaries.Sampled] = field(default_factory=list)
 
     def __call__(self, plan: Plan, computed: Computed) -> Audit:
@@ -117,7 +119,8 @@ class Gate:
             finally:
                 rows.unpersist()
         if is_due(spec.property_map, plan.n):
-            found = canaries.look(bound, self.state, self.engine(), plan, frame, self.hull(plan.source_version))
+            hull = self.hull(plan.source_version)
+            found = canaries.look(bound, self.state, self.engine(), plan, frame, hull, again=self.again)
             self.sampled.append(found)
             yield "canaries", Audited(found.verdict, found.rows, None if found.differed else frozenset())
 

@@ -117,9 +117,6 @@ def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
     hint = "leave it away: the whole run is held back"
     if spec.is_engine and asked.get("quality.on_failure", "refresh").lower() == "buckets":
         yield Problem("definition.quality", "'quality.on_failure': results of engines reach beyond a bucket", hint)
-    if spec.is_engine and asked.get("quality.canaries", "0") != "0":
-        message = "'quality.canaries': results of engines reach beyond a bucket"
-        yield Problem("definition.quality", message, "leave it away, and use verify")
 
 
 def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:

@@ -678,7 +678,9 @@ class Workbench(SwitchTables):
         if not has_gate(self.bound.definition.spec, plan.n):
             return None
         _, state = self.read()
-        gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway)
+        planner = self._engine_planner
+        again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
+        gate = Gate(self.bound, state, self._engine, self.hull, self.request.publish_anyway, again)
         return gate(plan, result)
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:

@@ -14,7 +14,8 @@ from materializer.core.spec import Call, Measure
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql
 
-_DIFFERS: Final = "size(wrong) > 0"
+DIFFERS: Final = "size(wrong) > 0"
+"""Predicate of the rows that differ."""
 FLOAT_TOLERANCE: Final = 1e-9
 """Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
 
@@ -127,7 +128,7 @@ def compare(
     buckets: list[Any] = []
     if differing_rows and bucket is not None:
         at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
-        buckets = both.where(_DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
+        buckets = both.where(DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
     rows_found = [r.asDict() for r in found]
     return Compared(
         rows_compared,
@@ -147,8 +148,8 @@ def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:
         both: Rows of both sides, joined: ``r`` is null where the expected one is missing, ``wrong`` lists what differs.
         examples: How many differing rows to return.
     """
-    numbers = both.agg(sf.count("r").alias("rows"), sf.count_if(sf.expr(_DIFFERS)).alias("differing")).collect()[0]
-    found = both.where(_DIFFERS).limit(examples).collect() if numbers["differing"] else []
+    numbers = both.agg(sf.count("r").alias("rows"), sf.count_if(sf.expr(DIFFERS)).alias("differing")).collect()[0]
+    found = both.where(DIFFERS).limit(examples).collect() if numbers["differing"] else []
     return numbers["rows"], numbers["differing"], found
 
 
@@ -191,7 +192,8 @@ def _parts(call: Call) -> list[str]:
     return parts
 
 
-def _kind(row: dict[str, Any]) -> str:
+def kind_of(row: dict[str, Any]) -> str:
+    """Return how a row of both sides differs: ``missing``, ``extra`` or ``differs``."""
     return "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
 
 
@@ -199,11 +201,11 @@ def _evidence(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
     expected, found = (
         None if row[side] is None else {name: row[f"{side}_{i}"] for i, name in enumerate(columns)} for side in "ro"
     )
-    return {"kind": _kind(row), "expected": expected, "found": found}
+    return {"kind": kind_of(row), "expected": expected, "found": found}
 
 
 def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str]) -> dict[str, Any]:
-    kind = _kind(row)
+    kind = kind_of(row)
     side = "r" if kind == "missing" else "o"
     shown = {n: str(row[f"{side}_{columns.index(n)}"]) for n in groups}
     wrong = {columns[i]: (str(row[f"o_{i}"]), str(row[f"r_{i}"])) for i in row["wrong"] if i >= 0}

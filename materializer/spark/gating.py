@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,11 +12,13 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import SLICE, Definition
+from materializer.core.engines.changed import Work
 from materializer.core.spans import SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.commit import part_of
 from materializer.spark import compute as c
 from materializer.spark.compare import Compared, compare
+from materializer.spark.engines.compare import compare_results
 from materializer.spark.failures import spoken
 
 if TYPE_CHECKING:
@@ -77,6 +81,53 @@ def part(
         buckets=buckets,
         spans=spans,
     )
+
+
+@contextmanager
+def expected_slices(
+    engine: Engine,
+    definition: Definition,
+    source: SourceIdentity,
+    version: int,
+    work: Work,
+    spans: SpanSet,
+    *,
+    partials_path: str,
+) -> Iterator[DataFrame]:
+    """Yield the output rows of a few slices of an engine, computed again once, however often they are compared.
+
+    Args:
+        engine: Reads the source.
+        definition: What is computed.
+        source: Where raw rows come from.
+        version: Of the source.
+        work: All that has results in *spans*.
+        spans: The slices.
+        partials_path: The kept result rows.
+    """
+    with spoken("computing canaries", table=source.path, version=version):
+        again = engine.windows.again(definition, source, version, work, spans, partials_path=partials_path)
+        expected = again.persist()
+        try:
+            yield expected
+        finally:
+            expected.unpersist()
+
+
+def compare_slices(
+    definition: Definition, expected: DataFrame, rows: DataFrame, *, where: str, examples: int
+) -> Compared:
+    """Compare output *rows* of a few slices of an engine with the *expected* ones.
+
+    Args:
+        definition: What is compared.
+        expected: What computing them again gave, of more slices maybe.
+        rows: Rows of the output, likewise.
+        where: Predicate of the rows of the slices.
+        examples: How many differing rows to return.
+    """
+    with spoken("computing canaries"):
+        return compare_results(definition, expected.where(where), rows.where(where), examples=examples)
 
 
 def compare_buckets(

@@ -63,6 +63,8 @@ class Frozen:
         with the_dead() as self.dead:
             made = world.begin()
             follows = {"source.retention": rng.choice(RETENTIONS)} if rng.random() < 0.5 else {}
+            if rng.random() < 0.5:
+                follows["quality.canaries"] = "3"
             world.define(made, world.definition, follows)
             parts = {"measures": SUMS, **world.definition}
             made.define("whole", world.other, time="ts", keys=["k"], sequence="id", **parts)
@@ -92,7 +94,7 @@ class Frozen:
                 made.invalidate("made")
             case "force":
                 made.refresh("made", force=True)
-            case "thaw" if rng.random() < 0.3 and not follows and self.is_whole():
+            case "thaw" if rng.random() < 0.3 and "source.retention" not in follows and self.is_whole():
                 made.thaw("made")
 
     def expire(self, made: Materializer) -> None:

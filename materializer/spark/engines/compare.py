@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DoubleType, FloatType
 
 from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.compile import label_name
-from materializer.spark.compare import FLOAT_TOLERANCE, Compared, counted
+from materializer.spark.bucket_sql import instant_of_sql
+from materializer.spark.compare import DIFFERS, FLOAT_TOLERANCE, Compared, counted, kind_of
 
 NOT_COMPARED = (SLICE, "revision")
 """Columns that tell how a row was kept, not what it says."""
@@ -22,7 +25,7 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
 
     Args:
         definition: What is compared.
-        expected: Shown result rows of the engine's query over all raw rows.
+        expected: Shown result rows of the engine's query over raw rows.
         published: Rows of the output.
         examples: How many differing rows to return.
     """
@@ -41,14 +44,34 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
         ),
     )
     rows, differing, found = counted(both, examples)
-    shown = []
-    for row in found:
-        kind = "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
-        side = "r" if kind == "missing" else "o"
-        columns = {values[i]: (str(row[f"o_v{i}"]), str(row[f"r_v{i}"])) for i in row["wrong"] if i >= 0}
-        where = {name: str(row[f"{side}_p{i}"]) for i, name in enumerate(place)}
-        shown.append({"kind": kind, "row": where, "columns": columns})
-    return Compared(rows, differing, shown)
+    slices: list[Any] = []
+    if differing:
+        at = sf.expr(instant_of_sql("coalesce(o_s, r_s)", definition.time_type)).alias("at")
+        slices = both.where(DIFFERS).select(at).distinct().collect()
+    rows_found = [row.asDict() for row in found]
+    return Compared(
+        rows,
+        differing,
+        [_example(row, place, values) for row in rows_found],
+        [_evidence(row, place, values) for row in rows_found],
+        frozenset(int(row["at"]) for row in slices),
+    )
+
+
+def _example(row: dict[str, Any], place: list[str], values: list[str]) -> dict[str, Any]:
+    kind = kind_of(row)
+    side = "r" if kind == "missing" else "o"
+    columns = {values[i]: (str(row[f"o_v{i}"]), str(row[f"r_v{i}"])) for i in row["wrong"] if i >= 0}
+    where = {name: str(row[f"{side}_p{i}"]) for i, name in enumerate(place)}
+    return {"kind": kind, "row": where, "columns": columns}
+
+
+def _evidence(row: dict[str, Any], place: list[str], values: list[str]) -> dict[str, Any]:
+    columns = {name: f"p{i}" for i, name in enumerate(place)} | {name: f"v{i}" for i, name in enumerate(values)}
+    expected, found = (
+        None if row[side] is None else {name: row[f"{side}_{c}"] for name, c in columns.items()} for side in "ro"
+    )
+    return {"kind": kind_of(row), "expected": expected, "found": found}
 
 
 def _numbered(frame: DataFrame, place: list[str], values: list[str], side: str) -> DataFrame:
@@ -58,6 +81,7 @@ def _numbered(frame: DataFrame, place: list[str], values: list[str], side: str) 
         *[sf.col(quoted(n)).alias(f"{side}_p{i}") for i, n in enumerate(place)],
         number.alias(f"{side}_p{len(place)}"),
         *[sf.col(quoted(n)).alias(f"{side}_v{i}") for i, n in enumerate(values)],
+        sf.col(SLICE).alias(f"{side}_s"),
         sf.lit(1).alias(side),
     )
 

@@ -203,20 +203,29 @@ def changed_results(
         at: What closes windows.
         kept: The stored rows of the slices that are replaced.
     """
-    found = results(definition, raw, at)
-    columns = [n for n in found.columns if n != PART]
+    new = results_of_parts(definition, raw, parts, frame, at)
+    columns = new.columns
     if len(parts) <= MAX_INLINE:
-        new = found.where(_cut_sql(parts)).select(*columns)
         touched = _touched(definition, parts)
         return revised(new, kept.where(touched)).unionByName(kept.where(~touched).select(*columns))
-    cuts = frame.select(sf.col(PART).alias("_mz_part"), "_mz_start", "_mz_end")
-    mine = (sf.col(PART) == sf.col("_mz_part")) & (sf.col("w_start") >= sf.col("_mz_start"))
-    new = found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("_mz_end"))).select(*columns)
     inside = (sf.col("w_start") >= sf.col("_mz_start")) & (sf.col("w_start") < sf.col("_mz_end"))
     touching, ranges = _same_keys(definition) & inside, sf.broadcast(frame)
     clean = kept.join(ranges, touching, "left_anti")
     old = kept.join(ranges, touching, "left_semi")
     return revised(new, old).unionByName(clean.select(*columns))
+
+
+def results_of_parts(
+    definition: Definition, raw: DataFrame, parts: Sequence[Part], frame: DataFrame, at: Bounds
+) -> DataFrame:
+    """Return the result rows of *parts*, computed anew; arguments as for :func:`changed_results`."""
+    found = results(definition, raw, at)
+    columns = [n for n in found.columns if n != PART]
+    if len(parts) <= MAX_INLINE:
+        return found.where(_cut_sql(parts)).select(*columns)
+    cuts = frame.select(sf.col(PART).alias("_mz_part"), "_mz_start", "_mz_end")
+    mine = (sf.col(PART) == sf.col("_mz_part")) & (sf.col("w_start") >= sf.col("_mz_start"))
+    return found.join(sf.broadcast(cuts), mine & (sf.col("w_start") < sf.col("_mz_end"))).select(*columns)
 
 
 def _cut_sql(parts: Sequence[Part]) -> str:

@@ -113,6 +113,36 @@ class Windowing:
         kept = (reader if version is None else reader.option("versionAsOf", version)).load(path)
         return run.going_on(definition, raw, kept.where(f"w_start < {since}L"), since)
 
+    def again(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        version: int,
+        work: Work,
+        spans: SpanSet,
+        *,
+        partials_path: str,
+    ) -> DataFrame:
+        """Return the shown result rows of some slices as a canary expects them.
+
+        Args:
+            definition: What is computed.
+            source: Where raw rows come from.
+            version: Of the source.
+            work: All that has results in *spans*; of what is kept it has nothing but what running state carries on.
+            spans: The slices.
+            partials_path: The kept result rows, for what goes on from below the frozen bound.
+        """
+        if not work.parts:
+            found = self.everything(
+                definition, source, version, work.at, spans, partials_path=partials_path, since=work.since
+            )
+            return found if work.parts is None else found.limit(0)
+        parts = run.part_frame(self._spark, definition, work.parts)
+        raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
+        results = run.results_of_parts(definition, raw, work.parts, parts, work.at)
+        return c.finalise(definition, c.kept_partials(definition, results, spans), spans)
+
     def late_rows(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
     ) -> tuple[StructType, pa.Table | DataFrame]:
