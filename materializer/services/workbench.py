@@ -431,12 +431,16 @@ class Workbench(SwitchTables):
 
     def unsettled(self, state: AggregateState, bound: int) -> int | None:
         """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above."""
-        if self._engine_planner is None or bound == NEG_INF:
+        engine = self.bound.definition.engine
+        if engine is None or bound == NEG_INF:
             return None
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
         above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
         dirty = min((e.span.start for e in above), default=POS_INF)
         path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
-        return self._engine().windows.unsettled(self.bound.definition, path, version, bound, dirty)
+        step = freezing.filled_step(engine.params)
+        return self._engine().windows.unsettled(self.bound.definition, path, version, bound, dirty, filled_step=step)
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""

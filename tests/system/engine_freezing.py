@@ -25,7 +25,12 @@ from tests.system.engine_keeping import PLACES
 from tests.system.lake import Death, Died, dying, leave_behind, the_dead
 
 CUT: Final[Mapping[str, Mapping[str, Any]]] = {
-    **{name: DEFINITIONS[name] for name in ("tumbling", "hopping", "forced", "shown", "daily", "sessions", "events")},
+    **{
+        name: DEFINITIONS[name]
+        for name in ("tumbling", "hopping", "filled", "forced", "shown", "daily", "sessions", "events")
+    },
+    "forced and filled": {**DEFINITIONS["forced"], "fill": "null,0,ffill,ffill"},
+    "daily and filled": {**DEFINITIONS["daily"], "fill": "ffill"},
     "delayed": {**DEFINITIONS["hopping"], "closed": "left", "accepted_delay": "4 minutes"},
     "running": {
         "engine": "reactive_state",

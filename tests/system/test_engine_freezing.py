@@ -134,6 +134,34 @@ def test_running_state_goes_on_from_what_is_kept(full):
     assert full.lake.verify("r").is_equal
 
 
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+def test_filling_goes_on_from_what_is_kept(full):
+    """
+    Windows without rows above the bound are filled from the last window below it, of a key without rows above it, too.
+    """
+    filled = {"engine": "time_series", "window_size": "30 minutes", "step": "30 minutes", "fill": "ffill"}
+    late = [("05:10", "B", 9), ("02:40", "A", 5), ("12:50", "B", 7)]
+    full.tables["trades"].trade(("00:40", "C", 3))
+    full.table("every").trade(*TRADES, ("00:40", "C", 3), *late)
+    define(full, "f", filled)
+    full.lake.define(
+        "whole", "every", time="ts", keys=["sym"], measures={"n": "count(*)", "total": "sum(price)"}, **filled
+    )
+    full.spark.sql(full.lake.expire("f", BOUND).delete)
+    full.tables["trades"].trade(*late)
+    full.lake.invalidate("f", "2024-03-01T04:00:00Z")
+
+    for name in ("f", "whole"):
+        full.lake.refresh(name, as_of="2024-03-01T14:00:00Z")
+
+    def content(name: str) -> list[Any]:
+        return [row[:-1] for row in full.published(name)]
+
+    assert content("whole") == content("f")
+    assert {3} == {row[-2] for row in content("f") if row[2] == "C"}
+    assert full.lake.verify("f").is_equal
+
+
 def test_rows_below_are_reported_and_deletes_ignored(full):
     """
     Nothing of an engine merges.
@@ -227,7 +255,7 @@ def test_an_open_result_stops_the_bound_and_doctor_says_so(full):
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"engine": "time_series", "window_size": "1 hour", "step": "1 hour", "fill": "null"}, "filled"),
+        ({"engine": "time_series", "window_size": "1 hour", "step": "1 hour", "use_system_time": True}, "ingestion"),
         ({"engine": "time_series", "window_size": "7 minutes", "step": "7 minutes"}, "set 'origin'"),
         ({"engine": "reactive_state", "measures": {"m": "mavg(price, 3)"}}, "over 2 rows"),
         ({"engine": "count_window", "count": "2"}, "count starts"),

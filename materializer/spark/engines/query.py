@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.aggregates.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PART: Final = "_part"
 TIME: Final = "_t"
@@ -36,6 +39,7 @@ class EngineQuery:
         measures: Names of the measures.
         texts: The measures' texts, by name.
         lateness: ``recompute``, ``strict`` or ``delay``.
+        before: Windows below the frozen bound from which others are filled; see :func:`~.run.windows_before`.
     """
 
     params: Any
@@ -45,6 +49,7 @@ class EngineQuery:
     measures: tuple[str, ...]
     texts: Mapping[str, str] = field(default_factory=dict)
     lateness: str = "recompute"
+    before: DataFrame | None = None
 
     @property
     def groups(self) -> list[str]:

@@ -192,7 +192,14 @@ def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> lis
 
 
 def unsettled(
-    spark: SparkSession, definition: Definition, path: str, version: int, bound: int, dirty: int
+    spark: SparkSession,
+    definition: Definition,
+    path: str,
+    version: int,
+    bound: int,
+    dirty: int,
+    *,
+    filled_step: int | None = None,
 ) -> int | None:
     """Return where the first kept result begins that may still change, of those that begin before *bound*; None for none.
 
@@ -204,17 +211,25 @@ def unsettled(
         bound: Where history would be cut.
         dirty: The first instant at or after the bound at which something is dirty: a result that reaches it may change, like
             one that is open.
+        filled_step: Distance of windows where those without rows are filled: the next of each key may still be.
     """
-    columns = ["w_start", "w_end", "is_final"]
+    names = [key_column(k.name) for k in definition.spec.keys]
+    columns = [*names, "w_start", "w_end", "is_final"]
+    bound, dirty = _clamped(bound), _clamped(dirty)
     rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
     if rows is not None:
-        open_ = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], _clamped(dirty)))
-        return _number(
-            pc.min(rows.filter(pc.and_(pc.less(rows["w_start"], _clamped(bound)), open_))["w_start"]).as_py()
-        )
-    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-    frame = frame.where(f"w_start < {_clamped(bound)}L AND (NOT is_final OR w_end >= {_clamped(dirty)}L)")
-    return _number(frame.agg(sf.min("w_start").alias("t")).collect()[0]["t"])
+        may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], dirty))
+        first = pc.min(rows.filter(pc.and_(pc.less(rows["w_start"], bound), may_change))["w_start"]).as_py()
+        by_key = rows.group_by(names).aggregate([("w_start", "max")])
+        last = pc.min(by_key["w_start_max"]).as_py()
+    else:
+        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+        changing = f"min(w_start) FILTER (WHERE w_start < {bound}L AND (NOT is_final OR w_end >= {dirty}L))"
+        latest = frame.groupBy(*map(quoted, names)).agg(sf.expr(changing).alias("t"), sf.max("w_start").alias("last"))
+        row = latest.agg(sf.min("t").alias("t"), sf.min("last").alias("last")).collect()[0]
+        first, last = _number(row["t"]), _number(row["last"])
+    pending = None if filled_step is None or last is None else last + filled_step
+    return min((t for t in (first, pending) if t is not None and t < bound), default=None)
 
 
 def _clamped(instant: int) -> int:

@@ -7,6 +7,7 @@ A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Final, Protocol, cast
 
@@ -83,13 +84,15 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
     return rows.select("*", *columns)
 
 
-def results(definition: Definition, raw: DataFrame, at: Bounds) -> DataFrame:
+def results(definition: Definition, raw: DataFrame, at: Bounds, before: DataFrame | None = None) -> DataFrame:
     """Return the result rows over prepared *raw* rows, as they are stored, all with revision 0.
+
+    Those of *before*, see :func:`windows_before`, are among them.
 
     Shape:
         ``slice``, keys, ``_part``, and the columns of the partials table.
     """
-    found = _query(definition).rows(raw, query_of(definition), at)
+    found = _query(definition).rows(raw, replace(query_of(definition), before=before), at)
     extra = sorted(name for name in found.columns if name.startswith("x_"))
     ticks = engine_of(definition).slice_ticks
     first = f"(w_start - pmod(w_start, {ticks}L))"
@@ -110,9 +113,11 @@ def _query(definition: Definition) -> Query:
     return cast("Query", import_module(f"materializer.spark.engines.{ENGINES[definition.spec.engine]}"))
 
 
-def everything(definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet) -> DataFrame:
+def everything(
+    definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet, before: DataFrame | None = None
+) -> DataFrame:
     """Return all result rows of *spans*, computed from all raw rows; this is also the reference form."""
-    found = results(definition, raw, at).drop(PART)
+    found = results(definition, raw, at, before).drop(PART)
     return found if spans == SpanSet.of(EVERYTHING) else c.kept_partials(definition, found, spans)
 
 
@@ -146,6 +151,36 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
         *[sf.col(quoted(n)) for n in raw.columns],
         *[sf.col(f"_mz_last.{n}").alias(f"_carry_{n}") for n in carried],
     )
+
+
+def is_filled(definition: Definition) -> bool:
+    """Whether windows without rows are filled from the window before, however old."""
+    return definition.spec.engine == "time_series" and bool(engine_of(definition).params.fills)
+
+
+def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return the last of the *kept* windows of each key, from which the windows after it are filled.
+
+    Args:
+        definition: The definition.
+        kept: The stored rows that begin before a frozen bound.
+        parts: The ranges that are computed, from :func:`part_frame`; None for everything.
+
+    Shape:
+        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key there. Grain:
+        keys, ``_part``.
+    """
+    keys = [key_column(k.name) for k in definition.spec.keys]
+    columns = ["w_start", *(f"v_{name}" for name in measure_names(definition.spec)), "n", "first_t"]
+    last = kept.groupBy(*map(quoted, keys)).agg(
+        sf.max_by(sf.struct(*map(quoted, columns)), "w_start").alias("_mz_last"), sf.max("last_t").alias("last_t")
+    )
+    last = last.where("_mz_last IS NOT NULL")
+    if parts is None:
+        placed = last.withColumn(PART, sf.lit(0))
+    else:
+        placed = last.join(sf.broadcast(parts), _same_keys(definition))
+    return placed.select(*[sf.col(quoted(k)) for k in keys], PART, sf.col("_mz_last.*"), "last_t")
 
 
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:
@@ -191,7 +226,13 @@ def _same_keys(definition: Definition) -> Column:
 
 
 def changed_results(
-    definition: Definition, raw: DataFrame, parts: Sequence[Part], frame: DataFrame, at: Bounds, kept: DataFrame
+    definition: Definition,
+    raw: DataFrame,
+    parts: Sequence[Part],
+    frame: DataFrame,
+    at: Bounds,
+    kept: DataFrame,
+    before: DataFrame | None = None,
 ) -> DataFrame:
     """Return all result rows of the slices that *kept* holds: those of *parts* computed anew, the others as they are.
 
@@ -202,8 +243,9 @@ def changed_results(
         frame: The same, from :func:`part_frame`.
         at: What closes windows.
         kept: The stored rows of the slices that are replaced.
+        before: The last windows before the parts; see :func:`windows_before`.
     """
-    new = results_of_parts(definition, raw, parts, frame, at)
+    new = results_of_parts(definition, raw, parts, frame, at, before)
     columns = new.columns
     if len(parts) <= MAX_INLINE:
         touched = _touched(definition, parts)
@@ -216,10 +258,15 @@ def changed_results(
 
 
 def results_of_parts(
-    definition: Definition, raw: DataFrame, parts: Sequence[Part], frame: DataFrame, at: Bounds
+    definition: Definition,
+    raw: DataFrame,
+    parts: Sequence[Part],
+    frame: DataFrame,
+    at: Bounds,
+    before: DataFrame | None = None,
 ) -> DataFrame:
     """Return the result rows of *parts*, computed anew; arguments as for :func:`changed_results`."""
-    found = results(definition, raw, at)
+    found = results(definition, raw, at, before)
     columns = [n for n in found.columns if n != PART]
     if len(parts) <= MAX_INLINE:
         return found.where(_cut_sql(parts)).select(*columns)

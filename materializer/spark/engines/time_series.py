@@ -36,6 +36,11 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         found = panes.over_windows(placed, e, marks, _windows(p, _FROM if _FROM in marks else PANE))
     if len(p.window_sizes) > 1:
         found = panes.sizes_side_by_side(found, e, p.measure_sizes)
+    if e.before is not None:
+        sizes = {SIZE: sf.lit(len(p.window_sizes))} if len(p.window_sizes) > 1 else {}
+        earlier = e.before.withColumn(AT, sf.col("w_start") + sf.lit(p.length)).withColumns(sizes)
+        names = [n for n in found.columns if n in earlier.columns]
+        found = found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
     found = panes.with_newest(found, e).withColumn(_BOUND, sf.expr(_bound(p, at)))
     if p.has_grid_by_key:
         # any end is an edge of its key; aggregation left the first row behind

@@ -66,6 +66,7 @@ class Windowing:
             kept = spark.read.format("delta").option("versionAsOf", version).load(partials_path)
         kept = c.kept_partials(definition, kept, plan.replaced)
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
+        before = self._before(definition, partials_path, version, work.since, parts)
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
         if work.parts is None:
             raw = self._going_on(definition, raw, partials_path, version, work.since)
@@ -73,8 +74,8 @@ class Windowing:
             raw, kept = raw.coalesce(1), kept.coalesce(1)
         raw, seen = c.observed(raw, "recompute")
         if work.parts is None or parts is None:
-            return run.revised(run.everything(definition, raw, work.at, plan.replaced), kept), seen
-        found = run.changed_results(definition, raw, work.parts, parts, work.at, kept)
+            return run.revised(run.everything(definition, raw, work.at, plan.replaced, before), kept), seen
+        found = run.changed_results(definition, raw, work.parts, parts, work.at, kept, before)
         return c.kept_partials(definition, found, plan.replaced), seen
 
     def everything(
@@ -101,7 +102,8 @@ class Windowing:
         """
         raw = arrival.counted_rows(self._spark, definition, source, version, Work(at, since=since))
         raw = self._going_on(definition, raw, partials_path, None, since)
-        return c.finalise(definition, run.everything(definition, raw, at, spans), spans)
+        before = self._before(definition, partials_path, None, since, None)
+        return c.finalise(definition, run.everything(definition, raw, at, spans, before), spans)
 
     def _going_on(
         self, definition: Definition, raw: DataFrame, path: str, version: int | None, since: int
@@ -109,9 +111,20 @@ class Windowing:
         """Return raw rows from the frozen bound on with what the kept results below it pass on to them."""
         if since == NEG_INF:
             return raw
+        return run.going_on(definition, raw, self._below(path, version, since), since)
+
+    def _before(
+        self, definition: Definition, path: str, version: int | None, since: int, parts: DataFrame | None
+    ) -> DataFrame | None:
+        """Return the last window below the frozen bound of each key, or part, from which others are filled; None for none."""
+        if since == NEG_INF or not run.is_filled(definition):
+            return None
+        return run.windows_before(definition, self._below(path, version, since), parts)
+
+    def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")
         kept = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-        return run.going_on(definition, raw, kept.where(f"w_start < {since}L"), since)
+        return kept.where(f"w_start < {since}L")
 
     def again(
         self,
@@ -140,7 +153,8 @@ class Windowing:
             return found if work.parts is None else found.limit(0)
         parts = run.part_frame(self._spark, definition, work.parts)
         raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
-        results = run.results_of_parts(definition, raw, work.parts, parts, work.at)
+        before = self._before(definition, partials_path, None, work.since, parts)
+        results = run.results_of_parts(definition, raw, work.parts, parts, work.at, before)
         return c.finalise(definition, c.kept_partials(definition, results, spans), spans)
 
     def late_rows(
@@ -206,10 +220,12 @@ class Windowing:
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_across(self._spark, path, version, bound)
 
-    def unsettled(self, definition: Definition, path: str, version: int, bound: int, dirty: int) -> int | None:
-        """Return where the first kept result begins that may still change; see :mod:`.questions`."""
+    def unsettled(
+        self, definition: Definition, path: str, version: int, bound: int, dirty: int, *, filled_step: int | None
+    ) -> int | None:
+        """Return where the first kept result begins that may still change, or come; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.unsettled(self._spark, definition, path, version, bound, dirty)
+            return questions.unsettled(self._spark, definition, path, version, bound, dirty, filled_step=filled_step)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""
