@@ -72,6 +72,18 @@ def _trades(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         count = found[f"{key}_counters"]["rows_read"]
         read.append((label, float(count), f"{count:,}", "ours"))
     yield "trades-rows", "… source rows aggregated", read
+    files: list[Bar] = [
+        (f"{label}: {kind}", told[f"bytes_{kind}"] / 1e6, _in_files(told, kind), "plain" if kind == "read" else "ours")
+        for key, label in (("late", "20,000 late rows"), ("one", "one late row"))
+        if "files_read" in (told := found[f"{key}_counters"])
+        for kind in ("read", "written", "removed")
+    ]
+    if files:
+        yield "trades-files", "… files read, written, and removed for these: megabytes", files
+
+
+def _in_files(told: Mapping[str, Any], kind: str) -> str:
+    return f"{told[f'bytes_{kind}'] / 1e6:,.2f} MB in {told[f'files_{kind}']:,} files"
 
 
 def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:

@@ -3,9 +3,10 @@
     python -m tests.benchmarks.engines [--rows 2000000] [--keys 2000] [--days 10] [--json]
 
 The source is written in hourly commits. After the first refresh of each aggregate come 0.1 % new rows at the end, then one
-row in the middle of the history, then nothing. Each line counts the rows that were aggregated, the rows of the files that
-were opened for them (by the plan), the rows written, Spark jobs and commits. At the end every aggregate is compared with its
-whole computation over the source.
+row in the middle of the history, then another. Each line counts the rows that were aggregated, the rows of the files that
+were opened for them (by the plan), the files that were read (``tests.benchmarks.files`` says how), the rows written, the files
+written and those they replaced, Spark jobs and commits. At the end every aggregate is compared with its whole computation over
+the source.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import START, counters, report, timed
+from tests.benchmarks.trades import START, given, refreshed, report
 
 HOUR: Final = 3_600_000_000
 SIZES: Final = tuple(f"{n}0 minutes" for n in range(1, 7))
@@ -71,7 +72,7 @@ def rows(rng: np.random.Generator, first: int, count: int, keys: int, start: int
     )
 
 
-def run(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Do every measurement; return a line for each refresh."""
     rng = np.random.default_rng(options.seed)
     source, hours = str(folder / "source"), options.days * 24
@@ -91,11 +92,9 @@ def run(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
     def refresh(what: str) -> None:
         for name, called in names.items():
-            seconds, done = timed(lambda called=called: m.refresh(called))
-            opened = sum(r.plan.estimate.rows for r in done.runs)
-            lines.append(
-                {"engine": name, "after": what, "seconds": round(seconds, 2), "opened": opened} | counters(done)
-            )
+            seconds, told = refreshed(m, called)
+            opened = told["rows_to_read"]
+            lines.append({"engine": name, "after": what, "seconds": round(seconds, 2), "opened": opened} | told)
             print(f"{name} after {what}: {seconds:.1f} s", file=sys.stderr, flush=True)
 
     refresh("everything")
@@ -115,19 +114,24 @@ def run(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         )
         if not verdict.is_equal:
             raise SystemExit(1)
-    return [line | {"source": total + new + 2} for line in lines]
+    return {"options": given(options), "lines": [line | {"source": total + new + 2} for line in lines]}
 
 
-def show(lines: list[dict[str, Any]]) -> None:
+def show(found: dict[str, Any]) -> None:
     """Print the lines as a table, and what is asked of them."""
+    lines = found["lines"]
     print(
         f"{'engine':24}{'after':16}{'aggregated':>11}{'of source':>10}{'opened':>10}{'written':>9}{'jobs':>6}{'commits':>8}{'s':>8}"
+        f"{'files read':>12}{'MB':>8}{'written':>9}{'MB':>8}{'replaced':>10}{'MB':>8}"
     )
     for line in lines:
         share = f"{100 * line['rows_read'] / line['source']:.3f} %"
         print(
             f"{line['engine']:24}{line['after']:16}{line['rows_read']:11,}{share:>10}{line['opened']:10,}"
             f"{line['rows_written']:9,}{line['jobs']:6}{line['commits']:8}{line['seconds']:8.2f}"
+            f"{line.get('files_read', '?'):>12}{line.get('bytes_read', 0) / 1_000_000:8.2f}"
+            f"{line['files_written']:9}{line['bytes_written'] / 1_000_000:8.2f}"
+            f"{line['files_removed']:10}{line['bytes_removed'] / 1_000_000:8.2f}"
         )
     first = {line["engine"]: line for line in lines if line["after"] == "everything"}
     if {"time series, one size", "time series, six sizes"} <= first.keys():

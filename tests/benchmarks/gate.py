@@ -19,7 +19,7 @@ from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import BARS, counters, late_rows, report, timed, write_source
+from tests.benchmarks.trades import BARS, late_rows, refreshed, report, write_source
 
 ROUNDS = 5
 SUITE: dict[str, Any] = {
@@ -64,8 +64,8 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _refreshed(m: Materializer, name: str) -> dict[str, Any]:
-    seconds, done = timed(lambda: m.refresh(name))
-    return {"seconds": round(seconds, 3)} | counters(done)
+    seconds, told = refreshed(m, name)
+    return {"seconds": round(seconds, 3)} | told
 
 
 def show(found: dict[str, Any]) -> None:

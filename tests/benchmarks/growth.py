@@ -4,7 +4,8 @@
 
 One-minute bars over a source that grows from the first number of days to the last. At each length the same change is made
 *rounds* times: 2,000 late rows in ten hours anywhere, then one late row. Told are the medians of the seconds, the source rows
-that were aggregated, the bytes that the plan wanted to read, and the bytes of the files that were written and taken out.
+that were aggregated, the bytes that the plan wanted to read, and the files and bytes that were read, written and taken out
+(``tests.benchmarks.files`` says how they are counted).
 
 Then a new aggregate is backfilled over each of the lengths, in runs of about two days, and told is the most memory at the
 end of a run: what the JVM still holds after a collection, and the resident memory of Python.
@@ -23,13 +24,22 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
-from materializer.lake.log import latest_version, read_commit
-from materializer.services.definitions import Bound
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import BARS, DAY, START, late_rows, report, timed, trades
+from tests.benchmarks.trades import BARS, DAY, START, files_in_words, late_rows, refreshed, report, timed, trades
 
 MEGABYTE = 1_000_000
 LATE = 2_000
+COUNTED = (
+    "rows_read",
+    "jobs",
+    "commits",
+    "files_read",
+    "bytes_read",
+    "files_written",
+    "bytes_written",
+    "files_removed",
+    "bytes_removed",
+)
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -69,20 +79,18 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _rounds(m: Materializer, source: Path, rows: Callable[[], pa.Table], rounds: int) -> dict[str, float]:
-    seconds, read, asked, wrote, removed = [], [], [], [], []
-    paths = Bound.of(m.journal.view().named("bars_1m"), m.root).paths
+    told: list[dict[str, float]] = []
     for _ in range(rounds):
         write_deltalake(str(source), rows(), mode="append")
-        before = {path: latest_version(path) for path in (paths["partials"], paths["output"])}
-        took, done = timed(lambda: m.refresh("bars_1m"))
-        commits = [read_commit(p, v) for p, known in before.items() for v in range(known + 1, latest_version(p) + 1)]
-        seconds.append(took)
-        read.append(sum(r.report.rows_read for r in done.runs))
-        asked.append(sum(r.plan.estimate.bytes for r in done.runs))
-        wrote.append(sum(f.bytes for c in commits for f in c.adds))
-        removed.append(sum(f.bytes for c in commits for f in c.removes))
-    names = ("seconds", "rows_read", "bytes_asked", "bytes_written", "bytes_removed")
-    return {n: float(median(v)) for n, v in zip(names, (seconds, read, asked, wrote, removed), strict=True)}
+        seconds, counted = refreshed(m, "bars_1m")
+        told.append(
+            {
+                "seconds": seconds,
+                "bytes_asked": counted["bytes_to_read"],
+                **{n: counted[n] for n in COUNTED if n in counted},
+            }
+        )
+    return {name: float(median(each[name] for each in told)) for name in told[0]}
 
 
 def _backfilled(m: Materializer, days: int) -> dict[str, float]:
@@ -118,8 +126,7 @@ def show(found: dict[str, Any]) -> None:
             growth = told["seconds"] / first["seconds"]
             print(
                 f"  {days:>3} days  {told['seconds']:6.2f} s = {growth:4.2f} x  {told['rows_read']:>8,.0f} rows"
-                f"  {told['bytes_asked'] / MEGABYTE:8.2f} MB to read  {told['bytes_written'] / MEGABYTE:7.2f} MB written"
-                f"  {told['bytes_removed'] / MEGABYTE:7.2f} MB taken out"
+                f"  {told['bytes_asked'] / MEGABYTE:8.2f} MB to read  {files_in_words(told)}"
             )
     print("backfill: the most at the end of a run")
     for days, told in found["memory"].items():

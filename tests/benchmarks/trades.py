@@ -3,8 +3,8 @@
     python -m tests.benchmarks.trades [--rows 20000000] [--days 30] [--symbols 100] [--timescaledb DSN] [--folder DIR]
         [--note TEXT] [--json]
 
-Prints deterministic counters first (rows and bytes read, rows and files rewritten, commits, Spark jobs), wall time as a
-ratio to plain Spark second. *Plain* is plain Spark that gives the same answer: the reference form, in which ``first`` is
+Prints deterministic counters first (rows, files and bytes read and written, files and bytes that this replaced, commits, Spark
+jobs; ``tests.benchmarks.files`` says how files are counted), wall time as a ratio to plain Spark second. *Plain* is plain Spark that gives the same answer: the reference form, in which ``first`` is
 ``min_by`` over the time and what decides among equal times. The form without that order, ``min_by(price, ts)``, whose answer
 depends on files and partitions, is measured and printed beside it. So is DuckDB where it is installed, and TimescaleDB where
 a server is given: ``tests.benchmarks.timescaledb`` says how.
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from materializer.services.definitions import Bound
 from materializer.spark.plain import write_recomputed
 from materializer.wiring import Materializer
 from tests.benchmarks import history, timescaledb
+from tests.benchmarks.files import touched
 
 DAY = 86_400_000_000
 MINUTE = 60_000_000
@@ -157,9 +158,37 @@ def counters(report: Any) -> dict[str, Any]:
         "runs": len(report.runs),
         "strategy": "+".join(dict.fromkeys(r.plan.strategy for r in report.runs)),
         "lane": "+".join(dict.fromkeys(r.plan.lane.value for r in report.runs)),
+        "rows_to_read": sum(e.rows for e in estimate),
+        "files_to_read": sum(e.files for e in estimate),
         "bytes_to_read": sum(e.bytes for e in estimate),
         "seconds_of_runs": round(sum(r.report.seconds for r in report.runs), 2),
     }
+
+
+def refreshed(m: Materializer, name: str) -> tuple[float, dict[str, Any]]:
+    """Refresh an aggregate; return wall seconds and the deterministic counters, those of files included."""
+    with touched(m, name) as of_files:
+        seconds, done = timed(lambda: m.refresh(name))
+    return seconds, counters(done) | of_files
+
+
+def files_in_words(told: Mapping[str, Any]) -> str:
+    """Return what files a refresh read, wrote and replaced.
+
+    Examples:
+        >>> told = {"files_written": 3, "bytes_written": 1_500_000, "files_removed": 2, "bytes_removed": 900_000}
+        >>> files_in_words(told)
+        'files: read unknown; written 3 (1.50 MB) in place of 2 (0.90 MB)'
+        >>> files_in_words(told | {"files_read": 7, "bytes_read": 2_000_000})
+        'files: read 7 (2.00 MB); written 3 (1.50 MB) in place of 2 (0.90 MB)'
+    """
+    read, written, removed = (
+        f"{told[f'files_{kind}']:,.0f} ({told[f'bytes_{kind}'] / 1_000_000:,.2f} MB)"
+        if f"files_{kind}" in told
+        else "unknown"
+        for kind in ("read", "written", "removed")
+    )
+    return f"files: read {read}; written {written} in place of {removed}"
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -182,8 +211,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     found["unordered_cold"], _ = timed(unordered)
     m.apply(BARS)
-    found["first"], report = timed(lambda: m.refresh("bars_1m"))
-    found["first_counters"] = counters(report)
+    found["first"], found["first_counters"] = refreshed(m, "bars_1m")
     found["unordered"], _ = timed(unordered)
     state = m.journal.view().named("bars_1m")
     definition, target = Bound.of(state, m.root).definition, str(folder / "plain")
@@ -194,16 +222,16 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found["duckdb"] = duckdb_seconds(source)
     late = late_rows(rng, options.late, options.days, options.symbols)
     write_deltalake(str(source), late, mode="append")
-    found["late"], report = timed(lambda: m.refresh("bars_1m"))
-    found["late_counters"] = counters(report) | {"rows_in_changed_buckets": rows_in_changed(source, late)}
+    found["late"], told = refreshed(m, "bars_1m")
+    found["late_counters"] = told | {"rows_in_changed_buckets": rows_in_changed(source, late)}
 
     ones = []
     rows = [trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY) for _ in range(5)]
     for row in rows:
         write_deltalake(str(source), row, mode="append")
-        seconds, report = timed(lambda: m.refresh("bars_1m"))
+        seconds, told = refreshed(m, "bars_1m")
         ones.append(seconds)
-        found["one_counters"] = counters(report) | {"rows_in_changed_buckets": rows_in_changed(source, row)}
+        found["one_counters"] = told | {"rows_in_changed_buckets": rows_in_changed(source, row)}
     found["one"], found["one_all"] = sorted(ones)[2], ones
     found["noop"] = min(timed(lambda: m.refresh("bars_1m"))[0] for _ in range(5))
     found["verify"], verdict = timed(lambda: m.verify("bars_1m"))
@@ -255,6 +283,7 @@ def show(found: dict[str, Any]) -> None:
             f" {found[name] / found['unordered']:.2f} x the form without order"
         )
         print(f"    {found[name + '_counters']}")
+        print(f"    {files_in_words(found[name + '_counters'])}")
         if of_changed := found[name + "_counters"].get("rows_in_changed_buckets"):
             aggregated = found[name + "_counters"]["rows_read"]
             print(
@@ -262,6 +291,7 @@ def show(found: dict[str, Any]) -> None:
             )
     print(f"{'one late row, warm (median of 5)':40} {found['one']:8.2f} s  (target <= 0.8 s)")
     print(f"    {found['one_counters']}")
+    print(f"    {files_in_words(found['one_counters'])}")
     print(f"{'no-op in process':40} {found['noop'] * 1000:8.1f} ms (target <= 15 ms)")
     print(f"{'no-op as a command':40} {found['noop_command']:8.2f} s  (target <= 0.8 s)")
     print(f"{'verify against the reference form':40} {found['verify']:8.2f} s  {found['verified']}")

@@ -108,6 +108,21 @@ def test_what_others_took_is_drawn_where_it_was_measured(tmp_path: Path) -> None
     assert drawn.count("TimescaleDB") == 4
 
 
+def test_files_are_drawn_where_they_were_counted(tmp_path: Path) -> None:
+    """
+    A bar for what was read, written and removed by each refresh that tells; runs of before have no such picture.
+    """
+    counted = {f"{what}_{kind}": 4 for what in ("files", "bytes") for kind in ("read", "written", "removed")}
+    without = charts.render({"trades": history.keep("trades", FOUND["trades"], tmp_path / "history.jsonl")})
+    found = FOUND["trades"] | {"late_counters": {"rows_read": 20, **counted, "bytes_read": 9_870_000}}
+
+    files = charts.render({"trades": history.keep("trades", found, tmp_path / "history.jsonl")})
+
+    assert {"benchmarks/trades-files.svg"} == files.keys() - without.keys()
+    assert 3 == files["benchmarks/trades-files.svg"].count(" MB in 4 files</text>")
+    assert ">9.87 MB in 4 files</text>" in files["benchmarks/trades-files.svg"]
+
+
 def test_a_long_text_has_room_beside_its_bar() -> None:
     """
     The longest bar is shortened for it.
