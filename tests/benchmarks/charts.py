@@ -104,6 +104,14 @@ def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         for days, told in found["memory"].items()
     ]
     yield "growth-memory", "A backfill, by its length: most the JVM holds at the end of a run", memory
+    peaks: list[Bar] = [
+        (f"{days} days, {of}", told[key], f"{told[key]:.0f} MB", kind)
+        for days, told in found["memory"].items()
+        for of, key, kind in (("the JVM", "jvm_peak_mb", "plain"), ("Python", "python_peak_mb", "ours"))
+        if key in told
+    ]
+    if peaks:
+        yield "growth-peak", f"… most ever resident, with {found['options']['memory']} of heap for the JVM", peaks
 
 
 def _decay(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:

@@ -123,6 +123,22 @@ def test_files_are_drawn_where_they_were_counted(tmp_path: Path) -> None:
     assert ">9.87 MB in 4 files</text>" in files["benchmarks/trades-files.svg"]
 
 
+def test_the_most_resident_is_drawn_where_it_was_measured(tmp_path: Path) -> None:
+    """
+    A bar for the JVM and one for Python, for each length that tells, under what heap the JVM was given.
+    """
+    without = charts.render({"growth": history.keep("growth", FOUND["growth"], tmp_path / "history.jsonl")})
+    measured = {"30": {"runs": 15.0, "heap_mb": 91.0, "jvm_peak_mb": 1_500.4, "python_peak_mb": 470.0}}
+    found = FOUND["growth"] | {"options": {"memory": "2g"}, "memory": FOUND["growth"]["memory"] | measured}
+
+    files = charts.render({"growth": history.keep("growth", found, tmp_path / "history.jsonl")})
+
+    assert {"benchmarks/growth-peak.svg"} == files.keys() - without.keys()
+    for text in ("30 days, the JVM", "1500 MB", "30 days, Python", "470 MB"):
+        assert f">{text}</text>" in files["benchmarks/growth-peak.svg"]
+    assert "with 2g of heap" in files["benchmarks.md"]
+
+
 def test_a_long_text_has_room_beside_its_bar() -> None:
     """
     The longest bar is shortened for it.
