@@ -148,8 +148,9 @@ class EnginePlanner:
         parts = None if changed is None else self._parts(state, changed, at, version, SpanSet())[0]
         if parts is None:
             return Work(at, since=state.frozen)
-        inside = tuple(p for p in parts if SpanSet.of(Span(p.start, p.end)) & spans)
-        return Work(at, inside, state.frozen)
+        # another part of the same key may hold the row that closes what lies in these slices
+        keys = {p.key for p in parts if SpanSet.of(Span(p.start, p.end)) & spans}
+        return Work(at, tuple(p for p in parts if p.key in keys), state.frozen)
 
     def _whole(self, window: Span) -> SpanSet:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""

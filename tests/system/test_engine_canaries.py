@@ -10,7 +10,9 @@ from typing import Any, Final
 import pytest
 from deltalake import DeltaTable
 
+from materializer.core.spans import SpanSet
 from materializer.errors import CanaryError
+from materializer.services import canaries
 from tests.system.engine_histories import BASE, DEFINITIONS, World
 from tests.system.test_engines import some_slow
 
@@ -137,6 +139,27 @@ def test_what_lies_around_a_difference_is_not_believed(site) -> None:
     verdict = site.lake.verify("sessions")
     assert verdict.compared
     assert verdict.is_equal, verdict.examples
+
+
+def test_what_closes_a_result_may_lie_elsewhere(site, monkeypatch) -> None:
+    """
+    The one row that closes a window of the only slice that is looked at lies in the newest window of its key.
+    """
+    trades = site.table("trades")
+    trades.trade(("08:10", "A", 1), ("15:00", "A", 1), ("09:20", "B", 1), ("15:10", "B", 1))
+    series = {"window_size": "10 minutes", "step": "10 minutes", "measures": {"n": "count(*)"}}
+    site.lake.define(
+        "bars", "trades", engine="time_series", time="ts", keys=["sym"], **series, properties={"quality.canaries": "1"}
+    )
+    site.lake.refresh("bars")
+    trades.trade(("12:05", "B", 1))
+    monkeypatch.setattr(
+        canaries, "sample", lambda spans, grid, *_: SpanSet.of(grid.bucket(spans.spans[0].start)) if spans else spans
+    )
+
+    [run] = site.lake.refresh("bars").runs
+
+    assert {"clean": 1, "touched": 1, "differed": []} == run.verdict["sampled"]
 
 
 def test_canaries_draw_nothing_beside_dirt(spark, tmp_path) -> None:
