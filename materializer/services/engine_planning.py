@@ -95,7 +95,7 @@ class EnginePlanner:
         """Return what a run over *window* computes.
 
         Dirt below the threshold outside the window is taken along where results of the run reach it: that dirt tells nothing of
-        the changes that the run takes.
+        the changes that the run takes. So is what a canary found to differ, wherever it is: everything is computed then.
 
         Args:
             state: The aggregate, everything captured.
@@ -106,6 +106,11 @@ class EnginePlanner:
             dirt: The log inside some spans.
             told: Where something may have changed; what is only computed again by force is no reason to doubt what is frozen.
         """
+        above = SpanSet.of(Span(state.frozen, POS_INF))
+        differed = SpanSet.union(e.span for e in state.log.entries if e.cause is Cause.DIFFERED) & above
+        spans = SpanSet.union(e.span for e in taken)
+        if differed - spans and (more := dirt(spans | differed)) != taken:
+            return self.run(state, window, more, partials_version, estimate, dirt, told)
         changed, why_not = None, self._why_not_fine(state, taken)
         if not why_not:
             changed, why_not = self._changed(state, taken, partials_version)
@@ -115,7 +120,6 @@ class EnginePlanner:
         if changed is not None and not (why_not := self._why_all(state, at)):
             parts, conflicts, why_not = self._parts(state, changed, at, partials_version, told)
         if changed is not None and parts is not None:
-            spans = SpanSet.union(e.span for e in taken)
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
@@ -124,8 +128,11 @@ class EnginePlanner:
             # above the threshold everything is still to be materialised
             steps = self._fine(spans, touched - stale, changed, parts, estimate)
             return EngineRun(Work(at, tuple(parts), state.frozen), steps, taken, conflicts)
-        rows, rejected = SpanSet.of(Span(state.frozen, POS_INF)), (Rejected("recompute of what changed", why_not),)
-        step = Recompute(self._whole(window) & rows, why_not, estimate(rows), rejected, is_rebuild=True)
+        whole = self._whole(window)
+        if differed:  # results anywhere may have been built on what differs
+            whole |= SpanSet.of(Span(NEG_INF, state.threshold))
+        rejected = (Rejected("recompute of what changed", why_not),)
+        step = Recompute(whole & above, why_not, estimate(above), rejected, is_rebuild=True)
         return EngineRun(
             Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version, told)
         )

@@ -162,6 +162,30 @@ def test_what_closes_a_result_may_lie_elsewhere(site, monkeypatch) -> None:
     assert {"clean": 1, "touched": 1, "differed": []} == run.verdict["sampled"]
 
 
+def test_nothing_is_built_on_a_difference(site) -> None:
+    """
+    A refresh of another window, whose running sums would go on from what was found to be wrong, mends that first.
+    """
+    trades = site.table("trades")
+    trades.trade(("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8))
+    parts = {"time": "ts", "keys": ["sym"], "measures": {"sums": "cumsum(price)"}}
+    site.lake.define("sums", "trades", engine="reactive_state", **parts, properties=EVERY_SLICE)
+    site.lake.refresh("sums")
+    home = site.lake.root / "sums"
+    for path in (home / "output", next((home / "partials").iterdir())):
+        DeltaTable(str(path)).delete("slice = '2024-03-01T02:00:00Z'")
+    trades.trade(("03:05", "A", 16))
+    with pytest.raises(CanaryError, match=r"sym=A.*02:10.* missing"):
+        site.lake.refresh("sums")
+
+    for hour in (3, 2):
+        site.lake.refresh("sums", f"2024-03-01T0{hour}:00:00Z", f"2024-03-01T0{hour + 1}:00:00Z")
+
+    verdict = site.lake.verify("sums")
+    assert verdict.compared
+    assert verdict.is_equal, verdict.examples
+
+
 def test_canaries_draw_nothing_beside_dirt(spark, tmp_path) -> None:
     """
     A refresh that leaves something dirty has nothing to compare clean slices with; the one that takes the rest looks again.
