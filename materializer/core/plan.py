@@ -90,7 +90,7 @@ class Recompute:
         changed_rows: Rows changed since the kept partials were true, at most; None when nobody knows. Groups afterwards
             are at most the kept ones and these.
         is_discard: Whether the buckets are replaced by nothing, without reading a row: they are older than
-            ``output.retention``.
+            ``output.retention``. The partials of an engine stay as they are.
     """
 
     spans: SpanSet
@@ -160,6 +160,12 @@ class Plan:
     def spans(self) -> SpanSet:
         """The buckets that are replaced in both tables."""
         return SpanSet.union(s for step in self.steps if not isinstance(step, Settle) for s in step.spans)
+
+    @property
+    def discarded(self) -> SpanSet:
+        """The buckets that are replaced by nothing."""
+        steps = (step for step in self.steps if isinstance(step, Recompute) and step.is_discard)
+        return SpanSet.union(s for step in steps for s in step.spans)
 
     @property
     def replaced(self) -> SpanSet:

@@ -15,6 +15,7 @@ from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
 from materializer.core.quality.canaries import after_sample
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.spec import CONTINUOUS
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,
@@ -129,7 +130,7 @@ class AggregateState:
         previous: Versions that were published before and are kept, newest first.
         canaries: What canaries found of this version of the data, as JSON; see :mod:`materializer.core.quality.canaries`.
         frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
-        retired: Below it buckets are not kept in our tables; ``NEG_INF`` when all are.
+        retired: Below it buckets are not kept in our tables, those of an engine not in the output; ``NEG_INF`` when all are.
         expired_rows: Raw rows that went below the frozen bound and counted for nothing, as far as known.
     """
 
@@ -172,9 +173,19 @@ class AggregateState:
     expired_rows: int = 0
 
     @property
+    def is_engine(self) -> bool:
+        """Whether an engine computes it."""
+        return bool(self.spec.get("engine", CONTINUOUS) != CONTINUOUS)
+
+    @property
     def floor(self) -> int:
-        """Below it nothing is computed from raw rows."""
+        """Below it nothing is computed from raw rows to be published."""
         return max(self.frozen, self.retired)
+
+    @property
+    def discarded(self) -> int:
+        """Below it neither table keeps anything and nothing is dirty: on kept results of an engine later ones are built."""
+        return NEG_INF if self.is_engine else self.retired
 
     @property
     def mend(self) -> str:
@@ -432,7 +443,8 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
 
 
 def _captured(state: AggregateState, event: Captured) -> AggregateState:
-    log = state.log.add(event.entries).limited(event.max_entries, frozen_below=state.floor)
+    frozen_below = max(state.frozen, state.discarded)
+    log = state.log.add(event.entries).limited(event.max_entries, frozen_below=frozen_below)
     counted = [c["rows"] for c in event.counts]
     changes = (*state.changes, (event.version, None if None in counted else sum(counted)))
     taken = state.plan.taken if state.plan else ()
@@ -461,15 +473,16 @@ def _is_plannable(entry: Entry) -> bool:
 def _retired(state: AggregateState, event: Retired) -> AggregateState:
     """Let buckets go, or want them again.
 
-    What fell below the bound is discarded, whatever else was dirty about it. What lies above it again was not kept: it is
-    as dirty as if somebody had said so.
+    What fell below the bound is discarded, whatever else was dirty about it; what is dirty about an engine stays, because
+    results above the bound may change with it. What lies above it again was not kept: it is as dirty as if somebody had
+    said so.
     """
     if event.bound < state.retired:
         wanted = Span(event.bound, state.retired)
         entry = Entry(wanted, None, Cause.INVALIDATED, gone=ANY_ROWS)
         return replace(state, retired=event.bound, log=state.log.cut(SpanSet.of(wanted)).left.add([entry]))
-    if event.bound == state.retired:
-        return state
+    if event.bound == state.retired or state.is_engine:
+        return replace(state, retired=event.bound)
     gone = state.log.retired | SpanSet.of(Span(state.retired, event.bound))
     _, above = state.log.split(event.bound)
     return replace(state, retired=event.bound, log=above.add(Entry(s, None, Cause.RETIRED) for s in gone))

@@ -69,7 +69,7 @@ def repaired(state: AggregateState, event: Repaired, source: SourceIdentity | No
         state,
         cursor=state.cursor if event.cursor is None else event.cursor,
         threshold=threshold,
-        log=_everything(threshold, state.retired),
+        log=_everything(threshold, state.discarded),
         extent_end=NEG_INF,
         null_times=None,
         changes=(),
@@ -78,11 +78,11 @@ def repaired(state: AggregateState, event: Repaired, source: SourceIdentity | No
     )
 
 
-def _everything(threshold: int, retired: int) -> InvalidationLog:
-    """Return a log in which all is dirty; what the output keeps no longer is to be discarded, whatever is there."""
+def _everything(threshold: int, discarded: int) -> InvalidationLog:
+    """Return a log in which all is dirty; what our tables keep no longer is to be discarded, whatever is there."""
     entries = []
-    if retired != NEG_INF:
-        entries.append(Entry(Span(NEG_INF, retired), None, Cause.RETIRED))
-    if retired < threshold:
-        entries.append(Entry(Span(retired, threshold), None, Cause.REPAIRED))
-    return InvalidationLog((*entries, Entry(Span(max(retired, threshold), POS_INF))))
+    if discarded != NEG_INF:
+        entries.append(Entry(Span(NEG_INF, discarded), None, Cause.RETIRED))
+    if discarded < threshold:
+        entries.append(Entry(Span(discarded, threshold), None, Cause.REPAIRED))
+    return InvalidationLog((*entries, Entry(Span(max(discarded, threshold), POS_INF))))

@@ -85,7 +85,7 @@ class Capture:
                 expired += gone
         return Captured(
             version,
-            tuple(_kept(entries, state.retired)),
+            tuple(_kept(entries, state.discarded)),
             counts=tuple(counts),
             reasons=tuple(reasons),
             max_entries=log_entries_of(bound.definition.spec, self._config.log_max_entries),

@@ -68,6 +68,7 @@ class Bound:
         app_ids: Their transaction identifiers.
         data_version: Id of this version of its data.
         mend: What mends its tables, as a hint.
+        kept_from: Below it the output kept nothing when it was looked at; ``NEG_INF`` when it kept everything.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Bound:
     app_ids: dict[str, str]
     data_version: str = ""
     mend: str = ""
+    kept_from: int = NEG_INF
 
     @classmethod
     def of(cls, state: AggregateState, root: Path) -> Bound:
@@ -112,7 +114,16 @@ class Bound:
             "failing": f"materializer/{state.id}/failing",
             "changes": f"materializer/{state.id}/changes",
         }
-        return cls(state.name, state.id, definition, state.source, paths, app_ids, state.data_version, state.mend)
+        known = (state.data_version, state.mend, state.retired)
+        return cls(state.name, state.id, definition, state.source, paths, app_ids, *known)
+
+    def published_from(self, instant: int) -> Definition:
+        """Return the definition whose output keeps nothing below an instant; of an engine it lies in the partials still."""
+        definition, layout = self.definition, self.definition.layout
+        if definition.engine is None or instant == NEG_INF:
+            return definition
+        kept = spans_sql(quoted(SLICE), SpanSet.of(Span(instant, POS_INF)), definition.time_type)
+        return replace(definition, layout=replace(layout, having=f"{layout.having} AND {kept}"))
 
     def slice_column(self, which: str) -> tuple[str, bool]:
         """Return the column that a table's buckets are replaced by, and whether it holds their ends."""
@@ -513,16 +524,13 @@ def _refuse_policies(spec: AggregateSpec) -> None:
 
 
 def _retention_of_engines(spec: AggregateSpec) -> Iterator[list[str]]:
-    """Yield what is wrong with the retentions of a resolved definition of an engine."""
+    """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
     from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
 
     hint = "leave it away, and keep the rows of the source"
     if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec))):
         yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
-    if retention.OUTPUT in spec.property_map:
-        message = "the results of an engine reach beyond buckets and are computed from raw rows"
-        yield ["definition.retention", f"'{retention.OUTPUT}': {message}", hint]
 
 
 def refuse_frozen(state: AggregateState, what: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from materializer.core.invalidation import Cause
 from materializer.core.plan import Estimate, ReadCost
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
 from materializer.journal.fold import AggregateState, apply
@@ -121,7 +121,9 @@ class FreshReader:
             return self._read(name, window, may_merge=False)
         state = bench.without_old(bench.looked(_given_back(bench, state)))
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
-        inside = SpanSet.of(window)
+        inside = SpanSet.of(window) & (
+            SpanSet.of(Span(state.retired, POS_INF)) if is_engine else SpanSet.of(EVERYTHING)
+        )
         # results of an engine reach beyond their slices: what changed outside the window may change them
         plan = bench.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced

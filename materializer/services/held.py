@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,21 @@ def published(bound: Bound, version: int) -> SpanSet:
         return SpanSet.of(EVERYTHING)
     before = 0 if not is_end else DAY if bound.definition.time_type is TimeType.DATE else 1
     return SpanSet.union(Span(f.start - before, f.end) for f in extent.files)
+
+
+def outlived(bound: Bound, version: Callable[[], int], kept_from: int) -> SpanSet:
+    """Return where the output of an engine may still hold what it is to keep no longer.
+
+    The table tells by itself what is left to take out: no journal has to remember it, whatever died on the way.
+
+    Args:
+        bound: The aggregate; one without an engine takes its rows out bucket by bucket, as the log says.
+        version: Of the output.
+        kept_from: Below it the output keeps nothing.
+    """
+    if bound.definition.engine is None or kept_from == NEG_INF:
+        return SpanSet()
+    return bound.definition.grid.cover_set(published(bound, version())) & SpanSet.of(Span(NEG_INF, kept_from))
 
 
 def partials(bound: Bound) -> Extent:

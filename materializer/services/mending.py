@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from materializer.core.spec import CONTINUOUS
 from materializer.journal.fold import AggregateState
 from materializer.services.diagnosis import READABLE, Diagnosis, Verdict
 
@@ -109,14 +108,13 @@ def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> M
         return Mending(d.name, ())
     is_readable = d.partials.verdict in READABLE
     abandons = d.plan.n if d.plan is not None and (gives_up or not d.is_recoverable) else None
-    is_engine = state.spec.get("engine", CONTINUOUS) != CONTINUOUS
     dirty = (
         d.partials.verdict is not Verdict.SOUND
         or d.output.verdict is Verdict.AHEAD
         or (d.output.verdict is Verdict.OTHER and not is_readable)
         or bool(d.events)
         or d.source is not None
-        or (abandons is not None and (is_engine or gives_up))
+        or (abandons is not None and (state.is_engine or gives_up))
     )
     output, old = _output(d, is_readable=is_readable)
     last = state.written_n if abandons is None else max(abandons, state.written_n)

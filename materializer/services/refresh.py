@@ -23,7 +23,7 @@ from materializer.journal.events import Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
-from materializer.services import change_feed, handlers, planning, processes, protocol, quarantine, retention
+from materializer.services import change_feed, handlers, held, planning, processes, protocol, quarantine, retention
 from materializer.services.definitions import Bound
 from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
@@ -224,7 +224,9 @@ class Refresher:
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
             return None
         freezes = retention.may_freeze(state, view)
-        if bound.definition.engine is None and any(retention.moved(state, bound.definition.grid, freezes=freezes)):
+        if any(retention.moved(state, bound.definition.grid, freezes=freezes)):
+            return None
+        if held.outlived(bound, lambda: DeltaFolder.at(bound.paths["output"]).head().version, state.retired):
             return None
         return RefreshReport(
             state.name,

@@ -307,7 +307,8 @@ class _Work:
         count = sum(f.rows for f in extent.files) + extent.unknown.rows
         is_small = count <= self.refresher.config.driver_lane_rows
         partials = bound.paths["partials"]
-        rows = engine.finalise_committed(bound.definition, partials, extent.version, spans, fetch=is_small)
+        definition = bound.published_from(bound.kept_from)
+        rows = engine.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
         note = self._note("data")
         if isinstance(rows, pa.Table):
             append_rows(path, rows.sort_by(bound.order("output")[0]), app_id, n, note)

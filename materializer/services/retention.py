@@ -63,7 +63,7 @@ def moved(
     dirt, retired = state.log, wanted(state, grid, OUTPUT)
     if retired > state.retired:
         yield Retired(retired)
-        dirt = dirt.split(retired)[1]
+        dirt = dirt if state.is_engine else dirt.split(retired)[1]
     frozen = min(wanted(state, grid, SOURCE), state.threshold)
     if frozen <= state.frozen or not freezes:
         return

@@ -17,6 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from materializer.config import Config
+from materializer.core.definition import Definition
 from materializer.core.engines.changed import Work
 from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.plan import (
@@ -31,8 +32,8 @@ from materializer.core.plan import (
     Settle,
     TableBase,
     decide,
+    reason_of,
 )
-from materializer.core.retention import SOURCE
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
     DataError,
@@ -247,6 +248,8 @@ class Workbench(SwitchTables):
         if self.head(which).n < plan.n:
             table = result.partials if which is Which.PARTIALS else result.output
             spans = plan.replaced if result.spans is None else result.spans
+            if which is Which.PARTIALS and self._engine_planner is not None:
+                spans -= plan.discarded
             self._commit(plan, table, which, spans, result.rows)
         self._checkpoint(f"wrote_{which}")
 
@@ -295,9 +298,14 @@ class Workbench(SwitchTables):
         rows = self._kept(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
         output = self._engine().finalise_committed(
-            self.bound.definition, self.bound.paths["partials"], version, spans, fetch=in_driver
+            self._published(), self.bound.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
+
+    def _published(self) -> Definition:
+        """Return the definition with what the output keeps now; a build that is being made is not in the journal yet."""
+        state = self._journal.view().all.get(self.bound.aggregate_id)
+        return self.bound.published_from(self.bound.kept_from if state is None else state.retired)
 
     def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
         return {"plan": plan.id, "n": plan.n, "kind": kind, "source_version": plan.source_version}
@@ -323,9 +331,10 @@ class Workbench(SwitchTables):
             state = _applied(state, event)
         dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self._engine_planner is not None and self._engine_planner.has_clock_moved(state)
-        if not dirty and not has_clock_moved:
+        outlived = held.outlived(self.bound, lambda: heads[Which.OUTPUT].version, state.retired)
+        if not dirty and not has_clock_moved and not outlived:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
-        return self._plan(state, heads, window, dirty, events, captured, told)
+        return self._plan(state, heads, window, dirty, events, captured, told, outlived)
 
     def _plan(
         self,
@@ -336,6 +345,7 @@ class Workbench(SwitchTables):
         events: list[Event],
         captured: Captured | None,
         told: SpanSet,
+        outlived: SpanSet,
     ) -> Decision:
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, kept, self._stale(dirty, heads))
@@ -370,6 +380,9 @@ class Workbench(SwitchTables):
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):
                 entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
                 events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))
+            replaced = SpanSet.union(s for step in steps if isinstance(step, Recompute) for s in step.spans)
+            if outlived := outlived - replaced:
+                steps = (*steps, Recompute(outlived, reason_of(Cause.RETIRED), is_discard=True))
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,
@@ -402,8 +415,6 @@ class Workbench(SwitchTables):
 
     def moves(self, state: AggregateState) -> list[Frozen | Retired]:
         """Return how the frozen bound and the retired bound follow the newest row of *state*."""
-        if self._engine_planner is not None and retention.wanted(state, self.bound.definition.grid, SOURCE) == NEG_INF:
-            return []
         freezes = retention.may_freeze(state, self._journal.view())
 
         def present(spans: SpanSet) -> SpanSet:
@@ -444,8 +455,6 @@ class Workbench(SwitchTables):
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
-        if self._engine_planner is not None:
-            return state
         for move in retention.moved(state, self.bound.definition.grid, freezes=False):
             state = _applied(state, move)
         return state
@@ -664,7 +673,7 @@ class Workbench(SwitchTables):
             pid = engine.jvm_pid()
             if state.lease is not None and pid:
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
-        paths, definition = self.bound.paths, self.bound.definition
+        paths, definition = self.bound.paths, self._published()
         hull = self.hull(plan.source_version)
         try:
             self._computed = engine.compute(

@@ -177,7 +177,7 @@ class Engine:
                     found, seen = self.windows.results_of(
                         definition, source, partials_path, plan, work, is_small=is_small
                     )
-                    parts, observations = [found], [seen]
+                    parts, observations = [found], seen
             frame = reduce(DataFrame.unionByName, parts)
             with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
                 fetch = self._fetched if plan.lane is Lane.DRIVER else self._cached
@@ -199,7 +199,7 @@ class Engine:
         self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, hull: Span | None
     ) -> tuple[list[DataFrame], list[Observation]]:
         """Return frames whose union is all partials of the plan's buckets and of the clean ones between them."""
-        raw, gone = _raw_spans(plan), _gone(plan)
+        raw, gone = _raw_spans(plan), plan.discarded
         merges = [step for step in plan.steps if isinstance(step, Merge)]
         starts = self._starts(definition, raw)
         parts, observations = [], []
@@ -525,7 +525,7 @@ class Engine:
                     found, seen = self.windows.results_of(
                         definition, source, paths["partials"], plan, work, is_small=False
                     )
-                    parts, counts = [found], [seen]
+                    parts, counts = [found], seen
                 dirty = c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced)
                 frame = published.unionByName(dirty)
             return (frame.where(inside) if inside else frame), counts
@@ -622,12 +622,6 @@ def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
 def _raw_spans(plan: Plan) -> SpanSet:
     """Return the buckets that a plan computes from raw rows."""
     steps = (step for step in plan.steps if isinstance(step, Recompute) and not step.is_discard)
-    return SpanSet.union(s for step in steps for s in step.spans)
-
-
-def _gone(plan: Plan) -> SpanSet:
-    """Return the buckets that a plan replaces by nothing."""
-    steps = (step for step in plan.steps if isinstance(step, Recompute) and step.is_discard)
     return SpanSet.union(s for step in steps for s in step.spans)
 
 

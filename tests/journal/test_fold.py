@@ -38,6 +38,7 @@ from materializer.journal.events import (
     encode,
 )
 from materializer.journal.fold import KEPT_ENDED, AggregateState, apply, by_name, fold
+from materializer.journal.repaired import Repaired
 from tests.model.strategies import JSON, OBJECTS, UNIVERSE, entry_lists, leases, spans
 
 DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
@@ -439,6 +440,26 @@ def test_what_is_retired_is_dirty_once() -> None:
     assert [(Span(NEG_INF, 10), Cause.RETIRED), (Span(10, 30), Cause.INVALIDATED)] == [
         (e.span, e.cause) for e in back.log.entries[:-1]
     ]
+
+
+def test_what_is_dirty_of_an_engine_stays_below_what_its_output_keeps() -> None:
+    """
+    Later results are built on kept ones: nothing is discarded or forgotten, also after a repair, and a log that is too long is
+    made coarser there too. What is wanted again is dirty.
+    """
+    engine = replace(everywhere(INSERTED, CONFLICT), spec={"engine": "session_window"})
+    state = applied(engine, Retired(20))
+    assert (engine.log, 20) == (state.log, state.retired)
+
+    entries = tuple(Entry(Span(i, i + 1), 3, Cause.CHANGE, keys=frozenset({(i,)})) for i in range(21, 40, 2))
+    crowded = applied(replace(state, retired=30, log=InvalidationLog()), Captured(6, entries, 40, max_entries=3))
+    assert 3 == len(crowded.log.entries)
+    [first, _] = applied(
+        state, Repaired(9, "d2", state.tables, "lost", is_everything_dirty=True, threshold=40)
+    ).log.entries
+    assert (Span(NEG_INF, 40), Cause.REPAIRED) == (first.span, first.cause)
+    back = applied(replace(state, log=InvalidationLog()), Retired(10))
+    assert [(Span(10, 20), Cause.INVALIDATED)] == [(e.span, e.cause) for e in back.log.entries]
 
 
 def test_below_both_bounds_neighbours_are_not_joined() -> None:

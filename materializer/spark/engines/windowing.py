@@ -47,8 +47,10 @@ class Windowing:
         work: Work,
         *,
         is_small: bool,
-    ) -> tuple[DataFrame, Observation]:
+    ) -> tuple[DataFrame, list[Observation]]:
         """Return all result rows of the slices that a plan replaces, and where its raw rows are counted.
+
+        What the plan discards is taken out of the output alone, and not computed.
 
         Args:
             definition: What is computed.
@@ -59,12 +61,14 @@ class Windowing:
             is_small: Whether everything runs in one task: nothing is shuffled, so it is one job and not ten.
         """
         spark = self._spark
-        version = plan.partials.version
-        if is_small:
-            kept = small.kept_rows(spark, definition, partials_path, version, plan.replaced)
+        version, replaced = plan.partials.version, plan.replaced - plan.discarded
+        if is_small and replaced:
+            kept = small.kept_rows(spark, definition, partials_path, version, replaced)
         else:
-            kept = spark.read.format("delta").option("versionAsOf", version).load(partials_path)
-        kept = c.kept_partials(definition, kept, plan.replaced)
+            kept = small.scanned(spark, partials_path, version)
+        kept = c.kept_partials(definition, kept, replaced)
+        if work.parts == ():
+            return kept, []
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
         before = self._before(definition, partials_path, version, work.since, parts)
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
@@ -74,9 +78,9 @@ class Windowing:
             raw, kept = raw.coalesce(1), kept.coalesce(1)
         raw, seen = c.observed(raw, "recompute")
         if work.parts is None or parts is None:
-            return run.revised(run.everything(definition, raw, work.at, plan.replaced, before), kept), seen
+            return run.revised(run.everything(definition, raw, work.at, replaced, before), kept), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, kept, before)
-        return c.kept_partials(definition, found, plan.replaced), seen
+        return c.kept_partials(definition, found, replaced), [seen]
 
     def everything(
         self,
