@@ -3,7 +3,8 @@
     python -m tests.system.engine_histories --kept [--histories 20] [--seed 1] [--engine NAME]
 
 After every step the output equals the whole computation, its change feed leads to it, and it is what an always-fresh read
-gave before. Canaries, where they are switched on, find no difference.
+gave before. Canaries, where they are switched on, find no difference, and with ``output.retention`` all of it is so from there
+on, and nothing older is left.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from materializer.errors import NothingBuiltError
 from materializer.services import maintain
 from materializer.wiring import Materializer
 from tests.system.engine_histories import BASE, World
-from tests.system.lake import CHECKPOINTS, MAINTENANCE, Death, Died, dying, leave_behind, replayed, the_dead
+from tests.system.lake import CHECKPOINTS, MAINTENANCE, Death, Died, dying, leave_behind, micros, replayed, the_dead
 from tests.system.stateful_repairs import REPAIRS
 from tests.system.stateful_versions import SWITCHES
 
@@ -45,8 +46,10 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 OPERATIONS: Final = (
     *("nothing", "look", "maintain", "change", "roll back", "repair", "invalidate"),
-    *("backfill", "backfill", "window", "window"),
+    *("backfill", "backfill", "window", "window", "keep"),
 )
+RETENTION: Final = "output.retention"
+LENGTHS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {RETENTION: "3 hours"}, {RETENTION: "6 hours"})
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "refresh": CHECKPOINTS,
     "maintain": MAINTENANCE,
@@ -83,7 +86,8 @@ class Kept:
         rng, seen = self.world.rng, self.world.seen
         with the_dead() as self.dead, mock.patch.object(maintain, "retention_hours", return_value=0.0):
             self.world.begin()
-            self.properties = {"output.change_feed": "true", "quality.canaries": rng.choice("0003")}
+            self.properties = {"output.change_feed": "true", "quality.canaries": rng.choice("0033")}
+            self.properties |= rng.choice(LENGTHS)
             self.define()
             self.checked(self.world.open())
             for _ in range(steps):
@@ -100,7 +104,8 @@ class Kept:
         """Refresh everything."""
         runs = made.refresh("made").runs
         self.world.seen.update(f"strategy {run.plan.strategy}" for run in runs)
-        self.world.seen["canaries looked"] += sum(bool(run.verdict.get("sampled", {}).get("clean")) for run in runs)
+        for found in (run.verdict.get("sampled", {}) for run in runs):
+            self.world.seen.update(f"canaries {kind}" for kind in ("clean", "touched") if found.get(kind))
 
     def define(self) -> None:
         """Apply the definition that is meant now."""
@@ -142,6 +147,9 @@ class Kept:
                 self.survived(what, lambda m: m.refresh("made", *(at and at.isoformat() for at in bounds)))
             case "invalidate":
                 made.invalidate("made")
+            case "keep":
+                self.properties = {n: v for n, v in self.properties.items() if n != RETENTION} | rng.choice(LENGTHS)
+                self.define()
         return None
 
     def survived(self, what: str, do: Callable[[Materializer], object]) -> Materializer:
@@ -168,12 +176,25 @@ class Kept:
         self.world.refresh(made)
         path = self.world.folder / "lake" / "made" / "output"
         rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        self.is_kept(made, rows)
         assert replayed(self.world.folder / "lake", "made") == Counter(tuple(r.values()) for r in rows), "the feed"
         if fresh is not None:
             shown = rows_of(rows)
             assert fresh == shown, f"always fresh are {[*(fresh - shown)][:2]}, published {[*(shown - fresh)][:2]}"
         report = made.repair("made", dry_run=True)
         assert report.outcome == "sound", report.mending.wrong
+
+    def is_kept(self, made: Materializer, rows: list[dict[str, Any]]) -> None:
+        """The output holds nothing that is older than it keeps, by the newest row or by a newer one that there was."""
+        state = made.journal.view().named("made")
+        oldest = min((row["slice"] for row in rows), default=None)
+        assert oldest is None or micros(oldest) >= state.retired, f"{oldest} is older than the output keeps"
+        length = dict(state.spec["properties"]).get(RETENTION)  # a version that came back brings its own
+        if length is not None:
+            times = DeltaTable(self.world.source).to_pyarrow_table(columns=["ts"])["ts"].to_pylist()
+            hours = timedelta(hours=int(length.split()[0]) - 1)
+            assert state.retired >= micros(max(times).replace(minute=0, second=0, microsecond=0) - hours)
+            self.world.seen["kept from somewhere on"] += 1
 
 
 def rows_of(rows: list[dict[str, Any]]) -> Counter[Any]:
