@@ -178,8 +178,7 @@ def test_nothing_is_built_on_a_difference(site) -> None:
     with pytest.raises(CanaryError, match=r"sym=A.*02:10.* missing"):
         site.lake.refresh("sums")
 
-    for hour in (3, 2):
-        site.lake.refresh("sums", f"2024-03-01T0{hour}:00:00Z", f"2024-03-01T0{hour + 1}:00:00Z")
+    site.lake.refresh("sums", "2024-03-01T03:00:00Z", "2024-03-01T04:00:00Z")
 
     verdict = site.lake.verify("sums")
     assert verdict.compared
