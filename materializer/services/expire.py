@@ -8,7 +8,7 @@ the next refresh computes it from what the source still has.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from materializer.core.grid import Grid
@@ -145,8 +145,8 @@ class Expirer:
             captured = bench.uncaptured(state)  # once: the source may move on between two looks
             now = state if captured is None else apply(state, state.id, captured)
             assert now is not None
-            expiry, event = self._expiry(now, bench, before, as_stored=as_stored, dry_run=False)
-            return expiry, [e for e in (captured, event) if e is not None]
+            expiry, events = self._expiry(now, bench, before, as_stored=as_stored, dry_run=False)
+            return expiry, events if captured is None else [captured, *events]
 
         return self._written(name, decide)
 
@@ -197,7 +197,7 @@ class Expirer:
 
     def _expiry(
         self, state: AggregateState, bench: Workbench, before: int, *, as_stored: bool, dry_run: bool
-    ) -> tuple[Expiry, Frozen | None]:
+    ) -> tuple[Expiry, list[Event]]:
         definition = self.refresher.bound(state).definition
         grid = definition.grid
         if definition.engine is not None and definition.engine.not_frozen:
@@ -240,7 +240,12 @@ class Expirer:
             dirt.needed,
             dry_run,
         )
-        return expiry, Frozen(bound, "expire", dirt.settled) if bound > state.frozen else None
+        if bound <= state.frozen:
+            return expiry, []
+        # inserts that nothing merges would look like inserts that wait
+        stored = tuple(replace(e, after=None, gone=0) for e in state.log.cut(dirt.needed).taken)
+        asked: list[Event] = [Invalidated(stored, "frozen as stored")] if stored else []
+        return expiry, [*asked, Frozen(bound, "expire", dirt.settled)]
 
     def _refuse_unsettled(self, state: AggregateState, bound: int, bench: Workbench, grid: Grid) -> None:
         """Refuse a bound above results of an engine that may still change: no later row would change them then."""

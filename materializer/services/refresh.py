@@ -223,7 +223,8 @@ class Refresher:
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
             return None
-        freezes = retention.may_freeze(state, view)
+        # where an engine's history can be cut is told by its kept results: they are read when there is work, too
+        freezes = bound.definition.engine is None and retention.may_freeze(state, view)
         if any(retention.moved(state, bound.definition.grid, freezes=freezes)):
             return None
         if held.outlived(bound, lambda: DeltaFolder.at(bound.paths["output"]).head().version, state.retired):

@@ -11,6 +11,7 @@ import pytest
 
 from materializer.core.spans import NEG_INF
 from materializer.errors import DefinitionError, ExpireDirtyError, ExpireEngineError
+from materializer.services.workbench import Workbench
 from tests.system.builders import DAY, Site
 from tests.system.engine_freezing import CUT, Frozen
 from tests.system.engine_histories import World
@@ -234,7 +235,7 @@ def test_the_bound_follows_and_stops_before_what_is_open(full):
     assert before == sessions(full)
 
 
-def test_an_open_result_stops_the_bound_and_doctor_says_so(full):
+def test_an_open_result_stops_the_bound_and_doctor_says_so(full, monkeypatch):
     """
     A key that has no later row keeps its last session open.
     """
@@ -250,6 +251,8 @@ def test_an_open_result_stops_the_bound_and_doctor_says_so(full):
     assert micros(1) == full.lake.status("s")[0].frozen
     [finding] = [f for f in full.lake.doctor() if f.code == "doctor.not-frozen"]
     assert "below 2024-03-01T06:00:00Z, and results that begin there are open" in finding.message
+    monkeypatch.setattr(Workbench, "decide", None)  # a refresh without work does not ask again
+    assert "up-to-date" == full.lake.refresh("s").outcome
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,26 @@ def test_expire_refuses_what_would_be_lost(full):
         full.lake.expire("filled", BOUND)
 
 
+def test_inserts_that_nothing_merges_are_frozen_as_stored(full):
+    """
+    They are listed, and no refresh takes them for inserts that wait.
+    """
+    full.hourly("middle", measures={"middle": "median(price)"})
+    full.lake.refresh("middle")
+    before = full.published("middle")
+    full.tables["trades"].trade(("00:40", "A", 50), *[(f"03:1{i}", "A", 60) for i in range(5)])
+    with pytest.raises(ExpireDirtyError):
+        full.lake.expire("middle", BOUND)
+    full.lake.expire("middle", BOUND, as_stored=True)
+    assert ["0-1 rows came, and there is nothing that they could be merged into"] == stuck(full, "middle")
+
+    full.lake.refresh("middle")
+
+    assert [row for row in before if row[0].hour < 2] == [row for row in full.published("middle") if row[0].hour < 2]
+    assert before != full.published("middle")
+    assert 1 == len(stuck(full, "middle"))
+
+
 def test_inserts_that_wait_below_are_merged_after_expire(full):
     """
     Dirt that can be merged does not stop `expire`: its rows are read from the change feed, gone or not.
