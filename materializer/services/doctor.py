@@ -12,6 +12,7 @@ from materializer.core.instants import SECOND, render
 from materializer.core.maintenance import log_entries_of, retention_hours_of
 from materializer.core.policies import length_of, policies_of
 from materializer.core.retention import SOURCE
+from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec
 from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
@@ -184,7 +185,11 @@ class Doctor:
         if engine is not None:
             from materializer.core.engines import freezing
 
-            wanted = freezing.edge_for(engine.params, wanted, grid)
+            asked, wanted = wanted, freezing.edge_for(engine.params, wanted, grid)
+            if asked > wanted == NEG_INF:
+                message = "source.retention can freeze nothing: no edge of slices lies between two windows of its trading sessions"
+                hint = "set 'slice' to a length that divides them, such as '1 hour'"
+                yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:
             return
         message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "

@@ -240,7 +240,7 @@ class EnginePlanner:
         """Return what is computed anew (None, with the reason, where that is too much to tell), and what would be if it might."""
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
-        kept = self._kept(version, keys, near) if keys else {}
+        kept = self._kept(version, keys, near, state.frozen) if keys else {}
         others: Neighbours | None = {}
         if at != Bounds.of(state.engine):
             others = self._kept(version, None, SpanSet())
@@ -254,7 +254,8 @@ class EnginePlanner:
             unclear = [key for key, ranges in found.items() if ranges is None]
             if not unclear:
                 break
-            older = self._kept(version, unclear, None if wider is None else self._near(changed, wider))
+            since = None if wider is None else self._near(changed, wider)
+            older = self._kept(version, unclear, since, state.frozen)
             if older is None:
                 return None, SpanSet(), TOO_MANY
             kept |= {key: older.get(key, []) for key in unclear}
@@ -304,10 +305,19 @@ class EnginePlanner:
             edge = grid.floor(edge - 1)
         return SpanSet.of(Span(edge, POS_INF))
 
-    def _kept(self, version: int, keys: Sequence[Key] | None, since: SpanSet | None) -> Neighbours | None:
+    def _kept(
+        self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, frozen: int = NEG_INF
+    ) -> Neighbours | None:
         path = self._bound.paths["partials"]
         windows = self._engine().windows
-        return windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
+        found = windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
+        if found is None or since is None or frozen == NEG_INF:
+            return found
+        # one that was frozen while it was open lies anywhere, and says nothing of what lies between
+        return {
+            key: [(row, values) for row, values in rows if row.is_final or row.w_start >= frozen]
+            for key, rows in found.items()
+        }
 
     def _carried(self) -> list[str]:
         return [n for n, _ in self._definition.partial_columns if n.startswith("x_")]

@@ -210,7 +210,13 @@ class Expirer:
         if definition.engine is not None:
             from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-            bound = max(freezing.edge_for(definition.engine.params, bound, grid), state.frozen)
+            bound = freezing.edge_for(definition.engine.params, bound, grid)
+            if bound == NEG_INF:
+                raise ExpireBoundError(
+                    f"no edge of '{state.name}' in the days before lies between two windows of its trading sessions",
+                    hint="set 'slice' to a length that divides them, such as '1 hour'",
+                )
+            bound = max(bound, state.frozen)
         dirt = _dirt(state, bound, bench)
         if not as_stored and not dirt.needed and bound > state.frozen:
             self._refuse_unsettled(state, bound, bench, grid)
@@ -271,7 +277,7 @@ class Expirer:
         self._refuse_building(state)
         spec, was = AggregateSpec.from_json(state.spec), state.frozen
         below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
-        kept = below - (SpanSet() if state.retired == NEG_INF else SpanSet.of(Span(NEG_INF, state.retired)))
+        kept = below - (SpanSet() if state.discarded == NEG_INF else SpanSet.of(Span(NEG_INF, state.discarded)))
         return Thaw(
             state.name,
             spec.time_type or TimeType.TIMESTAMP,

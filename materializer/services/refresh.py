@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
 from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.errors import LeaseLostError, MaterializerError, SourceDamagedError, SparkError
-from materializer.journal.events import Lease
+from materializer.errors import (
+    JournalConflictError,
+    LeaseHeldError,
+    LeaseLostError,
+    MaterializerError,
+    SourceDamagedError,
+    SparkError,
+)
+from materializer.journal.events import Frozen, Lease
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
@@ -175,6 +182,8 @@ class Refresher:
             asked = planning.following(asked, note.run)
         if not runs:
             self._deliver(name, handler)
+        if runs:
+            self._follow_newest(name)
         self.journal.tidy()
         state = self.journal.view().named(name)
         if self.bound(state).definition.spec.lateness != "recompute" and not state.builds:
@@ -195,6 +204,28 @@ class Refresher:
             state.frozen,
             stuck_spans(state),
         )
+
+    def _follow_newest(self, name: str) -> None:
+        """Let the frozen bound of an engine follow what a refresh has made true: a later one without work does not look."""
+        state, view = self.journal.view().named(name), self.journal.view()
+        bound = self.bound(state)
+        freezes = bound.definition.engine is not None and retention.may_freeze(state, view)
+        if not freezes or not any(isinstance(e, Frozen) for e in retention.moved(state, bound.definition.grid)):
+            return
+        # whoever holds the lease now does it in turn
+        with suppress(LeaseHeldError), self.writing(name):
+            while True:
+                view = self.journal.view()
+                state = view.named(name)
+                bench = self._bench(state, Request())
+                captured = bench.uncaptured(state)  # what went before the bound moves is a correction
+                moves = bench.moves(bench.looked(state))
+                try:
+                    if moves:
+                        self.journal.append(view.version, state.id, [*([captured] if captured else []), *moves])
+                except JournalConflictError:
+                    continue
+                return
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
         """Return what the gate found of a run that is done; the journal has it, and is small."""

@@ -418,7 +418,7 @@ def _thawed(state: AggregateState, before: Version) -> Version:
     kept = replace(state, **fields_of(before))
     if kept.frozen <= state.frozen:
         return before
-    start = max(state.frozen, kept.retired)
+    start = max(state.frozen, kept.discarded)
     dirt = [Entry(Span(start, kept.frozen), None, Cause.INVALIDATED, gone=ANY_ROWS)] if start < kept.frozen else []
     return version_of(replace(kept, frozen=state.frozen, expired_rows=state.expired_rows, log=kept.log.add(dirt)))
 

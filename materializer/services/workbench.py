@@ -437,11 +437,16 @@ class Workbench(SwitchTables):
 
         params, grid = definition.engine.params, definition.grid
         edge = freezing.edge_for(params, bound, grid)
+        if edge <= state.frozen:
+            return edge
         first = self.unsettled(state, edge)
         return edge if first is None else freezing.edge_for(params, grid.edge_at(first), grid)
 
     def unsettled(self, state: AggregateState, bound: int) -> int | None:
-        """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above."""
+        """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above.
+
+        What is frozen already counts for nothing.
+        """
         engine = self.bound.definition.engine
         if engine is None or bound == NEG_INF:
             return None
@@ -451,7 +456,8 @@ class Workbench(SwitchTables):
         dirty = min((e.span.start for e in above), default=POS_INF)
         path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
         step = freezing.filled_step(engine.params)
-        return self._engine().windows.unsettled(self.bound.definition, path, version, bound, dirty, filled_step=step)
+        inside = Span(state.frozen, bound)
+        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty, filled_step=step)
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
@@ -519,9 +525,17 @@ class Workbench(SwitchTables):
         return not self.bound.definition.layout.not_mergeable
 
     def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
-        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows."""
+        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows.
+
+        A result of an engine is in the slice in which it begins, and may hold rows of all later ones.
+        """
         heads = {which: self.head(which) for which in Which}
         raw, kept = self._raw(state.cursor), self._kept(heads[Which.PARTIALS].version)
+        if self._engine_planner is not None:
+            first = NEG_INF
+            if not raw.unknown.files and not kept.unknown.files:
+                first = min((e.hull.start for e in (raw, kept) if e.hull is not None), default=POS_INF)
+            return spans & SpanSet.of(Span(first, POS_INF)) if first < POS_INF else SpanSet()
         return self._facts(state, raw, kept, self._stale(state.log.entries, heads)).present(spans)
 
     def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.core.spans import NEG_INF
-from materializer.errors import DefinitionError, ExpireDirtyError, ExpireEngineError
+from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services.workbench import Workbench
 from tests.system.builders import DAY, Site
 from tests.system.engine_freezing import CUT, Frozen
@@ -197,6 +196,77 @@ def test_what_may_still_change_is_not_frozen(full):
     assert full.lake.expire("s", BOUND).bound == micros(2)
 
 
+def test_dirt_in_a_slice_that_an_earlier_session_reaches_into_is_not_settled(site):
+    """
+    The only file of an hour went, and no result begins in that hour: the session that holds its rows begins before.
+    """
+    trades = site.table()
+    for hour in (("01:50", "02:05"), ("02:20", "02:40"), ("03:00", "03:10"), ("09:00",)):
+        trades.trade(*[(at, "A", 1) for at in hour])
+    trades.update("price = 1", price=2)
+    trades.delete("ts < '2024-03-01T03:00:00Z'")
+    trades.trade(("01:50", "A", 1))
+    trades.trade(("02:20", "A", 1))
+    trades.trade(("02:05", "A", 1))
+    site.lake.define("s", "trades", time="ts", keys=["sym"], measures={"total": "sum(price)"}, **SESSIONS)
+    site.lake.refresh("s", as_of="2024-03-01T12:00:00Z")
+    assert ("A", "01:50", 3) in sessions(site)
+    trades.delete("ts = '2024-03-01T02:05:00Z' OR ts = '2024-03-01T02:20:00Z'")
+
+    with pytest.raises(ExpireDirtyError, match="is dirty below"):
+        site.lake.expire("s", "2024-03-01T05:00:00Z")
+
+
+def test_thaw_has_everything_below_computed_again(full):
+    """
+    Also what the output let go: running sums go on from it.
+    """
+    define(full, "r", RUNNING, **{"output.retention": "2 hours"})
+    full.lake.expire("r", BOUND)
+    full.tables["trades"].delete("price = 1 AND sym = 'A'")
+    full.lake.refresh("r")
+    full.lake.thaw("r")
+    full.lake.refresh("r")
+    assert 63 - 1 == max(r["total"] for r in full.lake.read("r").where("sym = 'A'").collect())
+    assert full.lake.verify("r").is_equal
+
+
+def test_windows_that_are_still_to_be_filled_stop_the_bound(full):
+    """
+    Those between the last closed window of a key and its open one.
+    """
+    filled = {
+        "engine": "time_series",
+        "window_size": "1 hour",
+        "step": "1 hour",
+        "fill": "ffill",
+        "accepted_delay": "1 hour",
+    }
+    full.tables["trades"].trade(("09:30", "A", 1), ("09:30", "B", 1), ("05:30", "C", 1), ("07:30", "C", 2))
+    full.lake.define(
+        "f", "trades", time="ts", keys=["sym"], measures={"n": "count(*)", "total": "sum(price)"}, **filled
+    )
+    full.lake.refresh("f")
+    with pytest.raises(ExpireDirtyError, match="from 2024-03-01T06:00:00Z on"):
+        full.lake.expire("f", "2024-03-01T07:00:00Z")
+    assert micros(6) == full.lake.expire("f", "2024-03-01T06:00:00Z").bound
+
+
+def test_trading_sessions_without_an_edge_between_windows_are_not_frozen(full):
+    """
+    Where each window takes a row of the next slice.
+    """
+    daily = {
+        "engine": "daily_time_series",
+        "window_size": "1 hour",
+        "session_begin": "00:00:00",
+        "session_end": "00:00:00",
+    }
+    define(full, "d", {**daily, "closed": "right"})
+    with pytest.raises(ExpireBoundError, match="trading sessions"):
+        full.lake.expire("d", BOUND)
+
+
 def test_as_stored_leaves_open_results_as_they_are(full):
     """
     They are not shown, and no later row closes them.
@@ -210,6 +280,8 @@ def test_as_stored_leaves_open_results_as_they_are(full):
     full.lake.refresh("s")
     assert [("C", "05:00", 6)] == [row for row in sessions(full) if row[0] == "C"]
     assert full.lake.verify("s").is_equal
+    full.lake.refresh("s", as_of="2024-03-01T12:00:00Z")
+    assert micros(6) == full.lake.expire("s", "2024-03-01T06:00:00Z").bound
 
 
 def test_the_bound_follows_and_stops_before_what_is_open(full):
@@ -217,8 +289,7 @@ def test_the_bound_follows_and_stops_before_what_is_open(full):
     With source.retention; thaw takes it back and everything is computed again.
     """
     define(full, "s", SESSIONS, **{"source.retention": "2 hours"})
-    [status] = full.lake.status("s")
-    assert NEG_INF == status.frozen  # the first refresh found nothing materialised
+    assert micros(2) == full.lake.status("s")[0].frozen
     full.tables["trades"].trade(("05:00", "A", 1), ("05:30", "A", 1))
     full.lake.refresh("s")
     [status] = full.lake.status("s")

@@ -44,8 +44,8 @@ def why_not(spec: AggregateSpec, params: Any) -> str:
             f"under lateness '{spec.lateness}' rows are judged in the order in which they came, from the first one on"
         )
     match params:
-        case daily_time_series.Params(key_purge_daily=False) if params.fills:
-            return "windows without rows are filled from day to day; set 'key_purge_daily'"
+        case daily_time_series.Params() if params.fills:
+            return "windows of a day that has no later row are filled whenever a clock says so"
         case time_series.Params(use_system_time=True):
             return "its windows lie in ingestion time, and rows go by their own"
         case time_series.Params() if not params.is_grid_fixed:
@@ -74,8 +74,7 @@ def why_not(spec: AggregateSpec, params: Any) -> str:
 def edge_for(params: Any, bound: int, grid: Grid) -> int:
     """Return the last edge of slices at or before *bound* at which history can be cut; ``NEG_INF`` where there is none.
 
-    Windows of trading sessions take rows that came before the session: only an edge between two of them will do, and where they
-    are filled, between two days.
+    Windows of trading sessions take rows that came before the session: only an edge between two of them will do.
     """
     if not isinstance(params, daily_time_series.Params) or bound == NEG_INF:
         return bound
@@ -90,14 +89,12 @@ def edge_for(params: Any, bound: int, grid: Grid) -> int:
 def _parts_windows(p: daily_time_series.Params, edge: int) -> bool:
     """Whether all rows from *edge* on are in windows that begin there or later."""
     calendar = p.calendar
-    if p.fills and calendar.day_of(edge) == calendar.day_of(edge - 1):
-        return False
     after = calendar.window_at(edge)
     return after is None or (after.w_start >= edge and calendar.window_at(edge - 1) != after)
 
 
 def filled_step(params: Any) -> int | None:
-    """Return the distance of windows that are filled where they have no rows; None where none are, or none from day to day."""
+    """Return the distance of windows that are filled where they have no rows; None where none are."""
     return params.step if isinstance(params, time_series.Params) and params.fills else None
 
 

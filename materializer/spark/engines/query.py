@@ -28,6 +28,19 @@ VERSION: Final = "_version"
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """The last windows below a frozen bound.
+
+    Args:
+        windows: One for each key, or part; see :func:`~.run.windows_before`.
+        since: The bound.
+    """
+
+    windows: DataFrame
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineQuery:
     """A definition as its query sees it.
 
@@ -39,7 +52,7 @@ class EngineQuery:
         measures: Names of the measures.
         texts: The measures' texts, by name.
         lateness: ``recompute``, ``strict`` or ``delay``.
-        before: Windows below the frozen bound from which others are filled; see :func:`~.run.windows_before`.
+        before: From which windows below the frozen bound others are filled, or None.
     """
 
     params: Any
@@ -49,7 +62,7 @@ class EngineQuery:
     measures: tuple[str, ...]
     texts: Mapping[str, str] = field(default_factory=dict)
     lateness: str = "recompute"
-    before: DataFrame | None = None
+    before: Before | None = None
 
     @property
     def groups(self) -> list[str]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from materializer.core.definition import Definition, key_column, quoted
 from materializer.core.engines.changed import ChangedKeys, Key, frozen, joined
 from materializer.core.engines.ranges import Kept
-from materializer.core.spans import POS_INF, SpanSet
+from materializer.core.spans import POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.extent import instants_of
 from materializer.lake.small import read_small_changes, read_small_kept
@@ -196,40 +196,47 @@ def unsettled(
     definition: Definition,
     path: str,
     version: int,
-    bound: int,
+    inside: Span,
     dirty: int,
     *,
     filled_step: int | None = None,
 ) -> int | None:
-    """Return where the first kept result begins that may still change, of those that begin before *bound*; None for none.
+    """Return where the first kept result begins that may still change, of those that begin in a span; None for none.
 
     Args:
         spark: A session.
         definition: The definition.
         path: Its partials table.
         version: At this version.
-        bound: Where history would be cut.
-        dirty: The first instant at or after the bound at which something is dirty: a result that reaches it may change, like
-            one that is open.
-        filled_step: Distance of windows where those without rows are filled: the next of each key may still be.
+        inside: From where history is cut now to where it would be.
+        dirty: The first instant at or after the end of *inside* at which something is dirty: a result that reaches it may
+            change, like one that is open.
+        filled_step: Distance of windows where those without rows are filled: the one after the last closed one of each key may
+            still come.
     """
     names = [key_column(k.name) for k in definition.spec.keys]
     columns = [*names, "w_start", "w_end", "is_final"]
-    bound, dirty = _clamped(bound), _clamped(dirty)
+    start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
     rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
     if rows is not None:
         may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], dirty))
-        first = pc.min(rows.filter(pc.and_(pc.less(rows["w_start"], bound), may_change))["w_start"]).as_py()
-        by_key = rows.group_by(names).aggregate([("w_start", "max")])
+        lies = pc.and_(pc.greater_equal(rows["w_start"], start), pc.less(rows["w_start"], end))
+        first = pc.min(rows.filter(pc.and_(lies, may_change))["w_start"]).as_py()
+        by_key = rows.filter(rows["is_final"]).group_by(names).aggregate([("w_start", "max")])
         last = pc.min(by_key["w_start_max"]).as_py()
     else:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        changing = f"min(w_start) FILTER (WHERE w_start < {bound}L AND (NOT is_final OR w_end >= {dirty}L))"
-        latest = frame.groupBy(*map(quoted, names)).agg(sf.expr(changing).alias("t"), sf.max("w_start").alias("last"))
+        changing = f"w_start >= {start}L AND w_start < {end}L AND (NOT is_final OR w_end >= {dirty}L)"
+        if filled_step is None:
+            frame = frame.where(f"{changing} AND {spans_sql('slice', SpanSet.of(inside), definition.time_type)}")
+        latest = frame.groupBy(*map(quoted, names)).agg(
+            sf.expr(f"min(w_start) FILTER (WHERE {changing})").alias("t"),
+            sf.expr("max(w_start) FILTER (WHERE is_final)").alias("last"),
+        )
         row = latest.agg(sf.min("t").alias("t"), sf.min("last").alias("last")).collect()[0]
         first, last = _number(row["t"]), _number(row["last"])
-    pending = None if filled_step is None or last is None else last + filled_step
-    return min((t for t in (first, pending) if t is not None and t < bound), default=None)
+    pending = None if filled_step is None or last is None else max(last + filled_step, start)
+    return min((t for t in (first, pending) if t is not None and t < end), default=None)
 
 
 def _clamped(instant: int) -> int:

@@ -23,7 +23,7 @@ from materializer.core.engines.registry import ENGINES
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql, value_of_sql
-from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, EngineQuery
+from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, with the keys, tell one result row from another."""
@@ -84,7 +84,7 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
     return rows.select("*", *columns)
 
 
-def results(definition: Definition, raw: DataFrame, at: Bounds, before: DataFrame | None = None) -> DataFrame:
+def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before | None = None) -> DataFrame:
     """Return the result rows over prepared *raw* rows, as they are stored, all with revision 0.
 
     Those of *before*, see :func:`windows_before`, are among them.
@@ -114,7 +114,7 @@ def _query(definition: Definition) -> Query:
 
 
 def everything(
-    definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet, before: DataFrame | None = None
+    definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet, before: Before | None = None
 ) -> DataFrame:
     """Return all result rows of *spans*, computed from all raw rows; this is also the reference form."""
     found = results(definition, raw, at, before).drop(PART)
@@ -232,7 +232,7 @@ def changed_results(
     frame: DataFrame,
     at: Bounds,
     kept: DataFrame,
-    before: DataFrame | None = None,
+    before: Before | None = None,
 ) -> DataFrame:
     """Return all result rows of the slices that *kept* holds: those of *parts* computed anew, the others as they are.
 
@@ -263,7 +263,7 @@ def results_of_parts(
     parts: Sequence[Part],
     frame: DataFrame,
     at: Bounds,
-    before: DataFrame | None = None,
+    before: Before | None = None,
 ) -> DataFrame:
     """Return the result rows of *parts*, computed anew; arguments as for :func:`changed_results`."""
     found = results(definition, raw, at, before)

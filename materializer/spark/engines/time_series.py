@@ -12,7 +12,7 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.time_series import Params, anchor
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 
 SHUT_OUT: Final = "_shut_out"
 ORIGIN: Final = "_origin"
@@ -36,11 +36,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         found = panes.over_windows(placed, e, marks, _windows(p, _FROM if _FROM in marks else PANE))
     if len(p.window_sizes) > 1:
         found = panes.sizes_side_by_side(found, e, p.measure_sizes)
-    if e.before is not None:
-        sizes = {SIZE: sf.lit(len(p.window_sizes))} if len(p.window_sizes) > 1 else {}
-        earlier = e.before.withColumn(AT, sf.col("w_start") + sf.lit(p.length)).withColumns(sizes)
-        names = [n for n in found.columns if n in earlier.columns]
-        found = found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
+    found = found if e.before is None else _with_earlier(found, e.before, p)
     found = panes.with_newest(found, e).withColumn(_BOUND, sf.expr(_bound(p, at)))
     if p.has_grid_by_key:
         # any end is an edge of its key; aggregation left the first row behind
@@ -50,6 +46,15 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         found = found.where(f"{SIZE} = {len(p.window_sizes)}")
     filled = _filled(found, e, _edge(p, at)) if p.fills else found
     return _finished(filled, e)
+
+
+def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
+    """Return windows with the last kept ones below the frozen bound; what the rows above make of those below is not whole."""
+    sizes = {SIZE: sf.lit(len(p.window_sizes))} if len(p.window_sizes) > 1 else {}
+    earlier = before.windows.withColumn(AT, sf.col("w_start") + sf.lit(p.length)).withColumns(sizes)
+    names = [n for n in found.columns if n in earlier.columns]
+    whole = found.withColumn(AT, sf.expr(f"CASE WHEN {AT} - {p.length}L >= {before.since}L THEN {AT} END"))
+    return whole.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
 
 
 def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:

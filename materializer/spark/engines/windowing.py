@@ -14,12 +14,13 @@ from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Work
 from materializer.core.engines.ranges import Kept
 from materializer.core.plan import Plan
-from materializer.core.spans import NEG_INF, SpanSet
+from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
 from materializer.spark import commit, small
 from materializer.spark import compute as c
 from materializer.spark.engines import arrival, questions, run
+from materializer.spark.engines.query import Before
 from materializer.spark.failures import feed_gaps, spoken
 
 SMALL_LATE: Final = 100_000
@@ -70,7 +71,7 @@ class Windowing:
         if work.parts == ():
             return kept, []
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
-        before = self._before(definition, partials_path, version, work.since, parts)
+        before = self._before(definition, partials_path, version, work, parts)
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
         if work.parts is None:
             raw = self._going_on(definition, raw, partials_path, version, work.since)
@@ -106,7 +107,7 @@ class Windowing:
         """
         raw = arrival.counted_rows(self._spark, definition, source, version, Work(at, since=since))
         raw = self._going_on(definition, raw, partials_path, None, since)
-        before = self._before(definition, partials_path, None, since, None)
+        before = self._before(definition, partials_path, None, Work(at, since=since), None)
         return c.finalise(definition, run.everything(definition, raw, at, spans, before), spans)
 
     def _going_on(
@@ -118,12 +119,17 @@ class Windowing:
         return run.going_on(definition, raw, self._below(path, version, since), since)
 
     def _before(
-        self, definition: Definition, path: str, version: int | None, since: int, parts: DataFrame | None
-    ) -> DataFrame | None:
+        self, definition: Definition, path: str, version: int | None, work: Work, parts: DataFrame | None
+    ) -> Before | None:
         """Return the last window below the frozen bound of each key, or part, from which others are filled; None for none."""
+        since = work.since
         if since == NEG_INF or not run.is_filled(definition):
             return None
-        return run.windows_before(definition, self._below(path, version, since), parts)
+        if parts is not None:
+            if not any(part.raw_start <= since for part in work.parts or ()):
+                return None
+            parts = parts.where(f"_mz_raw_start <= {since}L")
+        return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
 
     def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")
@@ -157,7 +163,7 @@ class Windowing:
             return found if work.parts is None else found.limit(0)
         parts = run.part_frame(self._spark, definition, work.parts)
         raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
-        before = self._before(definition, partials_path, None, work.since, parts)
+        before = self._before(definition, partials_path, None, work, parts)
         results = run.results_of_parts(definition, raw, work.parts, parts, work.at, before)
         return c.finalise(definition, c.kept_partials(definition, results, spans), spans)
 
@@ -225,11 +231,11 @@ class Windowing:
             return questions.kept_across(self._spark, path, version, bound)
 
     def unsettled(
-        self, definition: Definition, path: str, version: int, bound: int, dirty: int, *, filled_step: int | None
+        self, definition: Definition, path: str, version: int, inside: Span, dirty: int, *, filled_step: int | None
     ) -> int | None:
         """Return where the first kept result begins that may still change, or come; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.unsettled(self._spark, definition, path, version, bound, dirty, filled_step=filled_step)
+            return questions.unsettled(self._spark, definition, path, version, inside, dirty, filled_step=filled_step)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""

@@ -121,7 +121,6 @@ def test_ranges_below_are_left_alone() -> None:
         [DAILY.sessions, ((75_600, 93_600), (118_800, 126_000)), ((0, DAY),), ((35_000, 36_001),)]
     ),
     weekdays=st.sampled_from([(), (1, 2, 3, 4, 5)]),
-    fills=st.booleans(),
 )
 def test_trading_sessions_are_cut_between_windows(
     hours: int,
@@ -129,13 +128,11 @@ def test_trading_sessions_are_cut_between_windows(
     closed: str,
     sessions: tuple[tuple[int, int], ...],
     weekdays: tuple[int, ...],
-    fills: bool,
 ) -> None:
     """
     No row on one side is in a window that begins on the other, not even one that came before its session.
     """
-    fill = (("ffill", ""),) if fills else ()
-    p = replace(DAILY, sessions=sessions, closed=closed, merge_session_end=merges, weekdays=weekdays, fills=fill)
+    p = replace(DAILY, sessions=sessions, closed=closed, merge_session_end=merges, weekdays=weekdays)
     bound = hours * HOUR
     edge = edge_for(p, bound, GRID)
     if edge == NEG_INF:  # where a window or a day holds its end, a row at the edge belongs to what is before it
@@ -143,7 +140,6 @@ def test_trading_sessions_are_cut_between_windows(
         return
     assert edge <= bound
     assert bound - edge <= 2 * DAY
-    assert not fills or p.calendar.day_of(edge) > p.calendar.day_of(edge - 1)
     times = {edge - 1, edge, edge + 1, *range(edge - 2 * DAY, edge + 2 * DAY, 900)}
     for t in times:
         window = p.calendar.window_at(t)
@@ -168,8 +164,7 @@ def test_other_engines_are_cut_anywhere() -> None:
         (replace(SERIES, alignment=2), "set 'origin'"),
         (replace(SERIES, alignment=2, origin=0), ""),
         (DAILY, ""),
-        (replace(DAILY, fills=(("null", ""),)), ""),
-        (replace(DAILY, fills=(("null", ""),), key_purge_daily=False), "filled from day to day"),
+        (replace(DAILY, fills=(("null", ""),)), "filled whenever a clock"),
         (EVENTS, ""),
         (session_window.Params(5), ""),
         (session_window.Params(5, force_trigger_time=0), "opens sessions again"),
