@@ -29,6 +29,13 @@ TRADES = [
 ]  # fmt: skip
 
 
+BOTH_LANES = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
+
+
 @pytest.fixture
 def full(site: Site) -> Site:
     """Three hours of trades of two symbols."""
@@ -114,7 +121,7 @@ def test_sliding_windows_across_the_bound_stay(full):
     assert full.lake.verify("w").is_equal
 
 
-@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+@BOTH_LANES
 def test_running_state_goes_on_from_what_is_kept(full):
     """
     Also where everything above the bound is computed anew, and in an always-fresh read before.
@@ -134,7 +141,7 @@ def test_running_state_goes_on_from_what_is_kept(full):
     assert full.lake.verify("r").is_equal
 
 
-@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+@BOTH_LANES
 def test_filling_goes_on_from_what_is_kept(full):
     """
     Windows without rows above the bound are filled from the last window below it, of a key without rows above it, too.
@@ -344,9 +351,7 @@ def test_what_needs_its_raw_rows_says_why(full, parts, why):
         define(full, "f", parts, **{"source.retention": "30 days"})
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("sessions", "running") else pytest.mark.slow) for n in CUT]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "sessions" else pytest.mark.slow) for n in CUT])
 def test_random_histories_are_what_all_rows_give(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """
     A second source keeps every row; what is published of the first is the same, and history never changes.

@@ -29,7 +29,11 @@ SUMS: Final[dict[str, Any]] = {
     "measures": {"sums": "cumsum(price)"},
 }
 TRADES: Final = [("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8)]
-BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+BOTH_LANES = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 
 
 def summed(site: Site, **properties: str) -> Site:
@@ -119,7 +123,7 @@ def test_a_session_comes_out_of_what_is_not_shown(site) -> None:
     true(site.lake, "sessions")
 
 
-@pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("sessions", "overlapping", "filled")))
+@pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("overlapping",)))
 def test_what_is_old_leaves_the_output_of_an_engine(name, spark, tmp_path) -> None:
     """
     Time goes on, and rows come late on both sides of the bound: the output is what computing everything gives from there on,

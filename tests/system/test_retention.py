@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from materializer.adapters.cli.app import main
 from materializer.config import Config
 from materializer.core.invalidation import Cause
+from materializer.core.plan import reason_of
 from materializer.core.spans import NEG_INF
 from materializer.errors import (
     DefinitionError,
@@ -30,14 +31,11 @@ from tests.system.builders import DAY, Site, Table, Trade, at
 
 HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
 BOUND = "2024-03-01T02:00:00Z"
-FILLED: dict[str, Any] = {
-    "engine": "time_series",
-    "window_size": "1 hour",
-    "step": "1 hour",
+MOVING: dict[str, Any] = {
+    "engine": "reactive_state",
     "time": "ts",
     "keys": ["sym"],
-    "measures": {"n": "sum(price)"},
-    "fill": "null",
+    "measures": {"n": "mavg(price, 3)"},
 }
 LANES = pytest.mark.parametrize(
     "site",
@@ -146,9 +144,9 @@ def test_expire_refuses_what_would_be_lost(full):
         full.lake.expire("hourly", "2024-03-02")
     with pytest.raises(ExpireBoundError, match="infinity"):
         full.lake.expire("hourly", "inf")
-    full.lake.define("filled", "trades", **FILLED)
-    with pytest.raises(ExpireEngineError, match="filled"):
-        full.lake.expire("filled", BOUND)
+    full.lake.define("moving", "trades", **MOVING)
+    with pytest.raises(ExpireEngineError, match="look back over 2 rows"):
+        full.lake.expire("moving", BOUND)
 
 
 def test_inserts_that_nothing_merges_are_frozen_as_stored(full):
@@ -199,8 +197,7 @@ def test_an_update_below_is_a_conflict_that_is_kept_and_told(frozen):
     old = [row for row in remembered(HOURS) if row[0].hour < 2]
     assert old == [row for row in frozen.published("hourly") if row[0].hour < 2]
     assert (DAY.replace(hour=3, tzinfo=None), "B", 4, 8, 3) in frozen.published("hourly")
-    told = "rows were updated or written again below the frozen bound, or nobody can tell what changed there"
-    assert [f"0-2 {told}"] == stuck(frozen)
+    assert [f"0-2 {reason_of(Cause.CONFLICT)}"] == stuck(frozen)
     assert {Cause.CONFLICT} == {e.cause for e in frozen.lake.journal.view().named("hourly").stuck}
     assert ["doctor.frozen"] == [f.code for f in frozen.lake.doctor("hourly") if "frozen" in f.code]
     assert frozen.lake.refresh("hourly").runs == ()
@@ -264,8 +261,10 @@ def test_without_a_change_feed_files_tell(site):
 
     site.lake.refresh("hourly")
 
-    conflict = "rows were updated or written again below the frozen bound, or nobody can tell what changed there"
-    assert ["1-2 rows came, and without a change feed nobody can tell which", f"2-3 {conflict}"] == stuck(site)
+    assert [
+        "1-2 rows came, and without a change feed nobody can tell which",
+        f"2-3 {reason_of(Cause.CONFLICT)}",
+    ] == stuck(site)
     assert 4 == site.lake.status("hourly")[0].expired_rows
     assert remembered(HOURS) == site.published("hourly")
 
@@ -416,7 +415,7 @@ def test_an_engine_keeps_its_raw_rows(site):
     """
     site.table()
     with pytest.raises(DefinitionError, match=r"source\.retention"):
-        site.lake.define("filled", "trades", **FILLED, properties={"source.retention": "30 days"})
+        site.lake.define("moving", "trades", **MOVING, properties={"source.retention": "30 days"})
 
 
 NAIVE = DAY.replace(tzinfo=None)
