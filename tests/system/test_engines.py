@@ -44,9 +44,7 @@ def some_slow(names, kept):
     return [pytest.param(name, marks=() if name in kept else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(DEFINITIONS, ("hopping", "filled", "sessions", "rows", "snapshots", "daily"))
-)
+@pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("hopping", "sessions", "rows", "snapshots")))
 def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> None:
     """
     After inserts, late rows, corrections, moves and deletes the output equals the computation of everything.
