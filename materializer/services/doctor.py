@@ -182,14 +182,11 @@ class Doctor:
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
             yield Finding("warning", state.name, "doctor.frozen", message, hint)
         wanted = min(retention.wanted(state, grid, SOURCE), state.threshold)
-        if engine is not None:
-            from materializer.core.engines import freezing
-
-            asked, wanted = wanted, freezing.edge_for(engine.params, wanted, grid)
-            if asked > wanted == NEG_INF:
-                message = "source.retention can freeze nothing: no edge of slices lies between two windows of its trading sessions"
-                hint = "set 'slice' to a length that divides them, such as '1 hour'"
-                yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
+        asked, wanted = wanted, retention.cut_edge(definition, wanted)
+        if asked > wanted == NEG_INF:
+            message = "source.retention can freeze nothing: no edge of slices lies between two windows of its trading sessions"
+            hint = "set 'slice' to a length that divides them, such as '1 hour'"
+            yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:
             return
         message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "

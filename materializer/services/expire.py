@@ -30,7 +30,7 @@ from materializer.journal.events import Event, Frozen, Invalidated
 from materializer.journal.fold import AggregateState, apply
 from materializer.journal.versions import fields_of
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, planning
+from materializer.services import cascade, planning, retention
 from materializer.services.planning import Request
 from materializer.services.raw_rows import Reader, delete_statement, readers_of
 from materializer.services.refresh import Refresher, stuck_spans
@@ -206,20 +206,14 @@ class Expirer:
                 hint="keep the rows of its source",
             )
         self._refuse_building(state)
-        bound = _bound(state, before, grid)
-        if definition.engine is not None:
-            from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
-
-            bound = freezing.edge_for(definition.engine.params, bound, grid)
-            if bound == NEG_INF:
-                raise ExpireBoundError(
-                    f"no edge of '{state.name}' in the days before lies between two windows of its trading sessions",
-                    hint="set 'slice' to a length that divides them, such as '1 hour'",
-                )
-            bound = max(bound, state.frozen)
+        bound = retention.cut_edge(definition, _bound(state, before, grid))
+        if bound == NEG_INF:
+            raise ExpireBoundError(
+                f"no edge of '{state.name}' in the days before lies between two windows of its trading sessions",
+                hint="set 'slice' to a length that divides them, such as '1 hour'",
+            )
+        bound = max(bound, state.frozen)
         dirt = _dirt(state, bound, bench)
-        if not as_stored and not dirt.needed and bound > state.frozen:
-            self._refuse_unsettled(state, bound, bench, grid)
         if dirt.needed and not as_stored:
             shown = planning.spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
@@ -228,6 +222,8 @@ class Expirer:
                 hint=f"run 'materializer refresh {state.name} --end {end}' first, or freeze them as they are stored with "
                 "--as-stored",
             )
+        if bound > state.frozen and not as_stored:
+            self._refuse_unsettled(state, bound, bench, grid)
         view = self.refresher.journal.view()
         parent = cascade.parent_of(state.source.path, self.refresher.root, view.states)
         expiry = Expiry(
@@ -277,7 +273,7 @@ class Expirer:
         self._refuse_building(state)
         spec, was = AggregateSpec.from_json(state.spec), state.frozen
         below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
-        kept = below - (SpanSet() if state.discarded == NEG_INF else SpanSet.of(Span(NEG_INF, state.discarded)))
+        kept = below & SpanSet.of(Span(state.discarded, POS_INF))
         return Thaw(
             state.name,
             spec.time_type or TimeType.TIMESTAMP,

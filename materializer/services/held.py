@@ -86,10 +86,7 @@ def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[F
     lets_go = retention.wanted(replace(state, extent_end=state.threshold), grid, SOURCE)
     at = max(lets_go, _first_edge(state, bound, states))
     at = min(at, state.threshold)
-    if engine is not None:
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
-
-        at = freezing.edge_for(engine.params, at, grid)
+    at = retention.cut_edge(bound.definition, at)
     return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
 
 

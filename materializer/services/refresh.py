@@ -206,7 +206,7 @@ class Refresher:
         )
 
     def _follow_newest(self, name: str) -> None:
-        """Let the frozen bound of an engine follow what a refresh has made true: a later one without work does not look."""
+        """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""
         state, view = self.journal.view().named(name), self.journal.view()
         bound = self.bound(state)
         freezes = bound.definition.engine is not None and retention.may_freeze(state, view)
@@ -240,7 +240,7 @@ class Refresher:
             handlers.deliver(handler, state, self.bound(state), self.engine, self.journal, self.on_checkpoint)
 
     def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
-        """Return the report of a no-op, found by reading two versions; None when there may be work."""
+        """Return the report of a no-op, found by reading versions and file lists; None when there may be work."""
         view = self.journal.view()
         state = view.named(name)
         if state.plan is not None or request.is_forced:
@@ -254,7 +254,6 @@ class Refresher:
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
             return None
-        # where an engine's history can be cut is told by its kept results: they are read when there is work, too
         freezes = bound.definition.engine is None and retention.may_freeze(state, view)
         if any(retention.moved(state, bound.definition.grid, freezes=freezes)):
             return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from materializer.core.definition import Definition
 from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.invalidation import Cause, Entry
@@ -36,6 +37,18 @@ def wanted(state: AggregateState, grid: Grid, name: str) -> int:
     """Return the bound that a retention asks for as of the newest row; ``NEG_INF`` without one."""
     width = length(AggregateSpec.from_json(state.spec).property_map, name)
     return NEG_INF if width is None else edge(width, state.extent_end, grid)
+
+
+def cut_edge(definition: Definition, bound: int) -> int:
+    """Return the last edge up to *bound* at which history can be cut at all; ``NEG_INF`` without one.
+
+    A continuous aggregate can be cut at every edge, an engine where none of its windows takes rows of both sides.
+    """
+    if definition.engine is None:
+        return bound
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+
+    return freezing.edge_for(definition.engine.params, bound, definition.grid)
 
 
 def may_freeze(state: AggregateState, view: View) -> bool:

@@ -317,7 +317,8 @@ class Workbench(SwitchTables):
         captured = self._look(state)
         events: list[Event] = [captured] if captured else []
         state = _applied(state, captured) if captured else state
-        for move in self.moves(state):
+        # an engine's kept results tell where it can be cut: they are read once the refresh is done
+        for move in self.moves(state, freezes=self._engine_planner is None):
             events.append(move)
             state = _applied(state, move)
         window = planning.whole_window(self.request, state, self.bound.definition.grid)
@@ -413,9 +414,9 @@ class Workbench(SwitchTables):
         frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
         return InvalidationLog((*frozen, *above.cut(window).taken))
 
-    def moves(self, state: AggregateState) -> list[Frozen | Retired]:
-        """Return how the frozen bound and the retired bound follow the newest row of *state*."""
-        freezes = retention.may_freeze(state, self._journal.view())
+    def moves(self, state: AggregateState, *, freezes: bool = True) -> list[Frozen | Retired]:
+        """Return how the frozen bound, if asked for, and the retired bound follow the newest row of *state*."""
+        freezes = freezes and retention.may_freeze(state, self._journal.view())
 
         def present(spans: SpanSet) -> SpanSet:
             return self.present(state, spans)
@@ -433,14 +434,11 @@ class Workbench(SwitchTables):
         definition = self.bound.definition
         if definition.engine is None:
             return bound
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
-
-        params, grid = definition.engine.params, definition.grid
-        edge = freezing.edge_for(params, bound, grid)
+        edge = retention.cut_edge(definition, bound)
         if edge <= state.frozen:
             return edge
         first = self.unsettled(state, edge)
-        return edge if first is None else freezing.edge_for(params, grid.edge_at(first), grid)
+        return edge if first is None else retention.cut_edge(definition, definition.grid.edge_at(first))
 
     def unsettled(self, state: AggregateState, bound: int) -> int | None:
         """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above.

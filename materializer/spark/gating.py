@@ -127,7 +127,9 @@ def compare_slices(
         examples: How many differing rows to return.
     """
     with spoken("computing canaries"):
-        return compare_results(definition, expected.where(where), rows.where(where), examples=examples)
+        return compare_results(
+            definition, expected.where(where), rows.where(where), examples=examples, names_slices=True
+        )
 
 
 def compare_buckets(

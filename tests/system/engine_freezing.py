@@ -30,7 +30,7 @@ CUT: Final[Mapping[str, Mapping[str, Any]]] = {
         for name in ("tumbling", "hopping", "filled", "forced", "shown", "daily", "sessions", "events")
     },
     "forced and filled": {**DEFINITIONS["forced"], "fill": "null,0,ffill,ffill"},
-    "delayed and filled": {**DEFINITIONS["filled"], "accepted_delay": "15 minutes"},
+    "delayed and filled": {**DEFINITIONS["filled"], "accepted_delay": "15 minutes", "closed": "right"},
     "delayed": {**DEFINITIONS["hopping"], "closed": "left", "accepted_delay": "4 minutes"},
     "running": {
         "engine": "reactive_state",

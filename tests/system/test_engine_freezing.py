@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,6 +270,24 @@ def test_trading_sessions_without_an_edge_between_windows_are_not_frozen(full):
     define(full, "d", {**daily, "closed": "right"})
     with pytest.raises(ExpireBoundError, match="trading sessions"):
         full.lake.expire("d", BOUND)
+    define(full, "e", {**daily, "closed": "right"}, **{"source.retention": "2 hours"})
+    [finding] = [f for f in full.lake.doctor("e") if f.code == "doctor.not-frozen"]
+    assert "can freeze nothing" in finding.message
+
+
+def test_running_state_begins_anew_where_its_kept_results_were_lost(full):
+    """
+    Somebody removed the partials when the raw rows were gone: what is published below stays, sums above begin at the bound.
+    """
+    define(full, "r", RUNNING, **{"source.retention": "2 hours"})
+    full.spark.sql(full.lake.expire("r", BOUND).delete)
+    shutil.rmtree(full.lake.root / "r" / "partials")
+    full.lake.repair("r")
+    full.tables["trades"].trade(("03:40", "B", 4))
+    full.lake.refresh("r")
+
+    totals = {(r["sym"], clock(r["time"])): r["total"] for r in full.lake.read("r").collect()}
+    assert {("A", "00:20"): 3, ("A", "02:05"): 8, ("A", "03:00"): 24, ("B", "03:40"): 6}.items() <= totals.items()
 
 
 def test_as_stored_leaves_open_results_as_they_are(full):

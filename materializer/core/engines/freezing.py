@@ -7,8 +7,8 @@
         gone          |
 ```
 
-That holds where a result needs no row before its start but those that its neighbour below passes on. What needs others,
-rows that fill, events that began long ago, the last *n* rows, cannot be cut.
+That holds where a result needs of what lies before its start only what the last kept result of its key passes on. What needs
+more, events that began long ago or the last *n* rows, cannot be cut.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ NOT_COMPARED = (SLICE, "revision")
 """Columns that tell how a row was kept, not what it says."""
 
 
-def compare_results(definition: Definition, expected: DataFrame, published: DataFrame, *, examples: int) -> Compared:
+def compare_results(
+    definition: Definition, expected: DataFrame, published: DataFrame, *, examples: int, names_slices: bool = False
+) -> Compared:
     """Compare *published* rows with the *expected* ones.
 
     Rows are matched by keys and window; rows that share these (several source rows of one time) in order of their values.
@@ -28,6 +30,7 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
         expected: Shown result rows of the engine's query over raw rows.
         published: Rows of the output.
         examples: How many differing rows to return.
+        names_slices: Whether to return the slices of all that differ, which are few only where few are compared.
     """
     spec = definition.spec
     place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]
@@ -45,7 +48,7 @@ def compare_results(definition: Definition, expected: DataFrame, published: Data
     )
     rows, differing, found = counted(both, examples)
     slices: list[Any] = []
-    if differing:
+    if differing and names_slices:
         at = sf.expr(instant_of_sql("coalesce(o_s, r_s)", definition.time_type)).alias("at")
         slices = both.where(DIFFERS).select(at).distinct().collect()
     rows_found = [row.asDict() for row in found]

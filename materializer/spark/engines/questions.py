@@ -182,7 +182,7 @@ def kept_rows(
 
 
 def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[Kept]:
-    """Return the kept results that begin before *bound* and end after it: of those with one start, the last to end."""
+    """Return one result as long as all kept ones together that begin before *bound* and end after it; none without any."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     across = frame.where(f"w_start < {bound}L AND w_end > {bound}L").agg(
         sf.min("w_start").alias("start"), sf.max("w_end").alias("end")

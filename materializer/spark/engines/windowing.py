@@ -226,7 +226,7 @@ class Windowing:
             return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
 
     def kept_across(self, path: str, version: int, bound: int) -> list[Kept]:
-        """Return the longest kept result across an instant for each of its starts; see :mod:`.questions`."""
+        """Return the kept results across an instant as one; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_across(self._spark, path, version, bound)
 
