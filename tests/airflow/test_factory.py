@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,26 @@ def test_a_source_is_watched_for_policies_without_a_schedule(tmp_path):
     assert ["agg_000", "agg_005"] == list(dags)
     lake = (tmp_path / "lake").resolve()
     assert {"trades": [f"{lake}/trades"], "agg_004": [f"{lake}/agg_004/output"]} == watched
+
+
+def test_who_waits_for_a_source_keeps_its_watcher_beside_who_does_not(tmp_path, airflow_home):
+    """
+    Airflow reads the DAGs of a file in any order and takes the last asset of a name; whichever that is, it is watched.
+    """
+    from airflow.dag_processing.collection import AssetModelOperation
+    from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+
+    (tmp_path / "clock.sql").write_text(definition(0))
+    (tmp_path / "arrival.sql").write_text(
+        definition(2).replace("'refresh.schedule' = '*/5 * * * *'", "'refresh.order' = 'oldest'")
+    )
+    dags = dags_of(tmp_path / "lake", definitions=str(tmp_path), poll_seconds=5)
+    stored = {name: LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for name, dag in dags.items()}
+
+    assert ["agg_000", "agg_002"] == list(stored)
+    for order in permutations(stored):
+        found = AssetModelOperation.collect({name: stored[name] for name in order}).assets
+        assert [1] == [len(asset.watchers) for asset in found.values() if asset.name == "trades"], order
 
 
 def test_a_broken_definition_breaks_its_own_dag_visibly(tmp_path):

@@ -89,6 +89,12 @@ class _Factory:
             except (MaterializerError, ValueError) as exc:
                 self.problems[entry.name] = f"its refresh policies cannot be read: {exc}"
         self.outputs = {output_of(self.root, e.name): e.name for e in entries}
+        self.awaited = {
+            e.source
+            for e in entries
+            if not self.problems[e.name] and any(p.schedule is None for p in self.policies[e.name])
+        }
+        """Sources that a DAG waits for: Airflow takes one of the assets of a name, so all of them must say that it is watched."""
 
     def dag(self, entry: Entry) -> DAG | None:
         """Return the DAG of an aggregate, or None when it has no policies."""
@@ -104,7 +110,7 @@ class _Factory:
 
     def _dag(self, entry: Entry, spec: AggregateSpec) -> DAG:
         settings, policies = self.settings, self.policies[entry.name]
-        source = self._source(entry, is_watched=any(p.schedule is None for p in policies))
+        source = self._source(entry)
         with DAG(
             settings.prefix + entry.name,
             description=spec.comment or f"Keeps {entry.name} true",
@@ -184,7 +190,7 @@ class _Factory:
     def _output(self, name: str) -> Asset:
         return Asset(self.settings.prefix + name, uri=_uri(output_of(self.root, name)), group="materializer")
 
-    def _source(self, entry: Entry, *, is_watched: bool) -> Asset | None:
+    def _source(self, entry: Entry) -> Asset | None:
         """The asset of what an aggregate reads; one that no DAG of ours emits is watched, if anybody waits for it."""
         if not entry.source:
             return None
@@ -194,10 +200,11 @@ class _Factory:
         path = Path(entry.source)
         name = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else entry.source
         name = self.settings.prefix + (parent or name)
-        watchers = [
-            AssetWatcher(name=f"{name} changes", trigger=DeltaTableTrigger(entry.source, self.settings.poll_seconds))
-        ]
-        return Asset(name, uri=_uri(entry.source), group="materializer", watchers=watchers if is_watched else [])
+        watchers = []
+        if entry.source in self.awaited:
+            changes = DeltaTableTrigger(entry.source, self.settings.poll_seconds)
+            watchers.append(AssetWatcher(name=f"{name} changes", trigger=changes))
+        return Asset(name, uri=_uri(entry.source), group="materializer", watchers=watchers)
 
     def _deadline(self, entry: Entry, spec: AggregateSpec) -> DeadlineAlert | None:
         promise = promise_of(spec)
