@@ -8,7 +8,7 @@ everything below the threshold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +83,7 @@ class Capture:
                 reasons += why
                 lateness += late
                 expired += gone
+        entries += self._reaching(state, entries, counts, expired)
         return Captured(
             version,
             tuple(_kept(entries, state.discarded)),
@@ -120,6 +121,25 @@ class Capture:
         merges = is_fine and not self._bound.definition.layout.not_mergeable
         for span in piece.times:
             yield Entry(span, piece.from_version - 1 if merges else None, cause, is_insert_only=is_fine)
+
+    def _reaching(
+        self, state: AggregateState, entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], expired: int
+    ) -> Iterator[Entry]:
+        """Yield the first slice above the frozen bound where events that last changed below it: they may reach above it.
+
+        Which do is for planning to tell, which reads their ends.
+        """
+        engine = self._bound.definition.engine
+        if engine is None or state.frozen == NEG_INF:
+            return
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        if freezing.lasts_from(engine.params, state.frozen) is None:
+            return
+        is_fine = all(count["rung"] == Rung.FEED for count in counts)
+        if not is_fine or expired or any(e.span.start < state.frozen for e in entries):
+            span = Span(state.frozen, self._bound.definition.grid.next(state.frozen))
+            yield Entry(span, state.cursor if is_fine else None, Cause.CHANGE if is_fine else Cause.FILES)
 
     def _by_spark(
         self, state: AggregateState, segment: Segment

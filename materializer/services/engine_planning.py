@@ -167,6 +167,8 @@ class EnginePlanner:
     def _why_not_fine(self, state: AggregateState, taken: Sequence[Entry]) -> str:
         if state.threshold == NEG_INF or not state.engine:
             return "nothing was materialised yet"
+        if self._made.end and NEG_INF < state.threshold <= state.frozen:
+            return "nothing above the frozen bound was materialised yet"
         if not self._request.may_merge:
             return "the change feed could not be read a moment ago"
         if any(e.cause is Cause.DIFFERED for e in taken):
@@ -194,9 +196,9 @@ class EnginePlanner:
         known = [e for e in taken if e.after is not None]
         if known:
             after = min(e.after for e in known if e.after is not None)
-            spans = SpanSet.union(e.span for e in known)
+            spans, last = self._where(state.frozen, SpanSet.union(e.span for e in known))
             try:
-                by_feed = engine.changed_keys(self._definition, source, after, state.cursor, spans)
+                by_feed = engine.changed_keys(self._definition, source, after, state.cursor, spans, last=last)
             except ChangeFeedGapError as exc:
                 return None, exc.message
             if by_feed is None:
@@ -216,6 +218,15 @@ class EnginePlanner:
             everyone = {k: [(s.start, s.end - 1) for s in below] for k in {*keys, *found[-1].spans}}
             found.append(ChangedKeys(everyone, None, is_insert_only=False, rows=0))
         return together(*found), ""
+
+    def _where(self, bound: int, spans: SpanSet) -> tuple[SpanSet, int]:
+        """Return where changed rows lie, and until when they last at least; what reaches the frozen bound begins anywhere below."""
+        if bound == NEG_INF:
+            return spans, NEG_INF
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        last = freezing.lasts_from(self._made.params, bound)
+        return (spans, NEG_INF) if last is None else (spans | SpanSet.of(Span(NEG_INF, bound)), last)
 
     # -- what closes windows ---------------------------------------------------------------------------------------------
 
@@ -278,10 +289,11 @@ class EnginePlanner:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
+        params, may_go = self._made.params, not changed.is_insert_only
         starts = [
-            freezing.begins_below(self._made.params, span.start, bound, [row for row, _ in kept.get(key, [])])
+            freezing.begins_below(params, span.start, bound, [row for row, _ in kept.get(key, [])], may_go=may_go)
             for key, spans in changed.spans.items()
-            for span in SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & told
+            for span in _known(spans, bound, told)
         ]
         first = min((s for s in starts if s is not None), default=bound)
         return SpanSet.of(self._definition.grid.cover(Span(first, bound))) if first < bound else SpanSet()
@@ -351,6 +363,14 @@ class EnginePlanner:
         if others := spans - replaced:
             steps.append(Settle(others))
         return tuple(steps)
+
+
+def _known(spans: Sequence[tuple[int, int]], bound: int, told: SpanSet) -> SpanSet:
+    """Return the part of changed times in which something may have changed; what lasts beyond the bound changed where it began, too."""
+    found = SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & told
+    if SpanSet.of(Span(bound, bound + 1)) & told:
+        found |= SpanSet.union(Span(lo, bound) for lo, _ in spans if lo < bound)
+    return found
 
 
 def _made(bound: Bound) -> EngineDefinition:

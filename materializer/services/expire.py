@@ -236,7 +236,7 @@ class Expirer:
             state.cursor,
             bench.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
             dirt.waiting,
-            "" if parent else delete_statement(state.source, definition.spec.time_column, grid, bound),
+            "" if parent else delete_statement(state.source, definition, bound),
             tuple(readers_of(state, bound, view.all.values())),
             tuple(_notes(state, bound, parent)),
             dirt.needed,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from materializer.core.definition import quoted
-from materializer.core.grid import Grid
+from materializer.core.definition import Definition, quoted
 from materializer.core.instants import render
 from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec, TimeType
@@ -28,10 +27,37 @@ class Reader:
     why: str
 
 
-def delete_statement(source: SourceIdentity, time_column: str, grid: Grid, bound: int) -> str:
-    """Return the Spark SQL that deletes the rows of a source below an edge; null times stay."""
+def delete_statement(source: SourceIdentity, definition: Definition, bound: int) -> str:
+    """Return the Spark SQL that deletes the rows of a source that nothing above an edge needs; null times stay.
+
+    Events that last go by their ends, and open ones stay.
+    """
+    grid, engine = definition.grid, definition.engine
+    columns = [definition.spec.time_column]
+    if engine is not None and engine.end is not None:
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+
+        last = freezing.lasts_from(engine.params, bound)
+        if last is not None:
+            columns, bound = [*columns, engine.end], grid.edge_at(last)
     table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
-    return f"DELETE FROM {table} WHERE {quoted(time_column)} < {instant_sql(grid, bound)}"
+    return f"DELETE FROM {table} WHERE " + " AND ".join(f"{quoted(c)} < {instant_sql(grid, bound)}" for c in columns)
+
+
+def _why_not(spec: AggregateSpec, mine: AggregateSpec) -> str:
+    """Return why an engine needs rows that a bound of *mine* lets go, wherever its own bound stands, or ""."""
+    if not spec.is_engine:
+        return ""
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+    from materializer.core.engines.compile import check_params  # noqa: PLC0415
+
+    params = check_params(spec)
+    if freezing.why_not(spec, params):
+        return "an engine computes it, and needs its raw rows"
+    ends = [getattr(p, "end", None) for p in (params, check_params(mine) if mine.is_engine else None)]
+    if freezing.lasts_from(params, NEG_INF) is not None and ends[0] != ends[1]:
+        return f"it needs its events until they end, which '{ends[0]}' tells"
+    return ""
 
 
 def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateState]) -> list[Reader]:
@@ -44,8 +70,8 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
         spec = AggregateSpec.from_json(other.spec)
         if other.builds:
             found.append(Reader(other.name, "its next version is being built, from raw rows"))
-        elif spec.is_engine:
-            found.append(Reader(other.name, "an engine computes it, and needs its raw rows"))
+        elif why := _why_not(spec, mine):
+            found.append(Reader(other.name, why))
         elif spec.time_column.lower() != mine.time_column.lower():
             found.append(Reader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of"))
         elif other.frozen < bound:

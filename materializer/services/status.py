@@ -247,11 +247,11 @@ class Looker:
 
     def _raw_rows(self, state: AggregateState, bound: Bound) -> tuple[str, tuple[Reader, ...]]:
         """Return how the owner deletes the raw rows of frozen history, and who else needs them; nothing where nothing is."""
-        view, spec = self.journal.view(), bound.definition.spec
+        view = self.journal.view()
         if state.frozen == NEG_INF or cascade.parent_of(state.source.path, self.root, view.states) is not None:
             return "", ()
         readers = tuple(readers_of(state, state.frozen, view.all.values()))
-        return delete_statement(state.source, spec.time_column, bound.definition.grid, state.frozen), readers
+        return delete_statement(state.source, bound.definition, state.frozen), readers
 
     def show(
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None

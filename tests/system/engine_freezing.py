@@ -27,8 +27,9 @@ from tests.system.lake import Death, Died, dying, leave_behind, the_dead
 CUT: Final[Mapping[str, Mapping[str, Any]]] = {
     **{
         name: DEFINITIONS[name]
-        for name in ("tumbling", "hopping", "filled", "forced", "shown", "daily", "sessions", "events")
+        for name in ("tumbling", "hopping", "filled", "forced", "shown", "daily", "sessions", "events", "counts")
     },
+    **{name: DEFINITIONS[name] for name in ("overlapping", "compressed", "snapshots")},
     "forced and filled": {**DEFINITIONS["forced"], "fill": "null,0,ffill,ffill"},
     "delayed and filled": {**DEFINITIONS["filled"], "accepted_delay": "15 minutes", "closed": "right"},
     "delayed": {**DEFINITIONS["hopping"], "closed": "left", "accepted_delay": "4 minutes"},
@@ -91,16 +92,37 @@ class Frozen:
             case "expire":
                 self.expire(made)
             case "delete" if self.bound != NEG_INF:
-                DeltaTable(world.source).delete(f"ts < '{at(self.bound).isoformat()}'")
-                world.ids = [i for i in world.ids if world.times[i] >= at(self.bound)]
+                [status] = made.status("made")
+                world.spark.sql(status.delete)
+                there = set(DeltaTable(world.source).to_pyarrow_table(columns=["id"])["id"].to_pylist())
+                world.ids = [i for i in world.ids if i in there]
             case "late" if self.bound != NEG_INF and rng.random() < 0.3:
                 world.insert(1, self.minute - 90, self.minute)
+            case "late" if self.bound != NEG_INF:
+                self.change_what_lasts()
             case "invalidate":
                 made.invalidate("made")
             case "force":
                 made.refresh("made", force=True)
             case "thaw" if rng.random() < 0.3 and "source.retention" not in follows and self.is_whole():
                 made.thaw("made")
+
+    def change_what_lasts(self) -> None:
+        """Delete or correct an event that began below the bound and ends above it, if there is one."""
+        world, bound = self.world, f"'{at(self.bound).isoformat()}'"
+        rows = world.spark.sql(
+            f"SELECT id FROM delta.`{world.source}` WHERE ts < {bound} AND coalesce(until, {bound}) >= {bound}"
+        ).collect()
+        if "end" not in world.definition or not rows:
+            return
+        chosen = f"id = {world.rng.choice(sorted(row['id'] for row in rows))}"
+        world.seen["what lasts"] += 1
+        is_gone = world.rng.random() < 0.5
+        for source in world.sources:
+            if is_gone:
+                DeltaTable(source).delete(chosen)
+            else:
+                DeltaTable(source).update(predicate=chosen, updates={"v": "77"})
 
     def expire(self, made: Materializer) -> None:
         """Freeze as far as it goes."""

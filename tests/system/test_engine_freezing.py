@@ -8,11 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services.workbench import Workbench
-from tests.system.builders import DAY, Site
+from tests.system.builders import DAY, SCHEMA, Site, at
 from tests.system.engine_freezing import CUT, Frozen
 from tests.system.engine_histories import World
 
@@ -349,13 +350,78 @@ def test_an_open_result_stops_the_bound_and_doctor_says_so(full, monkeypatch):
     assert "up-to-date" == full.lake.refresh("s").outcome
 
 
+STAYS = [
+    ("00:10", "00:40", "A", 1), ("00:20", "00:30", "A", 2),
+    ("01:50", "03:10", "A", 4), ("02:30", "03:30", "A", 8),  # one across the bound
+    ("01:10", "01:20", "B", 16), ("03:00", None, "B", 32),
+]  # fmt: skip
+
+
+@pytest.fixture
+def stays(site: Site) -> Site:
+    """Who stayed from when until when."""
+    fields = [SCHEMA.field("ts"), pa.field("until", pa.timestamp("us", "UTC")), *list(SCHEMA)[1:3]]
+    site.table("stays", pa.schema(fields))
+    stay(site, *STAYS)
+    return site
+
+
+def stay(site: Site, *stays: tuple[str, str | None, str, int]) -> None:
+    """Write (start, end, symbol, price) in one commit."""
+    names = ("ts", "until", "sym", "price")
+    rows = [dict(zip(names, (at(start), at(end), *rest), strict=True)) for start, end, *rest in stays]
+    site.tables["stays"].write(rows)
+
+
+def stretches(site: Site) -> dict[tuple[str, str], int]:
+    """Return what the snapshots hold, by symbol and start."""
+    found = site.lake.read("s").select("sym", "window_start", "total").collect()
+    return {(r["sym"], clock(r["window_start"])): r["total"] for r in found}
+
+
+def test_events_that_last_go_by_their_ends(stays):
+    """
+    What ends above the bound counts above it, wherever it began; what of it lies below stays, and is reported.
+    """
+    site, parts = stays, {"measures": {"total": "sum(price)"}, "keys": ["sym"], "time": "ts"}
+    site.lake.define("s", "stays", engine="snapshot_window", end="until", **parts)
+    site.lake.define("h", "stays", engine="hopping_window", end="until", duration="1 hour", default_end=BOUND, **parts)
+    site.lake.define("n", "stays", width="1 hour", **parts)
+    for name in ("s", "h", "n"):
+        site.lake.refresh(name)
+    before = stretches(site)
+    assert {"h": "not frozen", "n": "not frozen"} == {r.name: r.why for r in site.lake.expire("s", BOUND).readers}
+    [reader] = site.lake.expire("n", BOUND, dry_run=True).readers[1:]
+    assert ("s", "it needs its events until they end, which 'until' tells") == (reader.name, reader.why)
+
+    [status] = site.lake.status("s")
+    edge = "TIMESTAMP_LTZ '2024-03-01 01:00:00Z'"
+    assert status.delete.endswith(f"stays` WHERE `ts` < {edge} AND `until` < {edge}")
+    site.spark.sql(status.delete)
+    assert 4 == site.tables["stays"].opened().count()
+    site.lake.refresh("s")
+    assert before == stretches(site)
+    assert () == site.lake.status("s")[0].stuck
+
+    site.tables["stays"].delete("price = 4")
+    stay(site, ("01:30", "02:45", "B", 64), ("04:00", "04:10", "A", 128))
+    site.lake.refresh("s")
+
+    below = {place: total for place, total in before.items() if place[1] < "02:00"}
+    above = {("A", "02:30"): 8, ("B", "03:00"): 32, ("A", "04:00"): 128}
+    assert below | above == stretches(site)
+    [status] = site.lake.status("s")
+    assert [(micros(1), micros(2))] == [(span.start, span.end) for span, _ in status.stuck]
+    assert site.lake.verify("s").is_equal
+    assert site.lake.refresh("s").runs == ()
+
+
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
         ({"engine": "time_series", "window_size": "1 hour", "step": "1 hour", "use_system_time": True}, "ingestion"),
         ({"engine": "time_series", "window_size": "7 minutes", "step": "7 minutes"}, "set 'origin'"),
         ({"engine": "reactive_state", "measures": {"m": "mavg(price, 3)"}}, "over 2 rows"),
-        ({"engine": "count_window", "count": "2"}, "count starts"),
         ({**SESSIONS, "lateness": "strict"}, "order in which they came"),
     ],
 )

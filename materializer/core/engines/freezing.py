@@ -8,7 +8,8 @@
 ```
 
 That holds where a result needs of what lies before its start only what the last kept result of its key passes on. What needs
-more, events that began long ago or the last *n* rows, cannot be cut.
+more, the last *n* rows, cannot be cut. Events that last go by their ends: what began below the bound and ends above it is still
+there.
 """
 
 from __future__ import annotations
@@ -57,18 +58,20 @@ def why_not(spec: AggregateSpec, params: Any) -> str:
         case reactive_state.Params() if params.lookback:
             back = f"{params.lookback} row{'' if params.lookback == 1 else 's'}"
             return f"its functions look back over {back}, however old"
-        case interval_windows.Params(kind=interval_windows.COUNT):
-            return "its windows count starts of events, however old"
-        case (
-            time_series.Params()
-            | daily_time_series.Params()
-            | event_time_window.Params()
-            | session_window.Params()
-            | reactive_state.Params()
-        ):
-            return ""
         case _:
-            return "events last, and one that began long ago reaches into new windows"
+            return ""
+
+
+def lasts_from(params: Any, bound: int) -> int | None:
+    """Return how long an event has to last to count above *bound*: its last instant; None where rows go by their time.
+
+    An event that ends with the bound is an edge of results there. Compressed windows end by their length after their last event.
+    """
+    if not isinstance(params, interval_windows.Params) or params.kind == interval_windows.COUNT:
+        return None
+    if bound == NEG_INF:
+        return NEG_INF
+    return bound - (params.duration if params.kind == interval_windows.COMPRESSED else params.tick)
 
 
 def edge_for(params: Any, bound: int, grid: Grid) -> int:
@@ -98,7 +101,7 @@ def filled_step(params: Any) -> int | None:
     return params.step if isinstance(params, time_series.Params) and params.fills else None
 
 
-def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept]) -> int | None:
+def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_go: bool = False) -> int | None:
     """Return where the first of the results begins that take a row at *t* and begin below the bound; None without one.
 
     Args:
@@ -106,6 +109,7 @@ def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept]) -> int |
         t: Time of a row that came or went, at or above the bound.
         bound: The frozen bound.
         kept: Kept results of its key, the last below the bound at least.
+        may_go: Whether it may have gone: with the event that began where a stretch ends, that end goes.
     """
     match params:
         case time_series.Params():
@@ -116,7 +120,15 @@ def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept]) -> int |
             start = t - params.interval_duration + 1
             start += (params.pane_offset - start) % params.creation_period
         case session_window.Params():
-            start = min((k.w_start for k in kept if k.w_start < bound and t < k.w_end), default=bound)
+            start = _first_across(t, bound, kept)
+        case interval_windows.Params(kind=interval_windows.HOPPING):
+            start = t - params.duration + 1
+            start += (params.alignment - start) % params.period
+        case interval_windows.Params(kind=interval_windows.COMPRESSED):
+            edge = interval_windows.snap(t, params.alignment + params.duration, params.period)
+            start = min(edge, _first_across(edge - may_go, bound, kept))
+        case interval_windows.Params():
+            start = _first_across(t - may_go, bound, kept)
         case _:
             return None
     return start if start < bound else None
@@ -130,8 +142,15 @@ def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]
     taken = bound
     if isinstance(params, session_window.Params):
         taken = max([bound, *(k.w_end for k in kept if k.w_start < bound)])
+    last = lasts_from(params, bound)
+    first = taken if last is None else last
     return [
-        Range(max(r.start, bound), r.end, max(r.raw_start, taken), r.raw_end)
+        Range(max(r.start, bound), r.end, max(r.raw_start, first), r.raw_end)
         for r in ranges
         if r.end > bound and r.raw_end > taken
     ]
+
+
+def _first_across(t: int, bound: int, kept: Iterable[Kept]) -> int:
+    """Return where the first kept result begins that begins below the bound and ends after *t*; the bound without one."""
+    return min((k.w_start for k in kept if k.w_start < bound and t < k.w_end), default=bound)

@@ -24,15 +24,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, quoted
+from materializer.core.engines import freezing
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work, raw_spans
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.event_time_window import advanced
-from materializer.core.spans import POS_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark import compute as c
 from materializer.spark import small
-from materializer.spark.engines import run
+from materializer.spark.engines import questions, run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
@@ -67,7 +68,8 @@ def counted_rows(
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    spans = SpanSet.of(Span(work.since, POS_INF))
+    last = freezing.lasts_from(run.engine_of(definition).params, work.since)
+    spans = SpanSet.of(Span(work.since if last is None else NEG_INF, POS_INF))
     if work.parts is not None:
         spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
     if is_small:
@@ -75,6 +77,8 @@ def counted_rows(
     else:
         frame = c.read_version(spark, source, version)
     rows = run.prepared(definition, frame, spans)
+    if last is not None and work.since != NEG_INF:
+        rows = rows.where(questions.lasts_sql(last))
     return rows if parts is None else run.in_parts(definition, rows, parts)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from materializer.core.definition import Definition, key_column, quoted
 from materializer.core.engines.changed import ChangedKeys, Key, frozen, joined
 from materializer.core.engines.ranges import Kept
-from materializer.core.spans import POS_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.extent import instants_of
 from materializer.lake.small import read_small_changes, read_small_kept
@@ -23,6 +23,8 @@ from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
+_LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"
+"""SQL of the last instant of an event that lasts."""
 SMALL: Final = 200_000
 """Changed rows that the driver reads itself."""
 SMALL_KEPT: Final = 1_000_000
@@ -34,7 +36,14 @@ MAX_CHANGED: Final = 200_000
 
 
 def changed_keys(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+    spark: SparkSession,
+    definition: Definition,
+    source: SourceIdentity,
+    after: int,
+    upto: int,
+    spans: SpanSet,
+    *,
+    last: int = NEG_INF,
 ) -> ChangedKeys | None:
     """Return what the change feed of (after, upto] says of the rows in *spans*; None when it is too much to tell.
 
@@ -48,17 +57,25 @@ def changed_keys(
         after: Version that is known already.
         upto: Last version.
         spans: Where the changed rows have to lie.
+        last: Events that last do so until then at least.
     """
-    small = _small_changes(definition, source, after, upto, spans)
+    small = _small_changes(definition, source, after, upto, spans, last)
     if small is not None:
         return small
     frame = c.read_changes(spark, source, after, upto)
     rows = prepared(definition, frame, spans)
+    if last != NEG_INF:
+        rows = rows.where(lasts_sql(last))
     return _by_key_and_slice(definition, rows, "_change_type != 'insert'")
 
 
+def lasts_sql(last: int) -> str:
+    """Return SQL of whether an event lasts until an instant at least; an open one does."""
+    return f"({_LAST} >= {_clamped(last)}L)"
+
+
 def _small_changes(
-    definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+    definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet, least: int
 ) -> ChangedKeys | None:
     spec = definition.spec
     names = {name.lower(): name for name in spec.reads}
@@ -80,6 +97,8 @@ def _small_changes(
         if t is None or t not in spans:
             continue
         last = t if not end else POS_INF if until is None else max(t, until - 1)
+        if last < least:
+            continue
         by_key[frozen(key)].append((t, last))
         newest = t if newest is None else max(newest, t)
         others += kind != "insert"
@@ -104,7 +123,7 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
     ticks = engine_of(definition).slice_ticks
-    last = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))" if END in rows.columns else TIME
+    last = _LAST if END in rows.columns else TIME
     grouped = rows.groupBy(*keys, sf.expr(f"{TIME} - pmod({TIME}, {ticks}L)").alias("part")).agg(
         sf.min(TIME).alias("lo"),
         sf.expr(f"max({last})").alias("hi"),

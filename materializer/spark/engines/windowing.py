@@ -187,7 +187,14 @@ class Windowing:
     # -- questions -------------------------------------------------------------------------------------------------------
 
     def changed_keys(
-        self, definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        after: int,
+        upto: int,
+        spans: SpanSet,
+        *,
+        last: int = NEG_INF,
     ) -> ChangedKeys | None:
         """Return which keys the change feed of (after, upto] touches; see :mod:`.questions`.
 
@@ -197,7 +204,7 @@ class Windowing:
         if upto <= after:
             return ChangedKeys({}, None, is_insert_only=True, rows=0)
         with feed_gaps(source.path, after, upto):
-            return questions.changed_keys(self._spark, definition, source, after, upto, spans)
+            return questions.changed_keys(self._spark, definition, source, after, upto, spans, last=last)
 
     def rows_as_changes(
         self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet

@@ -19,12 +19,14 @@ from materializer.core.engines import (
     time_series,
 )
 from materializer.core.engines.closing import EVERYTHING
-from materializer.core.engines.freezing import above, begins_below, edge_for, why_not
+from materializer.core.engines.freezing import above, begins_below, edge_for, lasts_from, why_not
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.sessions import Calendar
 from materializer.core.grid import build
 from materializer.core.spans import NEG_INF
 from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+from tests.oracle.engines import intervals
+from tests.oracle.engines.rows import Event
 
 HOUR = 3_600
 DAY = 24 * HOUR
@@ -104,6 +106,89 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
         assert computed(times) == computed([*times, late])
 
 
+LASTING = {
+    interval_windows.HOPPING: interval_windows.Params(interval_windows.HOPPING, "until", 6, 4, 1, default_end=60),
+    interval_windows.COMPRESSED: interval_windows.Params(interval_windows.COMPRESSED, "until", 6, 4, 1),
+    interval_windows.SNAPSHOT: interval_windows.Params(interval_windows.SNAPSHOT, "until"),
+    interval_windows.COUNT: interval_windows.Params(interval_windows.COUNT, "until", count=3),
+}
+
+
+def lasting(kind: str, events: list[tuple[int, int, int]]) -> list[tuple[Kept, int]]:
+    """Results of events (start, end, value) by the oracle, in order, each with the sum of its values; 99 is no end."""
+    rows = [
+        intervals.Lasting(Event(start, 0, i, (), {"v": value}), start, None if end == 99 else max(end, start + 1))
+        for i, (start, end, value) in enumerate(events)
+    ]
+    p, seen = LASTING[kind], intervals.Seen([{"name": "s", "expr": "sum(v)"}])
+    how = {"duration": p.duration, "period": p.period, "alignment": p.alignment}
+    match kind:
+        case interval_windows.HOPPING:
+            found = intervals.hopping(rows, seen, **how, clips=True, bound=p.default_end)
+        case interval_windows.COMPRESSED:
+            found = intervals.compressed(rows, seen, **how)
+        case interval_windows.SNAPSHOT:
+            found = intervals.snapshots(rows, seen)
+        case _:
+            found = intervals.counts(rows, seen, count=p.count)
+    ends = [(row["window_start"], row["window_end"], row["s"]) for row in found.final]
+    return [(Kept(s, 99 if e is None else e, s, s, True, 1), v) for s, e, v in sorted(ends, key=lambda r: r[0])]
+
+
+EVENT = st.tuples(st.integers(0, 30), st.integers(0, 40) | st.just(99), st.integers(1, 9))
+
+
+@pytest.mark.parametrize("kind", LASTING)
+@given(
+    events=st.lists(EVENT, max_size=6),
+    bound=st.integers(8, 24),
+    since=st.integers(-4, 4),
+    length=st.integers(0, 9),
+    comes=st.booleans(),
+)
+def test_events_that_last_go_by_their_ends(
+    kind: str, events: list[tuple[int, int, int]], bound: int, since: int, length: int, comes: bool
+) -> None:
+    """
+    Results above the bound need the events that end above it, or begin there where starts are counted; an event that counts above
+    changes no result below that is not told. (One that comes and begins below is told when it is captured.)
+    """
+    events = [*events, (40, 41, 1), (41, 42, 1)]  # a window that is not full holds the bound
+    p, last = LASTING[kind], lasts_from(LASTING[kind], bound)
+    other = (bound + since, bound + since + length, 100)
+
+    def counts(event: tuple[int, int, int]) -> bool:
+        return event[0] >= bound if last is None else max(event[0], event[1] - 1) >= last
+
+    everything = lasting(kind, events)
+    left = lasting(kind, [e for e in events if counts(e)])
+    assert [r for r in everything if r[0].w_start >= bound] == [r for r in left if r[0].w_start >= bound]
+
+    changed = everything if not comes else lasting(kind, [*events, other])
+    before = everything if comes else lasting(kind, [*events, other])
+    kept = [r for r in before if r[0].w_start < bound]
+    is_told = comes and since < 0
+    if (
+        counts(other)
+        and not is_told
+        and begins_below(p, other[0], bound, [k for k, _ in kept], may_go=not comes) is None
+    ):
+        assert kept == [r for r in changed if r[0].w_start < bound]
+
+
+def test_ranges_of_what_lasts_keep_the_events_that_they_need() -> None:
+    """
+    Raw rows of events are cut by their ends.
+    """
+    found = above(LASTING[interval_windows.SNAPSHOT], [Range(5, 40, 4, 41)], 12, [])
+    assert [Range(12, 40, 11, 41)] == found
+    found = above(LASTING[interval_windows.COMPRESSED], [Range(5, 40, -9, 41)], 12, [])
+    assert [Range(12, 40, 6, 41)] == found
+    assert [Range(12, 40, 12, 41)] == above(LASTING[interval_windows.COUNT], [Range(5, 40, 4, 41)], 12, [])
+    assert lasts_from(SERIES, 12) is None
+    assert lasts_from(LASTING[interval_windows.SNAPSHOT], NEG_INF) == NEG_INF
+
+
 def test_ranges_below_are_left_alone() -> None:
     """
     What lies below is dropped, what reaches below is cut.
@@ -172,8 +257,8 @@ def test_other_engines_are_cut_anywhere() -> None:
         (ROWS, ""),
         (replace(ROWS, calls=(("prev", "v", 1),)), "over 1 row,"),
         (replace(ROWS, calls=(("cumsum", "v", 0), ("mavg", "v", 5))), "over 4 rows,"),
-        (interval_windows.Params(interval_windows.SNAPSHOT, "until"), "events last"),
-        (interval_windows.Params(interval_windows.COUNT, count=3), "windows count starts"),
+        (interval_windows.Params(interval_windows.SNAPSHOT, "until"), ""),
+        (interval_windows.Params(interval_windows.COUNT, count=3), ""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_cut(params: Any, words: str) -> None:
