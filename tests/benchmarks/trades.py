@@ -6,7 +6,8 @@
 Prints deterministic counters first (rows, files and bytes read and written, files and bytes that this replaced, commits, Spark
 jobs; ``tests.benchmarks.files`` says how files are counted), wall time as a ratio to plain Spark second. *Plain* is plain Spark that gives the same answer: the reference form, in which ``first`` is
 ``min_by`` over the time and what decides among equal times. The form without that order, ``min_by(price, ts)``, whose answer
-depends on files and partitions, is measured and printed beside it. So is DuckDB where it is installed, and TimescaleDB where
+depends on files and partitions, is measured and printed beside it. The first materialization is measured twice: before plain
+Spark, whose code the JVM has compiled by then, and after it, of the same aggregate under another name. So is DuckDB where it is installed, and TimescaleDB where
 a server is given: ``tests.benchmarks.timescaledb`` says how.
 """
 
@@ -218,6 +219,9 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found["plain"], _ = timed(
         lambda: write_recomputed(spark, definition, state.source, state.cursor, target, hull=None)
     )
+    m.apply(BARS.replace("bars_1m", "bars_again"))
+    found["again"], found["again_counters"] = refreshed(m, "bars_again")
+    m.drop("bars_again")
 
     found["duckdb"] = duckdb_seconds(source)
     late = late_rows(rng, options.late, options.days, options.symbols)
@@ -276,6 +280,7 @@ def show(found: dict[str, Any]) -> None:
     print(f"DuckDB over the same files               {other}")
     for name, title, target in (
         ("first", "first materialization", "<= 1.40"),
+        ("again", "the same as warm as plain Spark was", "<= 1.40"),
         ("late", "refresh after late rows", "<= 0.15"),
     ):
         print(
