@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,7 +93,7 @@ class Bound:
         if spec.is_engine:
             from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
 
-            engine = compile_engine(spec)
+            engine = compile_engine(spec, [name for name, _ in columns["partials"]])
             layout = result_layout(spec, columns["partials"], engine.layout)
         else:
             engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
@@ -367,6 +367,7 @@ class Definitions:
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
         schemas = _schemas(analysed)
+        _refuse_policies(resolved, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         if existing is None:
@@ -400,7 +401,7 @@ class Definitions:
         new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
         if folder:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
-        _refuse_policies(new)
+        _refuse_policies(new, existing.schemas)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
         return Prepared(change, new, existing.source, dict(existing.schemas), existing)
@@ -509,12 +510,17 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
     return sliced
 
 
-def _refuse_policies(spec: AggregateSpec) -> None:
-    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known."""
+def _refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = None) -> None:
+    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known.
+
+    Args:
+        spec: The definition.
+        schemas: Column names and Spark types of its tables, None before they are known.
+    """
     found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
     found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
     if spec.is_engine:
-        found += _retention_of_engines(spec)
+        found += _retention_of_engines(spec, schemas and [name for name, _ in schemas["partials"]])
     for policy in policies_of(spec):
         if policy.schedule is not None and (why := schedules.refusal(policy.schedule)):
             message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
@@ -523,13 +529,13 @@ def _refuse_policies(spec: AggregateSpec) -> None:
         raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
 
 
-def _retention_of_engines(spec: AggregateSpec) -> Iterator[list[str]]:
+def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[list[str]]:
     """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
     from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
 
     hint = "leave it away, and keep the rows of the source"
-    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec))):
+    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
         yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
 
 

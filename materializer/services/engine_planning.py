@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Part, Work, raw_spans, together
+from materializer.core.engines.compile import carried_columns
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
 from materializer.core.invalidation import Cause, Entry
@@ -332,7 +333,7 @@ class EnginePlanner:
         }
 
     def _carried(self) -> list[str]:
-        return [n for n, _ in self._definition.partial_columns if n.startswith("x_")]
+        return carried_columns(self._definition)
 
     def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:
         rows = [row for row, _ in kept.get(key, [])]

@@ -330,6 +330,11 @@ def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st
     return st.StructType([st.StructField(c, _nullable(every[c])) for c in spec.columns])
 
 
+def is_storable(of: st.DataType) -> bool:
+    """Whether a table that every reader can read holds values of a type."""
+    return not _holds(of, _UNSTORABLE)
+
+
 def _holds(of: st.DataType, kinds: tuple[type[st.DataType], ...]) -> bool:
     match of:
         case st.ArrayType():

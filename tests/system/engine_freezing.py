@@ -37,6 +37,12 @@ CUT: Final[Mapping[str, Mapping[str, Any]]] = {
         "engine": "reactive_state",
         "measures": {"c": "cumsum(v)", "e": "ema(v, 4)", "a": "cumavg(v)", "x": "cummax(v)", "n": "cumcount(v)"},
     },
+    "moving": {
+        "engine": "reactive_state",
+        "filter": "v > 1",
+        "measures": {"m": "mavg(v, 3)", "d": "deltas(nullif(v, 5), 2)", "o": "prev(v)", "n": "mcount(nullif(v, 5), 4)"},
+    },
+    "moving and running": DEFINITIONS["rows"],
 }
 """By name: definitions whose history can be cut."""
 RETENTIONS: Final = ("3 hours", "5 hours")

@@ -31,11 +31,14 @@ from tests.system.builders import DAY, Site, Table, Trade, at
 
 HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
 BOUND = "2024-03-01T02:00:00Z"
-MOVING: dict[str, Any] = {
-    "engine": "reactive_state",
+CLOCKED: dict[str, Any] = {
+    "engine": "time_series",
     "time": "ts",
     "keys": ["sym"],
-    "measures": {"n": "mavg(price, 3)"},
+    "measures": {"n": "count(*)"},
+    "window_size": "1 hour",
+    "step": "1 hour",
+    "use_system_time": True,
 }
 LANES = pytest.mark.parametrize(
     "site",
@@ -144,9 +147,9 @@ def test_expire_refuses_what_would_be_lost(full):
         full.lake.expire("hourly", "2024-03-02")
     with pytest.raises(ExpireBoundError, match="infinity"):
         full.lake.expire("hourly", "inf")
-    full.lake.define("moving", "trades", **MOVING)
-    with pytest.raises(ExpireEngineError, match="look back over 2 rows"):
-        full.lake.expire("moving", BOUND)
+    full.lake.define("clocked", "trades", **CLOCKED)
+    with pytest.raises(ExpireEngineError, match="ingestion time"):
+        full.lake.expire("clocked", BOUND)
 
 
 def test_inserts_that_nothing_merges_are_frozen_as_stored(full):
@@ -415,7 +418,7 @@ def test_an_engine_keeps_its_raw_rows(site):
     """
     site.table()
     with pytest.raises(DefinitionError, match=r"source\.retention"):
-        site.lake.define("moving", "trades", **MOVING, properties={"source.retention": "30 days"})
+        site.lake.define("clocked", "trades", **CLOCKED, properties={"source.retention": "30 days"})
 
 
 NAIVE = DAY.replace(tzinfo=None)

@@ -6,15 +6,16 @@ is a projection of the rows that are shown. So recovery, which finalises what wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import row_order
-from materializer.core.definition import SLICE, EngineDefinition, key_column
+from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column
 from materializer.core.engines import freezing
+from materializer.core.engines.reactive_state import ARGUMENT
 from materializer.core.engines.registry import read_params
 from materializer.core.instants import DAY, HOUR
 from materializer.core.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
@@ -79,8 +80,12 @@ def check_params(spec: AggregateSpec) -> Any:
     return params
 
 
-def compile_engine(spec: AggregateSpec) -> EngineDefinition:
+def compile_engine(spec: AggregateSpec, stored: Container[str] | None = None) -> EngineDefinition:
     """Return what the engine's query needs of a resolved definition.
+
+    Args:
+        spec: The definition.
+        stored: Names of the columns of its partials table, None before they are known.
 
     Raises:
         DefinitionError: With everything that is wrong with its parameters.
@@ -96,7 +101,7 @@ def compile_engine(spec: AggregateSpec) -> EngineDefinition:
         needs_first=hasattr(params, "origin") and not params.is_grid_fixed,
         needs_newest=getattr(params, "needs_global_max", False),
         touches_all=_touches_all(params),
-        not_frozen=freezing.why_not(spec, params),
+        not_frozen=freezing.why_not(spec, params, stored),
     )
 
 
@@ -137,6 +142,11 @@ def measure_names(spec: AggregateSpec) -> tuple[str, ...]:
     """Return the names of the measures in order; those of ``reactive_state`` are parameters."""
     rows = dict(spec.params).get("metrics")
     return tuple(name for name, _ in rows) if rows else tuple(m.name for m in spec.measures)
+
+
+def carried_columns(definition: Definition) -> list[str]:
+    """Return the stored columns of a result that pass on to the next one what all rows before came to."""
+    return [n for n, _ in definition.partial_columns if n.startswith("x_") and not n.startswith(ARGUMENT)]
 
 
 def finals(spec: AggregateSpec) -> list[tuple[str, str]]:

@@ -7,14 +7,13 @@
         gone          |
 ```
 
-That holds where a result needs of what lies before its start only what the last kept result of its key passes on. What needs
-more, the last *n* rows, cannot be cut. Events that last go by their ends: what began below the bound and ends above it is still
-there.
+That holds where a result needs of what lies before its start only what the last kept results of its key pass on. Events that
+last go by their ends: what began below the bound and ends above it is still there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.engines import (
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
     from materializer.core.spec import AggregateSpec
 
 
-def why_not(spec: AggregateSpec, params: Any) -> str:
+def why_not(spec: AggregateSpec, params: Any, stored: Container[str] | None = None) -> str:
     """Return why the history of an engine cannot be cut, or "" where it can.
 
     Args:
         spec: The definition.
         params: The engine's ``Params``.
+        stored: Names of the columns of its kept results, None before they are known.
     """
     if spec.lateness != "recompute":
         return (
@@ -55,9 +55,8 @@ def why_not(spec: AggregateSpec, params: Any) -> str:
             return "a newer row opens sessions again that 'force_trigger_time' had closed"
         case session_window.Params(use_system_time=True):
             return "its sessions are closed by the clock alone"
-        case reactive_state.Params() if params.lookback:
-            back = f"{params.lookback} row{'' if params.lookback == 1 else 's'}"
-            return f"its functions look back over {back}, however old"
+        case reactive_state.Params() if stored is not None:
+            return reactive_state.why_not_kept(params, stored)
         case _:
             return ""
 

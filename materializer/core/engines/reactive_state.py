@@ -3,7 +3,8 @@
 Rows of a key stand in their total order, time first. A measure looks at them in three ways:
 
 * none: an expression of the row itself, also around calls of the others;
-* of the last *n* rows (``mavg``, ``prev`` …): a result depends on so many rows before it, and on nothing older;
+* of the last *n* rows (``mavg``, ``prev`` …): a result depends on so many rows before it, and on nothing older. Their
+  arguments are stored in every result row, so that they look back also over rows that the source let go;
 * cumulative (``cumsum``, ``ema`` …): a result depends on all rows before it. Their state is stored in every result row, so
   that computing goes on from any row; a change touches everything after it.
 
@@ -15,7 +16,7 @@ at the n-th of them, then ``2/(n+1) * x + (1 - 2/(n+1)) * ema``; a null leaves i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -32,6 +33,8 @@ ORDINAL: Final = "x_ordinal"
 """Result column: place among the rows of equal time, from 1."""
 AT: Final = "x_at"
 """Result column of definitions with cumulative functions: the time up to which the state counts."""
+ARGUMENT: Final = "x_arg"
+"""Prefix of the result columns with what calls look back on: each argument once, with the number of the first such call."""
 IGNORED: Final = ("parallelism", "key_capacity", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
 """Parameters of the streaming engine that never change a result."""
 
@@ -87,14 +90,33 @@ class Params:
     @property
     def lookback(self) -> int:
         """How many rows before its own a result of the functions that are not cumulative depends on."""
-        reach = {"moving": -1, "shifted": 0}
-        found = [(FUNCTIONS[f].kind, n) for f, _, n in self.calls]
-        return max((n + reach[kind] for kind, n in found if kind in reach), default=0)
+        return max((_reach(call) for call in self.calls), default=0)
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """What functions look back on, as Spark SQL over one row, with the result column that holds it."""
+        found: dict[str, str] = {}
+        for i, call in enumerate(self.calls):
+            if _reach(call):
+                found.setdefault(call[1], f"{ARGUMENT}{i}")
+        return found
 
     @property
     def is_cumulative(self) -> bool:
         """Whether a result depends on all rows before it."""
         return any(FUNCTIONS[f].kind == "cumulative" for f, _, _ in self.calls)
+
+
+def _reach(call: Call) -> int:
+    """Return over how many rows before its own a call looks back that is not cumulative; 0 for one that is."""
+    function, _, n = call
+    return {"moving": n - 1, "shifted": n, "cumulative": 0}[FUNCTIONS[function].kind]
+
+
+def why_not_kept(p: Params, columns: Container[str]) -> str:
+    """Return why kept rows with these columns do not tell functions what to look back on, or "" where they do."""
+    lacking = [text for text, name in p.arguments.items() if name not in columns]
+    return f"its kept rows do not hold '{lacking[0]}', on which a function looks back" if lacking else ""
 
 
 def call_column(i: int) -> str:

@@ -5,7 +5,8 @@ reads, ``k_<key>``, ``_t`` (event time as an instant), ``_part`` (rows of differ
 largest time of the key outside this part, or null) and, where lateness is not ``recompute``, ``_wm``: the closing bound that
 stood when the row arrived, or null. A window is closed to a row when its end is at or before ``_wm`` (for windows that hold
 their end: before it), so the row does not count there. Queries that keep running state find the row kept before the part
-as ``_carry_<column>``, null where there is none.
+as ``_carry_<column>``, null where there is none; where they look back over rows that may be gone, the kept ones stand before
+the raw rows, with ``_kept_<column>`` set.
 """
 
 from __future__ import annotations

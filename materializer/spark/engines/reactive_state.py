@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,8 @@ from pyspark.sql import types as st
 
 from materializer.core.definition import quoted
 from materializer.core.engines.bounds import Bounds
-from materializer.core.engines.reactive_state import AT, ORDINAL, Params, call_column
+from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, Params, call_column
+from materializer.spark.analyse import is_storable
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.engines.query import PART, TIME, EngineQuery
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 CARRY: Final = "_carry_"
+KEPT: Final = "_kept_"
+"""Prefix of columns of rows that are kept ones, which come before raw rows so that functions can look back on them."""
 STATE: Final = "x_s"
 """Prefix of the state columns, which are counted from 0 in the order of the calls."""
 _PLACE: Final = "_place"
@@ -37,11 +40,13 @@ class _Rows:
         frame: Raw rows with their place in their part, whether state has to count them, and the arguments of the calls.
         ordered: A window over the rows of a key and part.
         has_carry: Whether columns with the state before the part stand beside.
+        is_raw: Whether a row is a raw one, and no kept one that functions only look back on; None where all are.
     """
 
     frame: DataFrame
     ordered: WindowSpec
     has_carry: bool
+    is_raw: Column | None
 
     def carried(self, state: str) -> Column | None:
         """Return the state before the part, None when nothing is carried."""
@@ -72,21 +77,26 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:  # noqa: ARG0
 
     Args:
         raw: Raw rows; see :mod:`materializer.spark.engines.query`. With cumulative functions, ``_carry_<column>`` of the kept
-            row before the part (or before the range: rows up to ``_carry_x_at`` are context only).
+            row before the part (or before the range: rows up to ``_carry_x_at`` are context only). Where rows that functions
+            look back on may be gone, the kept ones stand for them: of these ``_kept_<column>`` is set and no column of the source.
         e: The definition, with :class:`~materializer.core.engines.reactive_state.Params`.
         at: Nothing is open here.
 
     Shape:
         Keys, ``_part``, ``w_start`` = ``w_end`` = ``label`` = ``first_t`` = ``last_t`` = the row's time, ``v_<measure>``,
         ``n`` = 1, ``is_final`` = true, ``is_shown``, ``x_ordinal`` (place among rows of equal time, from 1); with cumulative
-        functions ``x_at`` and the states ``x_s<i>``. Grain (keys, ``_part``, ``w_start``, ``x_ordinal``).
+        functions ``x_at`` and the states ``x_s<i>``; ``x_arg<i>``, on which functions look back, those that a table can hold.
+        Grain (keys, ``_part``, ``w_start``, ``x_ordinal``).
     """
     p: Params = e.params
     given = _prepared(raw, e)
     columns, emas, states = _computed(given, p)
     found = given.frame.select("*", *[column.alias(name) for name, column in columns.items()])
+    if given.is_raw is not None:
+        found = found.where(given.is_raw)
+    kept = _looked_back_on(given, p)
     if emas:
-        found = _with_emas(found.select(*_needed(found, e, emas, given)), e, emas, given)
+        found = _with_emas(found.select(*_needed(found, e, emas, given, kept)), e, emas, given)
     found = found.select("*", *[sf.expr(text).alias(MEASURE + name) for name, text in p.metrics])
     extra = [AT, *states] if states else []
     return _named(found, p).select(
@@ -99,26 +109,45 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:  # noqa: ARG0
         sf.lit(True).alias("is_final"),
         sf.coalesce(sf.expr(p.filter or "true"), sf.lit(False)).alias("is_shown"),
         *[ORDINAL, *extra],
+        *[sf.col(column).alias(name) for name, column in kept.items()],
     )
 
 
 def _prepared(raw: DataFrame, e: EngineQuery) -> _Rows:
     p: Params = e.params
+    has_kept = KEPT + ORDINAL in raw.columns
     order = [sf.col(quoted(name)) for name in e.order]
+    order[1:1] = [sf.col(KEPT + ORDINAL)] if has_kept else []  # kept ones lie before all others
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(*order)
     equal = Window.partitionBy(*map(quoted, [*e.groups, TIME])).orderBy(*order)
     has_carry = p.is_cumulative and CARRY + AT in raw.columns
     since = sf.coalesce(sf.col(TIME) > sf.col(CARRY + AT), sf.lit(True)) if has_carry else sf.lit(True)
-    arguments = [sf.expr(text).alias(f"{_ARGUMENT}{i}") for i, (_, text, _) in enumerate(p.calls)]
+    is_raw = sf.col(KEPT + ORDINAL).isNull() if has_kept else None
     frame = raw.select(
         "*",
-        *arguments,
-        since.alias(_ACTIVE),
+        *[_argument(text, p, is_raw).alias(f"{_ARGUMENT}{i}") for i, (_, text, _) in enumerate(p.calls)],
+        (since if is_raw is None else since & is_raw).alias(_ACTIVE),
         sf.row_number().over(ordered).alias(_PLACE),
         sf.row_number().over(equal).cast("bigint").alias(ORDINAL),
         sf.col(TIME).alias(AT),
     )
-    return _Rows(frame, ordered, has_carry)
+    return _Rows(frame, ordered, has_carry, is_raw)
+
+
+def _argument(text: str, p: Params, is_raw: Column | None) -> Column:
+    """The argument of a call: of a kept row as it was kept, because the row's own columns are gone."""
+    value = sf.expr(text)
+    if is_raw is None:
+        return value
+    kept = p.arguments.get(text)
+    return sf.when(is_raw, value).otherwise(sf.lit(None) if kept is None else sf.col(KEPT + kept))
+
+
+def _looked_back_on(given: _Rows, p: Params) -> dict[str, str]:
+    """Return which column each stored argument is in; an argument of a type that cannot be stored is left out."""
+    columns = {name: _ARGUMENT + name.removeprefix(ARGUMENT) for name in p.arguments.values()}
+    types = given.frame.schema if columns else None
+    return {name: c for name, c in columns.items() if types is not None and is_storable(types[c].dataType)}
 
 
 def _computed(given: _Rows, p: Params) -> tuple[dict[str, Column], list[Ema], list[str]]:
@@ -236,13 +265,15 @@ _STATES: Final = {"cumsum": 1, "cumcount": 1, "cumavg": 2, "cummax": 1, "cummin"
 # -- ema -----------------------------------------------------------------------------------------------------------------
 
 
-def _needed(found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Rows) -> Iterator[Column]:
+def _needed(
+    found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Rows, arguments: Mapping[str, str]
+) -> Iterator[Column]:
     """Yield the columns that the rest of the query reads, so that no others pass through Arrow."""
     p: Params = e.params
     reads = {name.casefold() for name in p.reads}
     carried = {CARRY + s for ema in emas for s in (ema.value, ema.seen)} if given.has_carry else set()
     doubles = {name for ema in emas for name in (ema.argument, CARRY + ema.value)}
-    kept = {*e.groups, TIME, AT, ORDINAL, _PLACE, _ACTIVE, *carried}
+    kept = {*e.groups, TIME, AT, ORDINAL, _PLACE, _ACTIVE, *carried, *arguments.values()}
     for name in found.columns:
         if name in doubles:
             yield sf.col(name).cast("double").alias(name)

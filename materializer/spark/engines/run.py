@@ -11,14 +11,15 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Part
-from materializer.core.engines.compile import measure_names
+from materializer.core.engines.compile import carried_columns, measure_names
+from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
 from materializer.core.engines.registry import ENGINES
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.spark import compute as c
@@ -93,7 +94,7 @@ def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before |
         ``slice``, keys, ``_part``, and the columns of the partials table.
     """
     found = _query(definition).rows(raw, replace(query_of(definition), before=before), at)
-    extra = sorted(name for name in found.columns if name.startswith("x_"))
+    extra = sorted(name for name in found.columns if name.startswith("x_") and _is_stored(definition, name))
     ticks = engine_of(definition).slice_ticks
     first = f"(w_start - pmod(w_start, {ticks}L))"
     return found.select(
@@ -107,6 +108,12 @@ def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before |
         sf.lit(0).alias("revision"),
         PART,
     )
+
+
+def _is_stored(definition: Definition, name: str) -> bool:
+    """Whether the partials table has a column; one of an older version has no arguments."""
+    columns = dict(definition.partial_columns)
+    return not columns or name in columns or not name.startswith(ARGUMENT)
 
 
 def _query(definition: Definition) -> Query:
@@ -124,8 +131,8 @@ def everything(
 def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int) -> DataFrame:
     """Return prepared *raw* rows from a frozen bound on, with what the last result before it of their key passes on.
 
-    A session that began below the bound takes the rows within its gap along, whether it counts them or not. Running state goes
-    on from ``_carry_<column>``.
+    A session that began below the bound takes the rows within its gap along, whether it counts them or not. Cumulative
+    functions go on from ``_carry_<column>``; the others look back on :func:`kept_before`.
 
     Args:
         definition: The definition.
@@ -134,9 +141,11 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
         since: The bound.
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
-    carried = [n for n, _ in definition.partial_columns if n.startswith("x_")]
+    carried = carried_columns(definition)
     is_session = definition.spec.engine == "session_window"
-    if not is_session and definition.spec.engine != "reactive_state":
+    if not is_session and not (
+        definition.spec.engine == "reactive_state" and engine_of(definition).params.is_cumulative
+    ):
         return raw
     place = sf.struct("w_start", *(["x_ordinal"] if "x_ordinal" in carried else []))
     columns = ["w_end", *carried]
@@ -151,6 +160,45 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
         *[sf.col(quoted(n)) for n in raw.columns],
         *[sf.col(f"_mz_last.{n}").alias(f"_carry_{n}") for n in carried],
     )
+
+
+def looks_back(definition: Definition) -> bool:
+    """Whether results depend on so many rows before them."""
+    return definition.spec.engine == "reactive_state" and engine_of(definition).params.lookback > 0
+
+
+def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return prepared *raw* rows, and before those of each key the last *kept* ones, on which functions look back.
+
+    Args:
+        definition: The definition.
+        raw: Raw rows, none below a frozen bound.
+        kept: The stored rows that begin below it.
+        parts: The ranges whose rows would reach below it, from :func:`part_frame`; None for everything.
+
+    Shape:
+        The columns of *raw*, ``_kept_x_ordinal`` and ``_kept_x_arg<i>``, which are null in raw rows; of a kept row are set besides
+        these its keys, ``_part``, ``_t`` and ``_carry_<column>``.
+    """
+    params = engine_of(definition).params
+    keys = [quoted(key_column(k.name)) for k in definition.spec.keys]
+    carried = [n for n in raw.columns if n.startswith("_carry_")]
+    before = (
+        kept.withColumn(PART, sf.lit(0)) if parts is None else kept.join(sf.broadcast(parts), _same_keys(definition))
+    )
+    backwards = Window.partitionBy(*keys, PART).orderBy(sf.desc("w_start"), sf.desc(ORDINAL))
+    last = before.withColumn("_mz_place", sf.row_number().over(backwards)).where(f"_mz_place <= {params.lookback}")
+    if parts is None:
+        last = last.select("*", *[sf.first(n.removeprefix("_carry_")).over(backwards).alias(n) for n in carried])
+    stored = [ORDINAL, *params.arguments.values()]
+    found = last.select(
+        *map(sf.col, keys),
+        PART,
+        sf.col("w_start").alias(TIME),
+        *[sf.col(n).alias(f"_kept_{n}") for n in stored],
+        *map(sf.col, carried),
+    )
+    return raw.unionByName(found, allowMissingColumns=True)
 
 
 def is_filled(definition: Definition) -> bool:
@@ -295,9 +343,12 @@ def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
 
 
 def revised(new: DataFrame, old: DataFrame) -> DataFrame:
-    """Return *new* rows with the revision of the *old* row in their place, one more where the content differs."""
+    """Return *new* rows with the revision of the *old* row in their place, one more where the content differs.
+
+    What functions look back on is no content: nobody is shown it.
+    """
     keys = [n for n in new.columns if n.startswith("k_") or n in IDENTITY]
-    content = [n for n in new.columns if n not in {*keys, SLICE, "revision"}]
+    content = [n for n in new.columns if n not in {*keys, SLICE, "revision"} and not n.startswith(ARGUMENT)]
     before = old.select(
         *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(keys)],
         *[sf.col(quoted(n)).alias(f"c_{i}") for i, n in enumerate(content)],

@@ -75,9 +75,10 @@ class Windowing:
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
         if work.parts is None:
             raw = self._going_on(definition, raw, partials_path, version, work.since)
+        raw, seen = c.observed(raw, "recompute")
+        raw = self._looking_back(definition, raw, partials_path, version, work, parts)
         if is_small:
             raw, kept = raw.coalesce(1), kept.coalesce(1)
-        raw, seen = c.observed(raw, "recompute")
         if work.parts is None or parts is None:
             return run.revised(run.everything(definition, raw, work.at, replaced, before), kept), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, kept, before)
@@ -107,6 +108,7 @@ class Windowing:
         """
         raw = arrival.counted_rows(self._spark, definition, source, version, Work(at, since=since))
         raw = self._going_on(definition, raw, partials_path, None, since)
+        raw = self._looking_back(definition, raw, partials_path, None, Work(at, since=since), None)
         before = self._before(definition, partials_path, None, Work(at, since=since), None)
         return c.finalise(definition, run.everything(definition, raw, at, spans, before), spans)
 
@@ -123,13 +125,26 @@ class Windowing:
     ) -> Before | None:
         """Return the last window below the frozen bound of each key, or part, from which others are filled; None for none."""
         since = work.since
-        if since == NEG_INF or not run.is_filled(definition):
+        if not run.is_filled(definition) or not _reaches_below(work):
             return None
-        if parts is not None:
-            if not any(part.raw_start <= since for part in work.parts or ()):
-                return None
-            parts = parts.where(f"_mz_raw_start <= {since}L")
+        parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
+
+    def _looking_back(
+        self,
+        definition: Definition,
+        raw: DataFrame,
+        path: str,
+        version: int | None,
+        work: Work,
+        parts: DataFrame | None,
+    ) -> DataFrame:
+        """Return raw rows with the kept ones below the frozen bound on which functions look back before them."""
+        since = work.since
+        if not run.looks_back(definition) or not _reaches_below(work):
+            return raw
+        parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
+        return run.kept_before(definition, raw, self._below(path, version, since), parts)
 
     def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")
@@ -163,6 +178,7 @@ class Windowing:
             return found if work.parts is None else found.limit(0)
         parts = run.part_frame(self._spark, definition, work.parts)
         raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
+        raw = self._looking_back(definition, raw, partials_path, None, work, parts)
         before = self._before(definition, partials_path, None, work, parts)
         results = run.results_of_parts(definition, raw, work.parts, parts, work.at, before)
         return c.finalise(definition, c.kept_partials(definition, results, spans), spans)
@@ -263,3 +279,8 @@ class Windowing:
                 return arrival.newest_submitted(self._spark, definition, source, version)
         with spoken("looking for the newest row", table=source.path, version=version):
             return questions.newest_time(self._spark, definition, source, version)
+
+
+def _reaches_below(work: Work) -> bool:
+    """Whether rows below the frozen bound would count, if they were there."""
+    return work.since != NEG_INF and (work.parts is None or any(p.raw_start <= work.since for p in work.parts))

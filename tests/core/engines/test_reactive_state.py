@@ -8,12 +8,13 @@ from functools import partial
 
 import pytest
 
+from materializer.core.engines import freezing
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.reactive_state import Params, ranges, read
 from materializer.core.engines.reading import About
 from materializer.core.spans import NEG_INF, POS_INF
 from materializer.core.spec import TimeType
-from tests.core.engines.histories import Clock, Kind, Result, Row, hold, keeps_true
+from tests.core.engines.histories import Clock, History, Kind, Result, Row, expected, hold, keeps_true
 
 ABOUT = About(TimeType.TIMESTAMP)
 
@@ -57,6 +58,47 @@ def test_recent_rows_are_enough_or_it_says_so(rng: random.Random, recent: int) -
     planner = partial(ranges, params_of("mavg(v, 3)"))
 
     hold(rng, Kind(most=9), lambda h: keeps_true(h, last_values(3), planner, recent))
+
+
+@pytest.mark.parametrize(("n", "recent"), [(1, None), (2, None), (4, None), (3, 0)])
+def test_functions_look_back_on_kept_rows_where_raw_ones_are_gone(
+    rng: random.Random, n: int, recent: int | None
+) -> None:
+    """
+    Kept rows, with the ranges above a bound computed from the raw rows above it and the last kept rows below it where a range
+    reaches it, are the rows of all that ever was.
+    """
+    p, naive = params_of(f"mavg(v, {n})"), last_values(n)
+
+    def is_true(history: History) -> bool:
+        bound = rng.randint(-10, 10)
+        frozen = tuple(row for row in history.before if row.t < bound)
+        above = History(history.before, frozen + tuple(row for row in history.after if row.t >= bound))
+        kept = naive(history.before, None, Clock())
+        shown = [k.kept for k in kept if recent is None or k.w_start >= recent]
+        plan = ranges(p, above.spans(), shown, is_complete=recent is None)
+        if plan is None:
+            return recent is not None
+        cut = freezing.above(p, plan, bound, shown)
+        found = [k for k in kept if not any(r.start <= k.w_start < r.end for r in cut)]
+        for r in cut:
+            raw = [row for row in above.after if r.raw_start <= row.t < r.raw_end and row.t >= bound]
+            context = sorted(frozen)[-p.lookback :] if r.raw_start <= bound and p.lookback else []
+            found += [x for x in naive([*context, *raw], None, Clock()) if r.start <= x.w_start < r.end]
+        return sorted(found, key=lambda x: (x.w_start, x.values)) == expected(above, naive)
+
+    hold(rng, Kind(most=9), is_true)
+
+
+def test_what_functions_look_back_on_is_stored_once() -> None:
+    """
+    Each argument of a function that looks back, and no other.
+    """
+    p = params_of(
+        "cumsum(price)", "mavg(price, 3)", "price - prev(price)", "deltas(size, 2)", "mmax(x, 1) + move(y, 0)"
+    )
+
+    assert {"price": "x_arg1", "size": "x_arg3"} == p.arguments
 
 
 def test_a_change_touches_as_many_rows_as_a_function_looks_back() -> None:

@@ -149,6 +149,40 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
         assert list(map(without_part, merged)) == list(map(without_part, full[False].get(key, [])))
 
 
+@pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
+def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
+    """
+    From a bound on, rows are those of all rows to the last bit, where the last kept ones below it stand before them: nothing is
+    evaluated over these, of whose columns there are none.
+    """
+    histories = frames.drawn(rng, Kind(most=12))
+    p = params_of(*texts, "1 / coalesce(id + 1, 0)", f"msum(1 DIV coalesce(id + 1, 0), {N})")
+    e = frames.query_of(p, {name: "" for name, _ in p.metrics})
+    rows = frames.all_rows(histories, lasting=False)
+    full = states(reactive_state.rows(frames.frame(spark, rows, lasting=False), e, Bounds()).collect())
+    bound = rng.randint(-6, 6)
+    fields = [f for f in _schema(spark, e) if f.name.startswith("x_")]
+    arguments = [f for f in fields if f.name in {"x_ordinal", *p.arguments.values()}]
+    carried = [f for f in fields if p.is_cumulative and f.name not in p.arguments.values()]
+
+    lines: list[tuple[Any, ...]] = []
+    for key, history in histories.items():
+        below = [row for row in full.get(key, []) if row.w_start < bound]
+        carry = [below[-1][f.name] if below else None for f in carried]
+        above = [row for row in history.after if row.t >= bound]
+        lines += [(*frames.cells(key, row, 0, None, lasting=False), *[None] * len(arguments), *carry) for row in above]
+        kept = below[-p.lookback :]
+        lines += [(key, None, None, r.w_start, 0, None, *[r[f.name] for f in arguments], *carry) for r in kept]
+    more = "".join(f", _kept_{f.name} {f.dataType.simpleString()}" for f in arguments)
+    more += "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
+    found = states(reactive_state.rows(frames.frame(spark, lines, lasting=False, more=more), e, Bounds()).collect())
+
+    assert {"x_arg0", f"x_arg{len(p.calls) - 1}"} == {*p.arguments.values()}
+    for key, mine in full.items():
+        wanted = [without_part(row) for row in mine if row.w_start >= bound]
+        assert wanted == list(map(without_part, found.get(key, [])))
+
+
 def _schema(spark: SparkSession, e: Any) -> Any:
     return reactive_state.rows(frames.frame(spark, [], lasting=False), e, Bounds()).schema
 
