@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from materializer.core.engines.reactive_state import Params
 from materializer.core.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services.workbench import Workbench
@@ -261,6 +262,24 @@ def test_a_correction_that_changes_no_result_is_none_and_is_looked_back_on(full)
     full.lake.refresh("m")
     tops = {clock(r["time"]): (r["top"], r["revision"]) for r in full.lake.read("m").collect()}
     assert {"01:40": (None, 0), "01:50": (9, 0), "03:00": (5, 1)} == tops
+
+
+def test_a_table_that_is_older_than_arguments_goes_on_without(full, monkeypatch):
+    """
+    It is refreshed as ever, and its raw rows are needed.
+    """
+    with monkeypatch.context() as older:
+        older.setattr(Params, "arguments", property(lambda _: {}))
+        define(full, "r", MOVING)
+    full.tables["trades"].trade(("02:01", "A", 100))
+    full.lake.refresh("r")
+    assert full.lake.verify("r").is_equal
+    assert 0 < full.lake.read("r").where("revision = 1").count()
+
+    with pytest.raises(ExpireEngineError, match="do not hold 'price'"):
+        full.lake.expire("r", BOUND)
+    with pytest.raises(DefinitionError, match="do not hold 'price'"):
+        define(full, "r", MOVING, **{"source.retention": "2 hours"})
 
 
 def test_rows_below_are_reported_and_deletes_ignored(full):

@@ -173,6 +173,7 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
         lines += [(*frames.cells(key, row, 0, None, lasting=False), *[None] * len(arguments), *carry) for row in above]
         kept = below[-p.lookback :]
         lines += [(key, None, None, r.w_start, 0, None, *[r[f.name] for f in arguments], *carry) for r in kept]
+    rng.shuffle(lines)
     more = "".join(f", _kept_{f.name} {f.dataType.simpleString()}" for f in arguments)
     more += "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
     found = states(reactive_state.rows(frames.frame(spark, lines, lasting=False, more=more), e, Bounds()).collect())
