@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Part, Work, raw_spans, together
-from materializer.core.engines.compile import carried_columns
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
 from materializer.core.invalidation import Cause, Entry
@@ -333,6 +332,8 @@ class EnginePlanner:
         }
 
     def _carried(self) -> list[str]:
+        from materializer.core.engines.compile import carried_columns  # noqa: PLC0415 (only engines)
+
         return carried_columns(self._definition)
 
     def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:

@@ -188,7 +188,8 @@ def test_filling_goes_on_from_what_is_kept(full):
     assert full.lake.verify("f").is_equal
 
 
-@pytest.mark.parametrize("parts", [MOVING, pytest.param(MIXED, marks=pytest.mark.slow)], ids=["moving", "mixed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [MOVING, MIXED], ids=["moving", "mixed"])
 @BOTH_LANES
 def test_functions_look_back_on_what_is_kept(full, parts):
     """
@@ -262,6 +263,7 @@ def test_a_correction_that_changes_no_result_is_none_and_is_looked_back_on(full)
     full.lake.refresh("m")
     tops = {clock(r["time"]): (r["top"], r["revision"]) for r in full.lake.read("m").collect()}
     assert {"01:40": (None, 0), "01:50": (9, 0), "03:00": (5, 1)} == tops
+    assert full.lake.verify("m").is_equal
 
 
 def test_a_table_that_is_older_than_arguments_goes_on_without(full, monkeypatch):
