@@ -184,7 +184,7 @@ class Doctor:
         wanted = min(retention.wanted(state, grid, SOURCE), state.threshold)
         asked, wanted = wanted, retention.cut_edge(definition, wanted)
         if asked > wanted == NEG_INF:
-            message = "source.retention can freeze nothing: no edge of slices lies between two windows of its trading sessions"
+            message = "source.retention can freeze nothing: no edge of slices lies between two windows (filled: days) of its trading sessions"
             hint = "set 'slice' to a length that divides them, such as '1 hour'"
             yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:

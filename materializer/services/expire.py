@@ -209,7 +209,7 @@ class Expirer:
         bound = retention.cut_edge(definition, _bound(state, before, grid))
         if bound == NEG_INF:
             raise ExpireBoundError(
-                f"no edge of '{state.name}' in the days before lies between two windows of its trading sessions",
+                f"no edge of '{state.name}' in the days before lies between two windows (filled: days) of its trading sessions",
                 hint="set 'slice' to a length that divides them, such as '1 hour'",
             )
         bound = max(bound, state.frozen)

@@ -445,17 +445,13 @@ class Workbench(SwitchTables):
 
         What is frozen already counts for nothing.
         """
-        engine = self.bound.definition.engine
-        if engine is None or bound == NEG_INF:
+        if self.bound.definition.engine is None or bound == NEG_INF:
             return None
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
-
         above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
         dirty = min((e.span.start for e in above), default=POS_INF)
         path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
-        step = freezing.filled_step(engine.params)
         inside = Span(state.frozen, bound)
-        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty, filled_step=step)
+        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty)
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""

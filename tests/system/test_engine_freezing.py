@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from materializer.core.engines.reactive_state import Params
 from materializer.core.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services.workbench import Workbench
+from materializer.spark.engines import questions
 from tests.system.builders import DAY, SCHEMA, Site, at
 from tests.system.engine_freezing import CUT, Frozen
 from tests.system.engine_histories import World
@@ -52,6 +53,11 @@ BOTH_LANES = pytest.mark.parametrize(
     "site",
     [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
     indirect=True,
+)
+
+
+SMALL_AND_LARGE = pytest.mark.parametrize(
+    "small", [pytest.param(100_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
 )
 
 
@@ -369,6 +375,107 @@ def test_windows_that_are_still_to_be_filled_stop_the_bound(full):
     with pytest.raises(ExpireDirtyError, match="from 2024-03-01T06:00:00Z on"):
         full.lake.expire("f", "2024-03-01T07:00:00Z")
     assert micros(6) == full.lake.expire("f", "2024-03-01T06:00:00Z").bound
+
+
+DAILY: dict[str, Any] = {
+    "engine": "daily_time_series",
+    "window_size": "30 minutes",
+    "session_begin": ["01:00:00", "02:00:00"],
+    "session_end": ["02:00:00", "03:40:00"],
+    "fill": "ffill",
+    "holidays": "2024-03-02",
+}
+
+
+def on(day: int, clock: str) -> datetime:
+    """Return a time of a day of March."""
+    hours, minutes = clock.split(":")
+    return DAY + timedelta(days=day - 1, hours=int(hours), minutes=int(minutes))
+
+
+@BOTH_LANES
+@pytest.mark.parametrize(("purges", "bound"), [(True, on(3, "00:00")), (False, on(3, "02:00"))])
+def test_filled_trading_days_go_on_above_the_bound(site, purges, bound):
+    """
+    From day to day nothing is filled across it; where filling goes on, the last window below is what the ones above are filled
+    from, of a key without rows above, too. Late rows and a clock give what all rows give.
+    """
+    old = [
+        *[(on(1, "01:10"), "A", 1), (on(1, "03:50"), "A", 2), (on(1, "02:20"), "B", 3), (on(1, "03:10"), "C", 4)],
+        *[(on(3, "01:40"), "A", 5), (on(3, "02:10"), "B", 6), (on(4, "03:45"), "A", 7)],
+    ]
+    late = [(on(3, "02:40"), "A", 8), (on(4, "01:50"), "C", 9)]
+    newer = [(on(5, "00:30"), "B", 10), (on(4, "02:40"), "A", 11)]
+    parts = {**DAILY, "key_purge_daily": purges, "measures": {"n": "count(*)", "total": "sum(price)"}}
+    for name, table in zip(["d", "whole"], ["trades", "every"], strict=True):
+        site.table(table).trade(*old)
+        site.lake.define(name, table, time="ts", keys=["sym"], **parts)
+        site.lake.refresh(name, as_of="2024-03-03T12:00:00Z")
+
+    def content(name: str) -> list[Any]:
+        return [row[:-1] for row in site.published(name)]
+
+    frozen = site.lake.expire("d", "2024-03-03T02:30:00Z")
+    assert micros_of(bound) == frozen.bound
+    site.spark.sql(frozen.delete)
+    for rows, clock in ((late, None), (newer, "2024-03-07T00:00:00Z")):
+        for name, table in (("d", "trades"), ("whole", "every")):
+            site.tables[table].trade(*rows)
+            site.lake.refresh(name, as_of=clock)
+        assert content("whole") == content("d")
+    assert site.lake.verify("d").is_equal
+    assert () == site.lake.status("d")[0].stuck
+    assert any(row[-2] == 4 for row in content("d") if row[2] == "C")
+
+
+def micros_of(when: datetime) -> int:
+    """Return a time as an instant."""
+    return int(when.timestamp() * 1_000_000)
+
+
+@SMALL_AND_LARGE
+def test_a_trading_day_that_is_not_filled_to_its_end_stops_the_bound(site, monkeypatch, small):
+    """
+    A later row of another key closes its windows and does not fill those after them, nor one that was open yet when the day ended:
+    a clock does.
+    """
+    monkeypatch.setattr(questions, "SMALL_TABLE", small)
+    trades = site.table()
+    trades.trade((on(1, "01:10"), "A", 1), (on(1, "03:05"), "A", 2), (on(1, "04:00"), "A", 2), (on(1, "02:40"), "B", 3))
+    trades.trade((on(3, "02:10"), "C", 4), (on(3, "03:31"), "C", 5), (on(5, "01:00"), "A", 6))
+    parts = {**DAILY, "accepted_delay": "20 minutes", "measures": {"n": "count(*)"}}
+    site.lake.define("d", "trades", time="ts", keys=["sym"], **parts)
+
+    def refused(clock: str | None, first: str) -> None:
+        site.lake.refresh("d", as_of=clock)
+        with pytest.raises(ExpireDirtyError, match=f"results of 'd' from {first} on"):
+            site.lake.expire("d", "2024-03-05T00:00:00Z")
+
+    refused(None, "2024-03-01T02:30:00Z")
+    refused("2024-03-01T03:39:00Z", "2024-03-01T02:30:00Z")
+    refused("2024-03-01T03:40:00Z", "2024-03-03T02:00:00Z")
+    assert micros_of(on(3, "00:00")) == site.lake.expire("d", "2024-03-03T02:00:00Z").bound
+    refused("2024-03-03T03:29:00Z", "2024-03-03T02:00:00Z")
+    site.lake.refresh("d", as_of="2024-03-03T03:30:00Z")
+    assert micros_of(on(5, "00:00")) == site.lake.expire("d", "2024-03-05T00:00:00Z").bound
+
+
+@SMALL_AND_LARGE
+def test_filling_that_goes_on_over_days_stops_the_bound_where_it_has_come_to(site, monkeypatch, small):
+    """
+    Before the window after the last one of the key that is furthest behind, over a day without sessions.
+    """
+    monkeypatch.setattr(questions, "SMALL_TABLE", small)
+    trades = site.table()
+    trades.trade((on(1, "03:05"), "A", 1), (on(1, "03:50"), "A", 2), (on(4, "01:00"), "B", 3), (on(6, "01:00"), "B", 3))
+    parts = {**DAILY, "key_purge_daily": False, "measures": {"n": "count(*)"}}
+    site.lake.define("d", "trades", time="ts", keys=["sym"], **parts)
+    site.lake.refresh("d")
+    with pytest.raises(ExpireDirtyError, match="results of 'd' from 2024-03-03T01:00:00Z on"):
+        site.lake.expire("d", "2024-03-03T02:00:00Z")
+    assert micros_of(on(3, "00:00")) == site.lake.expire("d", "2024-03-03T01:00:00Z").bound
+    site.lake.refresh("d", as_of="2024-03-03T03:40:00Z")
+    assert micros_of(on(4, "00:00")) == site.lake.expire("d", "2024-03-04T01:00:00Z").bound
 
 
 def test_trading_sessions_without_an_edge_between_windows_are_not_frozen(full):

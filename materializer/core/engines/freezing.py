@@ -13,6 +13,7 @@ last go by their ends: what began below the bound and ends above it is still the
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,6 @@ def why_not(spec: AggregateSpec, params: Any, stored: Container[str] | None = No
             f"under lateness '{spec.lateness}' rows are judged in the order in which they came, from the first one on"
         )
     match params:
-        case daily_time_series.Params() if params.fills:
-            return "windows of a day that has no later row are filled whenever a clock says so"
         case time_series.Params(use_system_time=True):
             return "its windows lie in ingestion time, and rows go by their own"
         case time_series.Params() if not params.is_grid_fixed:
@@ -76,13 +75,14 @@ def lasts_from(params: Any, bound: int) -> int | None:
 def edge_for(params: Any, bound: int, grid: Grid) -> int:
     """Return the last edge of slices at or before *bound* at which history can be cut; ``NEG_INF`` where there is none.
 
-    Windows of trading sessions take rows that came before the session: only an edge between two of them will do.
+    Windows of trading sessions take rows that came before the session: only an edge between two of them will do, and between two
+    trading days where they are filled from day to day.
     """
     if not isinstance(params, daily_time_series.Params) or bound == NEG_INF:
         return bound
     edge, last = bound, bound - 2 * params.day
     while edge > last:
-        if _parts_windows(params, edge):
+        if _parts_windows(params, edge) and (not fills_by_day(params) or _parts_days(params, edge)):
             return edge
         edge = grid.edge_at(edge - 1)
     return NEG_INF
@@ -95,9 +95,59 @@ def _parts_windows(p: daily_time_series.Params, edge: int) -> bool:
     return after is None or (after.w_start >= edge and calendar.window_at(edge - 1) != after)
 
 
-def filled_step(params: Any) -> int | None:
-    """Return the distance of windows that are filled where they have no rows; None where none are."""
-    return params.step if isinstance(params, time_series.Params) and params.fills else None
+def _parts_days(p: daily_time_series.Params, edge: int) -> bool:
+    """Whether an edge between windows has no window of its trading day before it and another after it."""
+    after = p.calendar.window_at(edge)
+    return after is None or after == next(p.calendar.windows_of(after.day))
+
+
+def fills_on(params: Any) -> bool:
+    """Whether windows without rows are filled from the window before, however old."""
+    match params:
+        case daily_time_series.Params():
+            return bool(params.fills) and not params.key_purge_daily
+        case time_series.Params():
+            return bool(params.fills)
+        case _:
+            return False
+
+
+def fills_by_day(params: Any) -> bool:
+    """Whether windows without rows are filled from a window of the same trading day, and of no other."""
+    return isinstance(params, daily_time_series.Params) and bool(params.fills) and params.key_purge_daily
+
+
+def filled_after(params: Any, w_start: int) -> int | None:
+    """Return where the window begins that is filled after the one that begins at an instant; None without one.
+
+    Args:
+        params: Of an engine that :func:`fills_on`.
+        w_start: Start of a window.
+    """
+    if isinstance(params, daily_time_series.Params):
+        after = params.calendar.following(w_start)
+        return None if after is None else after.w_start
+    return w_start + int(params.step)
+
+
+def first_unfilled(params: Any, days: Iterable[tuple[int, int]]) -> int | None:
+    """Return where the first of some trading days begins whose windows are not filled to its end; None without one.
+
+    A window that is missing may still come, by a clock or a row. That the last one is there does not tell: it may have rows, and
+    the ones before it may have been open when the day ended.
+
+    Args:
+        params: Of an engine that :func:`fills_by_day`.
+        days: (start of the first, count) of the kept windows of a key in a trading day.
+    """
+    calendar, starts = params.calendar, dict[int, list[int]]()
+    for first, count in sorted(days):
+        day = calendar.day_from(first)
+        if day not in starts:
+            starts[day] = [w.w_start for w in calendar.windows_of(day)]
+        if count < len(starts[day]) - bisect_left(starts[day], first):
+            return first
+    return None
 
 
 def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_go: bool = False) -> int | None:

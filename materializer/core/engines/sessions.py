@@ -129,6 +129,10 @@ class Calendar:
         """Return the sessions of a trading day."""
         return self.divided(dict(self.half_days).get(day)) if self.is_open(day) else ()
 
+    def day_from(self, w_start: int) -> int:
+        """Return the trading day of the window that begins at an instant."""
+        return (w_start - self.opens) // self.day
+
     def windows_of(self, day: int) -> Iterator[Window]:
         """Yield the windows of a trading day, in order."""
         for session in self.sessions_of(day):
@@ -151,6 +155,12 @@ class Calendar:
                 i = (since - session.begin - (1 if self.holds_end else 0)) // self.step
                 return self._window(day, session, max(0, min(session.windows - 1, i)))
         return None
+
+    def following(self, w_start: int) -> Window | None:
+        """Return the window after the one that begins at an instant, also on a later day; None when none is near."""
+        first = self.day_from(w_start)
+        near = range(first, first + 9 + len(self.holidays) + len(self.half_days))
+        return next((w for day in near for w in self.windows_of(day) if w.w_start > w_start), None)
 
     def last_open(self, day: int) -> int | None:
         """Return the last day with sessions, up to *day*; None when none is near."""

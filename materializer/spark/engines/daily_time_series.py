@@ -18,7 +18,7 @@ from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.sessions import Calendar, Session
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
+from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 
 DAY: Final = "_day"
 _DAY_MAX: Final = "_day_max"
@@ -33,7 +33,8 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     if CLOSED_ON_ARRIVAL in raw.columns:
         is_open = f"coalesce({window_sql(calendar, DAY, AT)}.closes > {CLOSED_ON_ARRIVAL}, true)"
         placed = placed.withColumn(AT, sf.expr(f"CASE WHEN {is_open} THEN {AT} END"))
-    found = panes.with_newest(panes.over_rows(placed, e, [*e.groups, DAY, AT]), e)
+    found = panes.over_rows(placed, e, [*e.groups, DAY, AT])
+    found = panes.with_newest(found if e.before is None else _with_earlier(found, e.before, calendar), e)
     newest = sf.max("last_t").over(Window.partitionBy(*e.groups, DAY))
     found = found.withColumn(_DAY_MAX, newest).where(f"{AT} IS NOT NULL")
     found = _filled(found, e, at) if p.fills else found.withColumn("_is_filled", sf.expr("false"))
@@ -49,6 +50,15 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
         (is_final | sf.col("_is_filled")).alias("is_final"),
         (is_final | sf.col("_is_filled") | sf.lit(p.update_time is not None)).alias("is_shown"),
     )
+
+
+def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
+    """Return windows with the last kept ones below the frozen bound."""
+    since = f"pmod(w_start - {c.opens}L, {c.day}L)"
+    earlier = before.windows.withColumn(DAY, sf.expr(f"(w_start - {c.opens}L - {since}) div {c.day}L"))
+    earlier = earlier.withColumn(AT, sf.expr(begun_sql(c, "w_start", DAY)))
+    names = [n for n in found.columns if n in earlier.columns]
+    return found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
 
 
 def is_outside_sql(p: Params) -> str:
@@ -93,6 +103,17 @@ def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
         return f"CASE {' '.join(found)} END"
 
     return _byday_sql(c, DAY, of, "CAST(NULL AS BIGINT)")
+
+
+def begun_sql(c: Calendar, w_start: str, day: str) -> str:
+    """SQL of the number of the window that begins at an instant, in its trading day."""
+    since = f"({w_start} - {day} * {c.day}L)"
+
+    def of(sessions: tuple[Session, ...]) -> str:
+        found = [f"WHEN {since} < {s.end}L THEN {s.before}L + ({since} - {s.begin}L) div {c.step}L" for s in sessions]
+        return f"CASE {' '.join(found)} END"
+
+    return _byday_sql(c, day, of, "CAST(NULL AS BIGINT)")
 
 
 def window_sql(c: Calendar, day: str, number: str) -> str:

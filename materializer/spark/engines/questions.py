@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, key_column, quoted
+from materializer.core.engines import freezing
 from materializer.core.engines.changed import ChangedKeys, Key, frozen, joined
 from materializer.core.engines.ranges import Kept
+from materializer.core.engines.sessions import Calendar
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.extent import instants_of
@@ -217,10 +221,8 @@ def unsettled(
     version: int,
     inside: Span,
     dirty: int,
-    *,
-    filled_step: int | None = None,
 ) -> int | None:
-    """Return where the first kept result begins that may still change, of those that begin in a span; None for none.
+    """Return where the first result begins that may still change, or come, of those that begin in a span; None for none.
 
     Args:
         spark: A session.
@@ -230,32 +232,79 @@ def unsettled(
         inside: From where history is cut now to where it would be.
         dirty: The first instant at or after the end of *inside* at which something is dirty: a result that reaches it may
             change, like one that is open.
-        filled_step: Distance of windows where those without rows are filled: the one after the last closed one of each key may
-            still come.
     """
-    names = [key_column(k.name) for k in definition.spec.keys]
-    columns = [*names, "w_start", "w_end", "is_final"]
+    params = engine_of(definition).params
     start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
+    calendar = params.calendar if freezing.fills_by_day(params) else None
+    columns = [*(key_column(k.name) for k in definition.spec.keys), "w_start", "w_end", "is_final"]
     rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
     if rows is not None:
-        may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], dirty))
-        lies = pc.and_(pc.greater_equal(rows["w_start"], start), pc.less(rows["w_start"], end))
-        first = pc.min(rows.filter(pc.and_(lies, may_change))["w_start"]).as_py()
-        by_key = rows.filter(rows["is_final"]).group_by(names).aggregate([("w_start", "max")])
-        last = pc.min(by_key["w_start_max"]).as_py()
+        kept = _small_progress(rows, start, end, dirty, calendar)
     else:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        changing = f"w_start >= {start}L AND w_start < {end}L AND (NOT is_final OR w_end >= {dirty}L)"
-        if filled_step is None:
-            frame = frame.where(f"{changing} AND {spans_sql('slice', SpanSet.of(inside), definition.time_type)}")
-        latest = frame.groupBy(*map(quoted, names)).agg(
-            sf.expr(f"min(w_start) FILTER (WHERE {changing})").alias("t"),
-            sf.expr("max(w_start) FILTER (WHERE is_final)").alias("last"),
-        )
-        row = latest.agg(sf.min("t").alias("t"), sf.min("last").alias("last")).collect()[0]
-        first, last = _number(row["t"]), _number(row["last"])
-    pending = None if filled_step is None or last is None else max(last + filled_step, start)
-    return min((t for t in (first, pending) if t is not None and t < end), default=None)
+        if not freezing.fills_on(params):
+            frame = frame.where(spans_sql("slice", SpanSet.of(inside), definition.time_type))
+        kept = _progress(frame, columns[:-3], start, end, dirty, calendar)
+    pending = None
+    if calendar is not None:
+        pending = freezing.first_unfilled(params, kept.days)
+    elif kept.last is not None and freezing.fills_on(params):
+        pending = freezing.filled_after(params, kept.last)
+    coming = None if pending is None else max(pending, start)
+    return min((t for t in (kept.changing, coming) if t is not None and t < end), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far kept results have come.
+
+    Args:
+        changing: Where the first one of a span begins that is open or reaches dirt; None for none.
+        last: Where the last closed one of each key begins, the earliest of these.
+        days: (start of the first, count) of the windows of a key in a trading day of the span, where that was asked for.
+    """
+
+    changing: int | None
+    last: int | None
+    days: Sequence[tuple[int, int]]
+
+
+def _small_progress(rows: pa.Table, start: int, end: int, dirty: int, calendar: Calendar | None) -> _Progress:
+    names = [n for n in rows.column_names if n not in ("w_start", "w_end", "is_final")]
+    may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], dirty))
+    inside = pc.and_(pc.greater_equal(rows["w_start"], start), pc.less(rows["w_start"], end))
+    changing = pc.min(rows.filter(pc.and_(inside, may_change))["w_start"]).as_py()
+    by_key = rows.filter(rows["is_final"]).group_by(names).aggregate([("w_start", "max")])
+    days: list[tuple[int, int]] = []
+    if calendar is not None:
+        lies = rows.filter(inside)
+        day = pa.array([calendar.day_from(t) for t in lies["w_start"].to_pylist()], pa.int64())
+        by_day = lies.append_column("_day", day).group_by([*names, "_day"])
+        found = by_day.aggregate([("w_start", "min"), ("w_start", "count")])
+        days = list(zip(found["w_start_min"].to_pylist(), found["w_start_count"].to_pylist(), strict=True))
+    return _Progress(changing, pc.min(by_key["w_start_max"]).as_py(), days)
+
+
+def _progress(
+    frame: DataFrame, names: Sequence[str], start: int, end: int, dirty: int, calendar: Calendar | None
+) -> _Progress:
+    inside = f"w_start >= {start}L AND w_start < {end}L"
+    changing = f"{inside} AND (NOT is_final OR w_end >= {dirty}L)"
+    latest = frame.groupBy(*map(quoted, names)).agg(
+        sf.expr(f"min(w_start) FILTER (WHERE {changing})").alias("t"),
+        sf.expr("max(w_start) FILTER (WHERE is_final)").alias("last"),
+    )
+    row = latest.agg(sf.min("t").alias("t"), sf.min("last").alias("last")).collect()[0]
+    days: list[tuple[int, int]] = []
+    if calendar is not None:
+        day = sf.expr(f"w_start - pmod(w_start - {calendar.opens}L, {calendar.day}L)").alias("_day")
+        by_day = frame.where(inside).groupBy(*map(quoted, names), day)
+        counted = by_day.agg(sf.min("w_start").alias("first"), sf.count(sf.lit(1)).alias("count"))
+        # of days that begin alike the one with the fewest windows tells
+        days = [
+            (r["first"], r["least"]) for r in counted.groupBy("first").agg(sf.min("count").alias("least")).collect()
+        ]
+    return _Progress(_number(row["t"]), _number(row["last"]), days)
 
 
 def _clamped(instant: int) -> int:

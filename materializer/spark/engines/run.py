@@ -201,11 +201,6 @@ def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: 
     return raw.unionByName(found, allowMissingColumns=True)
 
 
-def is_filled(definition: Definition) -> bool:
-    """Whether windows without rows are filled from the window before, however old."""
-    return definition.spec.engine == "time_series" and bool(engine_of(definition).params.fills)
-
-
 def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
     """Return the last of the *kept* windows of each key, from which the windows after it are filled.
 

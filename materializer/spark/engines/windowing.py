@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from materializer.core.definition import Definition
+from materializer.core.engines import freezing
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import ChangedKeys, Key, Work
 from materializer.core.engines.ranges import Kept
@@ -125,7 +126,7 @@ class Windowing:
     ) -> Before | None:
         """Return the last window below the frozen bound of each key, or part, from which others are filled; None for none."""
         since = work.since
-        if not run.is_filled(definition) or not _reaches_below(work):
+        if not freezing.fills_on(run.engine_of(definition).params) or not _reaches_below(work):
             return None
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
@@ -253,12 +254,10 @@ class Windowing:
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_across(self._spark, path, version, bound)
 
-    def unsettled(
-        self, definition: Definition, path: str, version: int, inside: Span, dirty: int, *, filled_step: int | None
-    ) -> int | None:
+    def unsettled(self, definition: Definition, path: str, version: int, inside: Span, dirty: int) -> int | None:
         """Return where the first kept result begins that may still change, or come; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.unsettled(self._spark, definition, path, version, inside, dirty, filled_step=filled_step)
+            return questions.unsettled(self._spark, definition, path, version, inside, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""

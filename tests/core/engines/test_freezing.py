@@ -19,7 +19,15 @@ from materializer.core.engines import (
     time_series,
 )
 from materializer.core.engines.closing import EVERYTHING
-from materializer.core.engines.freezing import above, begins_below, edge_for, lasts_from, why_not
+from materializer.core.engines.freezing import (
+    above,
+    begins_below,
+    edge_for,
+    filled_after,
+    first_unfilled,
+    lasts_from,
+    why_not,
+)
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.sessions import Calendar
 from materializer.core.grid import build
@@ -34,6 +42,13 @@ GRID = build(GridSpec(Width(micros=HOUR * 1_000_000), None, 0), TimeType.BIGINT,
 SPEC = define("v", "t", time="ts", width="1 hour", measures={"s": "sum(x)"})
 SERIES = time_series.Params(step=3, window_sizes=(6,), alignment=3)
 DAILY = daily_time_series.Params(step=1_800, sessions=((34_200, 41_400), (46_800, 54_000)), day=DAY)
+SCHEDULES = [
+    DAILY.sessions,
+    ((75_600, 93_600), (118_800, 126_000)),
+    ((0, DAY),),
+    ((35_000, 36_001),),
+    ((36_000, 43_200), (43_200, 50_000)),
+]
 EVENTS = event_time_window.Params(interval_duration=6, creation_period=4, pane_offset=1)
 ROWS = reactive_state.Params((("cumsum", "v", 0),), (("s", "_call_0"),))
 
@@ -202,9 +217,7 @@ def test_ranges_below_are_left_alone() -> None:
     hours=st.integers(0, 24 * 9),
     merges=st.booleans(),
     closed=st.sampled_from(["left", "right"]),
-    sessions=st.sampled_from(
-        [DAILY.sessions, ((75_600, 93_600), (118_800, 126_000)), ((0, DAY),), ((35_000, 36_001),)]
-    ),
+    sessions=st.sampled_from(SCHEDULES[:4]),
     weekdays=st.sampled_from([(), (1, 2, 3, 4, 5)]),
 )
 def test_trading_sessions_are_cut_between_windows(
@@ -231,6 +244,79 @@ def test_trading_sessions_are_cut_between_windows(
         assert window is None or (window.w_start >= edge) == (t >= edge), (t, window)
 
 
+CALENDAR = st.fixed_dictionaries(
+    {
+        "closed": st.sampled_from(["left", "right"]),
+        "merge_session_end": st.booleans(),
+        "merge_last_window": st.booleans(),
+        "sessions": st.sampled_from(SCHEDULES),
+        "weekdays": st.sampled_from([(), (1, 2, 3, 4, 5)]),
+        "holidays": st.sampled_from([(), (2,), (3, 4)]),
+        "half_days": st.sampled_from([(), ((5, 40_000),), ((1, 45_000), (6, 10))]),
+    }
+)
+DAYS = range(-4, 40)
+
+
+@given(hours=st.integers(0, 24 * 9), calendar=CALENDAR, purges=st.booleans())
+def test_filled_trading_sessions_are_cut_between_what_is_filled_from_each_other(
+    hours: int, calendar: dict[str, Any], purges: bool
+) -> None:
+    """
+    Where filling ends with the day no day has windows on both sides; where it goes on the edge is that between windows. Of such edges it
+    is the last, found by looking at all windows.
+    """
+    p = replace(DAILY, **calendar, fills=(("null", ""),), key_purge_daily=purges)
+    bound = hours * HOUR
+
+    def parts_days(edge: int) -> bool:
+        return all(len({w.w_start < edge for w in p.calendar.windows_of(day)}) < 2 for day in DAYS)
+
+    def parts_windows(edge: int) -> bool:
+        times = {edge - 1, edge, edge + 1, *range(edge - DAY, edge + DAY, 1_800)}
+        windows = [(t, p.calendar.window_at(t)) for t in times]
+        return all(w is None or (w.w_start >= edge) == (t >= edge) for t, w in windows)
+
+    edges = range(bound, bound - 2 * DAY, -HOUR)
+    expected = next((e for e in edges if parts_windows(e) and (not purges or parts_days(e))), NEG_INF)
+    assert expected == edge_for(p, bound, GRID)
+
+
+@given(calendar=CALENDAR, day=st.integers(0, 8), number=st.integers(0, 20))
+def test_what_is_filled_after_a_window(calendar: dict[str, Any], day: int, number: int) -> None:
+    """
+    The next one of all windows, also where days without any lie between.
+    """
+    p = replace(DAILY, **calendar, fills=(("null", ""),), key_purge_daily=False)
+    starts = [w.w_start for d in DAYS for w in p.calendar.windows_of(d)]
+    here = starts.index(next(s for s in starts if s >= day * DAY)) + number
+    assert starts[here + 1] == filled_after(p, starts[here])
+
+
+@given(
+    calendar=CALENDAR,
+    kept=st.lists(
+        st.tuples(st.integers(0, 6), st.lists(st.booleans(), min_size=1, max_size=60), st.integers(1, 60)), max_size=6
+    ),
+)
+def test_days_that_are_not_filled_to_their_end(
+    calendar: dict[str, Any], kept: list[tuple[int, list[bool], int]]
+) -> None:
+    """
+    Some window after the first one that is kept is not kept.
+    """
+    p = replace(DAILY, **calendar, fills=(("null", ""),))
+    days, expected = [], []
+    for day, is_kept, until in kept:
+        starts = [w.w_start for w in p.calendar.windows_of(day)]
+        there = [s for i, s in enumerate(starts) if i >= until or is_kept[i % len(is_kept)]]
+        if there:
+            days.append((there[0], len(there)))
+            if any(s > there[0] and s not in there for s in starts):
+                expected.append(there[0])
+    assert min(expected, default=None) == first_unfilled(p, days)
+
+
 def test_other_engines_are_cut_anywhere() -> None:
     """
     A bound that nobody set stays so.
@@ -249,7 +335,8 @@ def test_other_engines_are_cut_anywhere() -> None:
         (replace(SERIES, alignment=2), "set 'origin'"),
         (replace(SERIES, alignment=2, origin=0), ""),
         (DAILY, ""),
-        (replace(DAILY, fills=(("null", ""),)), "filled whenever a clock"),
+        (replace(DAILY, fills=(("null", ""),)), ""),
+        (replace(DAILY, fills=(("null", ""),), key_purge_daily=False), ""),
         (EVENTS, ""),
         (session_window.Params(5), ""),
         (session_window.Params(5, force_trigger_time=0), "opens sessions again"),
