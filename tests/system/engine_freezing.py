@@ -33,6 +33,32 @@ CUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "forced and filled": {**DEFINITIONS["forced"], "fill": "null,0,ffill,ffill"},
     "delayed and filled": {**DEFINITIONS["filled"], "accepted_delay": "15 minutes", "closed": "right"},
     "delayed": {**DEFINITIONS["hopping"], "closed": "left", "accepted_delay": "4 minutes"},
+    "daily filled": {
+        **DEFINITIONS["daily"],
+        "fill": "null,0,ffill,ffill",
+        "force_trigger_time": "7 minutes",
+        "holidays": "2024-01-02",
+        "half_days": "2024-01-03 14:10",
+    },
+    "daily filled by a clock": {
+        **DEFINITIONS["daily"],
+        "session_begin": ["20:00:00", "01:00:00"],
+        "session_end": ["23:10:00", "04:00:00"],
+        "fill": "ffill",
+        "closed": "right",
+        "accepted_delay": "10 minutes",
+        "merge_last_window": True,
+        "force_trigger_session_end_time": "20 minutes",
+    },
+    "daily filled on": {
+        **DEFINITIONS["daily"],
+        "session_begin": ["08:30:00", "11:15:00"],
+        "session_end": ["11:15:00", "15:00:00"],
+        "fill": "null,0,ffill,ffill",
+        "key_purge_daily": False,
+        "merge_session_end": True,
+        "weekdays": "1,2,4,5",
+    },
     "running": {
         "engine": "reactive_state",
         "measures": {"c": "cumsum(v)", "e": "ema(v, 4)", "a": "cumavg(v)", "x": "cummax(v)", "n": "cumcount(v)"},
@@ -45,7 +71,10 @@ CUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "moving and running": DEFINITIONS["rows"],
 }
 """By name: definitions whose history can be cut."""
-RETENTIONS: Final = ("3 hours", "5 hours")
+RETENTIONS: Final = (3, 5)
+"""In hours."""
+DAYS: Final = ("daily filled", "daily filled by a clock", "daily filled on")
+"""Definitions whose histories last days, and are refreshed with a clock."""
 
 
 @dataclass(slots=True)
@@ -72,9 +101,10 @@ class Frozen:
         world, rng = self.world, self.world.rng
         world.definition = CUT[self.name]
         world.twin = True
+        world.pace = 10 if self.name in DAYS else 1
         with the_dead() as self.dead:
             made = world.begin()
-            follows = {"source.retention": rng.choice(RETENTIONS)} if rng.random() < 0.5 else {}
+            follows = {"source.retention": f"{rng.choice(RETENTIONS) * world.pace} hours"} if rng.random() < 0.5 else {}
             if rng.random() < 0.5:
                 follows["quality.canaries"] = "3"
             world.define(made, world.definition, follows)
@@ -112,6 +142,15 @@ class Frozen:
                 made.refresh("made", force=True)
             case "thaw" if rng.random() < 0.3 and "source.retention" not in follows and self.is_whole():
                 made.thaw("made")
+        if self.name in DAYS and rng.random() < 0.5:
+            self.strike(made)
+
+    def strike(self, made: Materializer) -> None:
+        """Let a clock close windows, up to some time before the newest row."""
+        clock = max(self.world.times) - timedelta(hours=self.world.rng.randint(0, 30))
+        for name in ("made", "whole"):
+            made.refresh(name, as_of=clock.isoformat())
+        self.world.seen["clock"] += 1
 
     def change_what_lasts(self) -> None:
         """Delete or correct an event that began below the bound and ends above it, if there is one."""
@@ -136,7 +175,7 @@ class Frozen:
             made.refresh("made")
         for hours in range(self.world.rng.randint(3, 12), 0, -1):
             try:
-                made.expire("made", (BASE + timedelta(hours=hours)).isoformat())
+                made.expire("made", (BASE + timedelta(hours=hours * self.world.pace)).isoformat())
             except (ExpireDirtyError, ExpireBoundError) as exc:
                 self.world.seen[exc.code] += 1
                 continue
@@ -151,7 +190,7 @@ class Frozen:
         """The first minute at or above the frozen bound, from the base."""
         if self.bound == NEG_INF:
             return 0
-        return max(0, int((at(self.bound) - BASE).total_seconds() // 60))
+        return max(0, -(int((BASE - at(self.bound)).total_seconds()) // (60 * self.world.pace)))
 
     def survived(self) -> Materializer:
         """Refresh in a process that may die, and in the next one then; return the lake as that one opened it."""

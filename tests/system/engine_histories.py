@@ -86,6 +86,7 @@ class World:
         definition: Parts for :meth:`Materializer.define`.
         lane_rows: 0 lets Spark commit everything.
         twin: Whether a second source is changed alike.
+        pace: How many minutes pass in a minute: histories of days are as many rows as those of hours.
     """
 
     spark: SparkSession
@@ -94,6 +95,7 @@ class World:
     definition: Mapping[str, Any]
     lane_rows: int = 200_000
     twin: bool = False
+    pace: int = 1
     ids: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
@@ -140,7 +142,7 @@ class World:
             write_deltalake(source, table, mode="append", configuration=configuration)
 
     def _row(self, first: int, last: int) -> dict[str, Any]:
-        at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60))
+        at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60) * self.pace)
         self.ids.append(len(self.times))
         self.times.append(at)
         is_open = self.definition["engine"] in OPEN_ENDED and self.rng.random() < 0.1
@@ -150,7 +152,7 @@ class World:
     def change(self, since: int = 0) -> str:
         """Do one random commit, of rows from a minute on; return what it was."""
         what = self.rng.choice(["append", "append", "late", "late", "delete", "move", "correct"])
-        known = [i for i in self.ids if self.times[i] >= BASE + timedelta(minutes=since)]
+        known = [i for i in self.ids if self.times[i] >= BASE + timedelta(minutes=since * self.pace)]
         chosen = self.rng.sample(known, min(3, len(known)))
         some = ", ".join(map(str, chosen)) or "-1"
         match what:
@@ -163,7 +165,7 @@ class World:
                 for source in self.sources:
                     DeltaTable(source).delete(f"id IN ({some})")
             case "move":
-                minute = self.rng.randint(since, max(480, since + 60))
+                minute = self.rng.randint(since, max(480, since + 60)) * self.pace
                 to, end = (BASE + timedelta(minutes=m) for m in (minute, minute + self.rng.randint(1, 40)))
                 moved = {"ts": f"'{to.isoformat()}'", "until": f"'{end.isoformat()}'"}
                 for source in self.sources:
