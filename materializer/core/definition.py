@@ -28,6 +28,7 @@ class EngineDefinition:
         end: Column that holds the end of events that last, or None where rows are points in time.
         needs_first: Whether the first row that was ever accepted places windows.
         needs_newest: Whether the newest row of all keys closes windows.
+        opens_again: Whether windows that were closed as long as there was no clock are open again by the first one.
         touches_all: Why results of keys that did not change can change as time goes on, or "".
         not_frozen: Why its history cannot outlive its raw rows, or "".
     """
@@ -39,6 +40,7 @@ class EngineDefinition:
     end: str | None = None
     needs_first: bool = False
     needs_newest: bool = False
+    opens_again: bool = False
     touches_all: str = ""
     not_frozen: str = ""
 

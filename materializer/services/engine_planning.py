@@ -185,7 +185,7 @@ class EnginePlanner:
         before = Bounds.of(state.engine)
         if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
             return "the newest row of all keys is gone, and windows that it closed open again"
-        if self._made.end and before.as_of is None and at.as_of is not None:
+        if self._made.opens_again and before.as_of is None and at.as_of is not None:
             return "the first clock opens windows again that were closed without one"
         return self._made.touches_all if before != at else ""
 

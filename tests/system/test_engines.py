@@ -224,6 +224,21 @@ def test_what_does_not_aggregate_again_is_refused(spark, tmp_path) -> None:
     assert [s.name for s in lake.status()] == ["daily", "hourly"]
 
 
+def test_the_first_clock_opens_count_windows_again(site) -> None:
+    """
+    They were closed as long as there was no clock, whether events have an end or not.
+    """
+    site.table().trade(*[(f"{hour:02}:00", "A", hour) for hour in range(8)])
+    site.lake.define("c", "trades", time="ts", measures={"n": "sum(price)"}, engine="count_window", count=2)
+    site.lake.refresh("c")
+    assert 7 == site.lake.read("c").count()
+
+    site.lake.refresh("c", as_of="2024-03-01T04:00:00Z")
+
+    assert 3 == site.lake.read("c").count()
+    assert site.lake.verify("c").is_equal
+
+
 @pytest.mark.skipif(not CASES, reason="the shared case files are not beside the repository")
 @pytest.mark.parametrize("case", ENGINE_CASES)
 def test_case(case, spark, tmp_path) -> None:

@@ -14,7 +14,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import row_order
 from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column
-from materializer.core.engines import freezing
+from materializer.core.engines import freezing, interval_windows
 from materializer.core.engines.reactive_state import ARGUMENT
 from materializer.core.engines.registry import read_params
 from materializer.core.instants import DAY, HOUR
@@ -100,6 +100,7 @@ def compile_engine(spec: AggregateSpec, stored: Container[str] | None = None) ->
         end=getattr(params, "end", None),
         needs_first=hasattr(params, "origin") and not params.is_grid_fixed,
         needs_newest=getattr(params, "needs_global_max", False),
+        opens_again=isinstance(params, interval_windows.Params),
         touches_all=_touches_all(params),
         not_frozen=freezing.why_not(spec, params, stored),
     )
