@@ -44,6 +44,17 @@ def delete_statement(source: SourceIdentity, definition: Definition, bound: int)
     return f"DELETE FROM {table} WHERE " + " AND ".join(f"{quoted(c)} < {instant_sql(grid, bound)}" for c in columns)
 
 
+def _needed_from(spec: AggregateSpec, frozen: int) -> int:
+    """Return from where on an aggregate needs rows: from its bound, or events that last until so long before it."""
+    if not spec.is_engine:
+        return frozen
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+    from materializer.core.engines.compile import check_params  # noqa: PLC0415
+
+    last = freezing.lasts_from(check_params(spec), frozen)
+    return frozen if last is None else last
+
+
 def _why_not(spec: AggregateSpec, mine: AggregateSpec) -> str:
     """Return why an engine needs rows that a bound of *mine* lets go, wherever its own bound stands, or ""."""
     if not spec.is_engine:
@@ -64,6 +75,7 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
     """Return the other aggregates that read the source of *state* and are not frozen up to *bound*."""
     found = []
     mine = AggregateSpec.from_json(state.spec)
+    gone = _needed_from(mine, bound)
     for other in sorted(states, key=lambda s: s.name.lower()):
         if other.id == state.id or other.source.table_id != state.source.table_id:
             continue
@@ -74,8 +86,10 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
             found.append(Reader(other.name, why))
         elif spec.time_column.lower() != mine.time_column.lower():
             found.append(Reader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of"))
-        elif other.frozen < bound:
+        elif (needed := _needed_from(spec, other.frozen)) < gone:
             kind = spec.time_type or TimeType.TIMESTAMP
             at = "not frozen" if other.frozen == NEG_INF else f"frozen below {render(other.frozen, kind)}"
+            if gone <= other.frozen:
+                at = f"{at}, it needs what lasts until {render(needed, kind)} or longer"
             found.append(Reader(other.name, at))
     return found

@@ -607,12 +607,14 @@ def test_events_that_last_go_by_their_ends(stays):
     """
     site, parts = stays, {"measures": {"total": "sum(price)"}, "keys": ["sym"], "time": "ts"}
     site.lake.define("s", "stays", engine="snapshot_window", end="until", **parts)
-    site.lake.define("h", "stays", engine="hopping_window", end="until", duration="1 hour", default_end=BOUND, **parts)
+    site.lake.define("c", "stays", engine="compressed_hopping_window", end="until", duration="90 minutes", **parts)
     site.lake.define("n", "stays", width="1 hour", **parts)
-    for name in ("s", "h", "n"):
+    for name in ("s", "c", "n"):
         site.lake.refresh(name)
     before = stretches(site)
-    assert {"h": "not frozen", "n": "not frozen"} == {r.name: r.why for r in site.lake.expire("s", BOUND).readers}
+    site.lake.expire("c", BOUND)
+    longer = "frozen below 2024-03-01T02:00:00Z, it needs what lasts until 2024-03-01T00:30:00Z or longer"
+    assert {"c": longer, "n": "not frozen"} == {r.name: r.why for r in site.lake.expire("s", BOUND).readers}
     [reader] = site.lake.expire("n", BOUND, dry_run=True).readers[1:]
     assert ("s", "it needs its events until they end, which 'until' tells") == (reader.name, reader.why)
 
@@ -636,6 +638,28 @@ def test_events_that_last_go_by_their_ends(stays):
     assert [(micros(1), micros(2))] == [(span.start, span.end) for span, _ in status.stuck]
     assert site.lake.verify("s").is_equal
     assert site.lake.refresh("s").runs == ()
+
+
+@pytest.mark.slow
+def test_without_a_feed_nobody_knows_how_long_events_lasted(site):
+    """
+    Rows that go below the bound may have reached above it: everything there is computed, and what reaches the bound is reported.
+    """
+    fields = [SCHEMA.field("ts"), pa.field("until", pa.timestamp("us", "UTC")), *list(SCHEMA)[1:3]]
+    site.table("stays", pa.schema(fields), feed=False)
+    stay(site, *STAYS)
+    parts = {"measures": {"total": "sum(price)"}, "keys": ["sym"], "time": "ts"}
+    site.lake.define("s", "stays", engine="snapshot_window", end="until", **parts)
+    site.lake.refresh("s")
+    before = stretches(site)
+    site.spark.sql(site.lake.expire("s", BOUND).delete)
+
+    [run] = site.lake.refresh("s").runs
+
+    assert "rebuild" == run.plan.strategy
+    assert before == stretches(site)
+    assert [(micros(1), micros(2))] == [(span.start, span.end) for span, _ in site.lake.status("s")[0].stuck]
+    assert site.lake.verify("s").is_equal
 
 
 @pytest.mark.parametrize(
