@@ -127,10 +127,11 @@ class Materializer:
     def engine(self) -> Engine:
         """Return Spark, started on the first call."""
         if self._built is None:
-            from materializer.spark.engine import Engine
             from materializer.spark.session import start
 
-            spark = self._spark if self._spark is not None else start(self.config)
+            spark = self._spark if self._spark is not None else start(self.config, loads=["materializer.spark.engine"])
+            from materializer.spark.engine import Engine
+
             self._built = Engine(spark, self._python)
         return self._built
 

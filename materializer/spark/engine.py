@@ -57,7 +57,11 @@ ONE_PARTITION: Final = 50_000
 MAX_SLICES: Final = 100_000
 """Touched buckets that are told one by one; more are told as "everywhere"."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-_SIMPLE: Final = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
+_SIMPLE: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # else each projection is compiled on its own
+}
 KNOWN: Final = "known"
 VERSION: Final = "in version"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
@@ -582,8 +586,8 @@ class Engine:
             for name, value in before.items():
                 self.spark.conf.set(name, str(value))
 
-        for name in _SIMPLE:
-            self.spark.conf.set(name, "false")
+        for name, value in _SIMPLE.items():
+            self.spark.conf.set(name, value)
         with _afterwards(put_back):
             yield
 

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -57,7 +58,7 @@ _WORK: Final = {
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 
 
-def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
+def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str] = ()) -> SparkSession:
     """Start the embedded Spark with Delta, or return the session that this process already has.
 
     Sets the process's time zone to UTC and `PYSPARK_PYTHON` to this interpreter, because Python workers and
@@ -66,6 +67,7 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
     Args:
         config: Settings.
         archive_to: Where the JVM writes a class-data archive when it ends; it uses none itself then.
+        loads: Modules that are needed next; they are imported while the JVM starts, which leaves Python idle for a second.
 
     Raises:
         JavaMissingError: If there is no Java on PATH or in `JAVA_HOME`.
@@ -83,6 +85,7 @@ def start(config: Config, *, archive_to: Path | None = None) -> SparkSession:
     if running is not None:
         return running
     check_java()
+    _load_meanwhile(loads)
     cache = jars.cache_dir()
     found = jars.find(config.spark.jars, cache)
     scratch = _scratch()
@@ -132,6 +135,18 @@ def end(spark: SparkSession, *, seconds: float = 300) -> bool:
         return bool(gateway.proc.wait(seconds) == 0)
     except subprocess.TimeoutExpired:
         return False
+
+
+def _load_meanwhile(modules: Sequence[str]) -> None:
+    """Import modules in another thread, which is safe as all of pyspark that both need is loaded: neither waits for the other."""
+
+    def load() -> None:
+        for name in modules:
+            with suppress(Exception):  # who needs it imports it again, and is told
+                import_module(name)
+
+    if modules:
+        threading.Thread(target=load, name="materializer-imports", daemon=True).start()
 
 
 def _stop_by_hand(context: SparkContext) -> None:

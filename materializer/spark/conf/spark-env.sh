@@ -7,3 +7,5 @@ else
   SPARK_CONF_DIR="$SPARK_HOME/conf"
 fi
 if [ -n "${MATERIALIZER_JVM_LOG:-}" ]; then exec >>"$MATERIALIZER_JVM_LOG" 2>&1; fi
+# Spark's launcher is a JVM of its own that only makes up a command line.
+export SPARK_LAUNCHER_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData ${SPARK_LAUNCHER_OPTS:-}"
