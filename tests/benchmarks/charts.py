@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks import history
+from tests.benchmarks.growth import CHANGES
 
 WIDTH: Final = 820
 LEFT: Final = 300
@@ -93,7 +94,7 @@ def _in_files(told: Mapping[str, Any], kind: str) -> str:
 
 
 def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
-    for kind, title in (("late", "2,000 late rows in ten hours"), ("one", "One late row")):
+    for kind, title in CHANGES.items():
         first = next(iter(found["refreshes"].values()))[kind]["seconds"]
         rows = [
             (
@@ -104,7 +105,7 @@ def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
             )
             for days, told in found["refreshes"].items()
         ]
-        yield f"growth-{kind}", f"{title}, by the length of the history: seconds", rows
+        yield f"growth-{kind}", f"{title[0].upper()}{title[1:]}, by the length of the history: seconds", rows
     memory = [
         (f"{days} days, {int(told['runs'])} runs", told["heap_mb"], f"{told['heap_mb']:.0f} MB", "ours")
         for days, told in found["memory"].items()

@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.growth [--days 1 3 10 30] [--rows-a-day 100000] [--rounds 5] [--json]
 
-One-minute bars over a source that grows from the first number of days to the last. At each length the same change is made
-*rounds* times: 2,000 late rows in ten hours anywhere, then one late row. Told are the medians of the seconds, the source rows
-that were aggregated, the bytes that the plan wanted to read, and the files and bytes that were read, written and taken out
-(``tests.benchmarks.files`` says how they are counted).
+One-minute bars over a source that grows from the first number of days to the last. At each length the same changes are made
+*rounds* times: 2,000 late rows in ten hours of any one day, then one late row. Between the two, the 2,000 are spread over up to
+seven days, as in ``trades``: not the same change in a history that has fewer, because each day has files of its own. Told are the
+medians of the seconds, the source rows that were aggregated, the bytes that the plan wanted to read, and the files and bytes that
+were read, written and taken out (``tests.benchmarks.files`` says how they are counted).
 
 Then a new aggregate is backfilled over each of the lengths, in runs of about two days, twice:
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -35,6 +37,11 @@ from tests.benchmarks.trades import BARS, DAY, START, files_in_words, late_rows,
 
 MEGABYTE = 1_000_000
 LATE = 2_000
+CHANGES = {
+    "late": f"{LATE:,} late rows in ten hours of a day",
+    "spread": f"{LATE:,} late rows in ten hours of up to seven days",
+    "one": "one late row",
+}
 COUNTED = (
     "rows_read",
     "jobs",
@@ -64,18 +71,23 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             m.apply(BARS)
         has_days = days
         m.refresh("bars_1m")
-        late = lambda days=days: late_rows(rng, LATE, days, options.symbols)  # noqa: E731
-        one = lambda days=days: trades(rng, 1, options.symbols, START + int(rng.integers(days)) * DAY, DAY)  # noqa: E731
+        rows = {kind: partial(_changed, rng, days, options.symbols, kind) for kind in CHANGES}
         if not refreshes:  # nobody is measured cold
-            _rounds(m, source, late, options.rounds)
-        refreshes[str(days)] = {
-            "late": _rounds(m, source, late, options.rounds),
-            "one": _rounds(m, source, one, options.rounds),
-        }
+            _rounds(m, source, rows["late"], options.rounds)
+        refreshes[str(days)] = {kind: _rounds(m, source, rows[kind], options.rounds) for kind in CHANGES}
     memory = {str(days): _backfilled(m, days) | _apart(options, folder, days) for days in options.days}
     verdict = m.verify("bars_1m")
     found = {k: str(v) for k, v in vars(options).items()}
     return {"options": found, "refreshes": refreshes, "memory": memory, "differing": verdict.differing}
+
+
+def _changed(rng: np.random.Generator, days: int, symbols: int, kind: str) -> pa.Table:
+    if kind == "spread":
+        return late_rows(rng, LATE, days, symbols)
+    day = int(rng.integers(days))
+    if kind == "late":
+        return late_rows(rng, LATE, 1, symbols, since=day)
+    return trades(rng, 1, symbols, START + day * DAY, DAY)
 
 
 def _config(options: argparse.Namespace, folder: Path) -> Config:
@@ -148,7 +160,7 @@ def _resident(what: str, process: int | str = "self") -> float:
 
 def show(found: dict[str, Any]) -> None:
     """Print the measurements as tables, growth against the shortest history."""
-    for kind, title in (("late", f"{LATE:,} late rows in ten hours"), ("one", "one late row")):
+    for kind, title in CHANGES.items():
         first = next(iter(found["refreshes"].values()))[kind]
         print(f"{title}: median of the rounds")
         for days, of in found["refreshes"].items():

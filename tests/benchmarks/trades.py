@@ -80,10 +80,10 @@ def write_source(path: Path, rows: int, days: int, symbols: int, rng: np.random.
         write_deltalake(str(path), table, mode="append", configuration=configuration)
 
 
-def late_rows(rng: np.random.Generator, rows: int, days: int, symbols: int) -> pa.Table:
-    """Return *rows* late trades in 10 hours of 7 days."""
+def late_rows(rng: np.random.Generator, rows: int, days: int, symbols: int, *, since: int = 0) -> pa.Table:
+    """Return *rows* late trades in 10 hours of at most 7 of *days* days, the first of which is *since*."""
     hours = [
-        (int(d), int(h))
+        (since + int(d), int(h))
         for d, h in zip(np.resize(rng.permutation(days)[:7], 10), rng.permutation(24)[:10], strict=True)
     ]
     parts = [trades(rng, rows // 10, symbols, START + d * DAY + h * 3_600_000_000, 3_600_000_000) for d, h in hours]
