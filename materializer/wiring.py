@@ -37,9 +37,10 @@ from materializer.lake.row_changes import feed_rows
 from materializer.lake.rows import to_pandas
 from materializer.services import cascade, change_feed
 from materializer.services.backup import BackupReport, Backups, RestoreReport
+from materializer.services.bound import Bound
 from materializer.services.building import Builder, BuildReport
 from materializer.services.check import Checker, CheckReport
-from materializer.services.definitions import Bound, Change, Definitions, Prepared
+from materializer.services.definitions import Change, Definitions, Prepared
 from materializer.services.doctor import Doctor
 from materializer.services.expire import Expirer, Expiry, Thaw
 from materializer.services.fresh import FreshRead, FreshReader
@@ -52,11 +53,11 @@ from materializer.services.policies import Policies, PolicyReport, PolicyState, 
 from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
 from materializer.services.repair import Repairer, RepairReport
+from materializer.services.run_planning import RunNote
 from materializer.services.status import Looker, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
 from materializer.services.versions import SwitchReport, Versions
-from materializer.services.workbench import RunNote
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,7 +31,7 @@ from materializer.demo import flights as source
 from materializer.demo.story import Story, buckets, count, seconds
 from materializer.errors import QualityGateError, UsageError
 from materializer.lake.extent import files
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.wiring import Materializer
 
 if TYPE_CHECKING:

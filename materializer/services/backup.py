@@ -31,7 +31,7 @@ from materializer.lake.commit import fence
 from materializer.lake.failures import translated, unfit
 from materializer.services import processes
 from materializer.services.aside import put_aside
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.diagnosis import diagnose
 from materializer.services.refresh import Refresher
 

@@ -11,12 +11,12 @@ from materializer.core.spans import NEG_INF
 from materializer.core.spec import TimeType
 from materializer.errors import NotCoveredError
 from materializer.journal.fold import AggregateState
+from materializer.services.bound import Bound
 from materializer.services.covering import Lack, lack_of, required_start
-from materializer.services.definitions import Bound
 from materializer.services.planning import Request
 from materializer.services.refresh import RefreshReport, RunDone
+from materializer.services.run_planning import RunNote
 from materializer.services.versions import SwitchReport, Versions
-from materializer.services.workbench import RunNote
 
 PASSES = 3
 """How often a build looks again because what is published was refreshed in the meantime."""

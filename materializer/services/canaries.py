@@ -28,7 +28,7 @@ from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdi
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.journal.fold import AggregateState
 from materializer.services import planning, retention
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,7 +24,7 @@ from materializer.lake import changes as lake
 from materializer.lake.changes import CapturedPiece, NeedsSpark, Rung, Segment
 from materializer.lake.log import LogGapError, read_commit
 from materializer.lake.table import DeltaFolder
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine

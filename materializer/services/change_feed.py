@@ -41,7 +41,7 @@ from materializer.lake.log import Commit, DataFile, read_commit
 from materializer.lake.rows import row_count
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder, open_table
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
 from materializer.services import planning, suites
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.gate import summary
 
 if TYPE_CHECKING:

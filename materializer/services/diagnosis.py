@@ -19,7 +19,7 @@ from materializer.journal.fold import AggregateState, States
 from materializer.lake.rows import lost_file
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 RETIRED: Final = 1 << 62
 """Number under which the identifier of a lost journal's aggregate is retired: nobody writes above it."""

@@ -21,7 +21,7 @@ from materializer.journal.journal import Journal
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, planning, processes, retention, upkeep
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.diagnosis import Verdict, diagnose
 from materializer.services.maintain import Maintainer
 from materializer.services.refresh import stuck_spans

@@ -20,7 +20,7 @@ from materializer.core.plan import Estimate, Plan, Recompute, Rejected, Settle
 from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.fold import AggregateState
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.planning import Request
 
 if TYPE_CHECKING:

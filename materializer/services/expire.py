@@ -31,10 +31,9 @@ from materializer.journal.fold import AggregateState, apply
 from materializer.journal.versions import fields_of
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, planning, retention
-from materializer.services.planning import Request
 from materializer.services.raw_rows import Reader, delete_statement, readers_of
 from materializer.services.refresh import Refresher, stuck_spans
-from materializer.services.workbench import Workbench
+from materializer.services.survey import Survey
 
 Report = TypeVar("Report")
 
@@ -137,15 +136,15 @@ class Expirer:
             LeaseHeldError: If another live process works on it.
         """
         if dry_run:
-            bench = self._bench(name)
-            state = bench.looked(bench.given_back(self._state(name)))
-            return self._expiry(state, bench, before, as_stored=as_stored, dry_run=True)[0]
+            survey = self._survey(name)
+            state = survey.looked(survey.given_back(self._state(name)))
+            return self._expiry(state, survey, before, as_stored=as_stored, dry_run=True)[0]
 
-        def decide(state: AggregateState, bench: Workbench) -> tuple[Expiry, list[Event]]:
-            captured = bench.uncaptured(state)  # once: the source may move on between two looks
+        def decide(state: AggregateState, survey: Survey) -> tuple[Expiry, list[Event]]:
+            captured = survey.uncaptured(state)  # once: the source may move on between two looks
             now = state if captured is None else apply(state, state.id, captured)
             assert now is not None
-            expiry, events = self._expiry(now, bench, before, as_stored=as_stored, dry_run=False)
+            expiry, events = self._expiry(now, survey, before, as_stored=as_stored, dry_run=False)
             return expiry, events if captured is None else [captured, *events]
 
         return self._written(name, decide)
@@ -162,23 +161,23 @@ class Expirer:
             LeaseHeldError: If another live process works on it.
         """
         if dry_run:
-            return self._thaw(self._state(name), self._bench(name), dry_run=True)
+            return self._thaw(self._state(name), self._survey(name), dry_run=True)
 
-        def decide(state: AggregateState, bench: Workbench) -> tuple[Thaw, list[Event]]:
-            thaw = self._thaw(state, bench, dry_run=False)
+        def decide(state: AggregateState, survey: Survey) -> tuple[Thaw, list[Event]]:
+            thaw = self._thaw(state, survey, dry_run=False)
             entries = tuple(Entry(span, None, Cause.INVALIDATED, gone=ANY_ROWS) for span in thaw.dirty)
             return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
 
         return self._written(name, decide)
 
-    def _written(self, name: str, decide: Callable[[AggregateState, Workbench], tuple[Report, list[Event]]]) -> Report:
+    def _written(self, name: str, decide: Callable[[AggregateState, Survey], tuple[Report, list[Event]]]) -> Report:
         """Do, under the lease and in one commit, what *decide* says of the newest state."""
         journal = self.refresher.journal
         with self.refresher.writing(name):
             while True:
                 view = journal.view()
                 state = view.named(name)
-                report, events = decide(state, self._bench(name))
+                report, events = decide(state, self._survey(name))
                 self.refresher.on_checkpoint("bound")
                 try:
                     if events:
@@ -191,12 +190,11 @@ class Expirer:
     def _state(self, name: str) -> AggregateState:
         return self.refresher.journal.view().named(name)
 
-    def _bench(self, name: str) -> Workbench:
-        r = self.refresher
-        return Workbench(r.journal, r.bound(self._state(name)), r.config, r.engine, Request())
+    def _survey(self, name: str) -> Survey:
+        return self.refresher.survey(self._state(name))
 
     def _expiry(
-        self, state: AggregateState, bench: Workbench, before: int, *, as_stored: bool, dry_run: bool
+        self, state: AggregateState, survey: Survey, before: int, *, as_stored: bool, dry_run: bool
     ) -> tuple[Expiry, list[Event]]:
         definition = self.refresher.bound(state).definition
         grid = definition.grid
@@ -213,7 +211,7 @@ class Expirer:
                 hint="set 'slice' to a length that divides them, such as '1 hour'",
             )
         bound = max(bound, state.frozen)
-        dirt = _dirt(state, bound, bench)
+        dirt = _dirt(state, bound, survey)
         if dirt.needed and not as_stored:
             shown = planning.spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
@@ -223,7 +221,7 @@ class Expirer:
                 "--as-stored",
             )
         if bound > state.frozen and not as_stored:
-            self._refuse_unsettled(state, bound, bench, grid)
+            self._refuse_unsettled(state, bound, survey, grid)
         view = self.refresher.journal.view()
         parent = cascade.parent_of(state.source.path, self.refresher.root, view.states)
         expiry = Expiry(
@@ -234,7 +232,7 @@ class Expirer:
             state.frozen,
             state.source.name or state.source.path,
             state.cursor,
-            bench.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
+            survey.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
             dirt.waiting,
             "" if parent else delete_statement(state.source, definition, bound),
             tuple(readers_of(state, bound, view.all.values())),
@@ -249,9 +247,9 @@ class Expirer:
         asked: list[Event] = [Invalidated(stored, "frozen as stored")] if stored else []
         return expiry, [*asked, Frozen(bound, "expire", dirt.settled)]
 
-    def _refuse_unsettled(self, state: AggregateState, bound: int, bench: Workbench, grid: Grid) -> None:
+    def _refuse_unsettled(self, state: AggregateState, bound: int, survey: Survey, grid: Grid) -> None:
         """Refuse a bound above results of an engine that may still change: no later row would change them then."""
-        first = bench.unsettled(state, bound)
+        first = survey.unsettled(state, bound)
         if first is None:
             return
         raise ExpireDirtyError(
@@ -269,7 +267,7 @@ class Expirer:
                 f"{state.name}', first",
             )
 
-    def _thaw(self, state: AggregateState, bench: Workbench, *, dry_run: bool) -> Thaw:
+    def _thaw(self, state: AggregateState, survey: Survey, *, dry_run: bool) -> Thaw:
         self._refuse_building(state)
         spec, was = AggregateSpec.from_json(state.spec), state.frozen
         below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
@@ -279,8 +277,8 @@ class Expirer:
             spec.time_type or TimeType.TIMESTAMP,
             was,
             kept,
-            _known(lambda: bench.kept_estimate(below)),
-            _known(lambda: bench.source_estimate(state, below)),
+            _known(lambda: survey.kept_estimate(below)),
+            _known(lambda: survey.source_estimate(state, below)),
             state.expired_rows,
             stuck_spans(state),
             SOURCE in spec.property_map,
@@ -318,14 +316,14 @@ def _text(instant: int, grid: Grid) -> str:
     return render(instant, grid.time_type)
 
 
-def _dirt(state: AggregateState, bound: int, bench: Workbench) -> _Dirt:
+def _dirt(state: AggregateState, bound: int, survey: Survey) -> _Dirt:
     if bound <= state.frozen:
         return _Dirt()
     taken = state.log.cut(SpanSet.of(Span(state.frozen, bound))).taken
-    merges = bench.merges
+    merges = survey.merges
     waiting = SpanSet.union(e.span for e in taken if merges and e.is_mergeable)
     rest = SpanSet.union(e.span for e in taken if e.cause is not Cause.RETIRED) - waiting
-    needed = bench.present(state, rest) if rest else rest
+    needed = survey.present(state, rest) if rest else rest
     return _Dirt(waiting, rest - needed, needed)
 
 

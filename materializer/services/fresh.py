@@ -18,11 +18,11 @@ from materializer.core.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
 from materializer.journal.fold import AggregateState, apply
-from materializer.services.definitions import Bound
 from materializer.services.planning import Request, whole_buckets
 from materializer.services.protocol import ATTEMPTS, TableHead, Which
 from materializer.services.refresh import Refresher
-from materializer.services.workbench import Workbench
+from materializer.services.run_planning import RunPlanner
+from materializer.services.survey import Survey
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,17 +115,19 @@ class FreshReader:
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         r = self.refresher
-        bound, bench, state, heads = _consistent(r, name, Request(may_merge=may_merge))
+        survey, state, heads = _consistent(r, name)
+        bound = survey.bound
         is_engine = bound.definition.engine is not None
         if is_engine and may_merge and _is_doubtful(state):
             return self._read(name, window, may_merge=False)
-        state = bench.without_old(bench.looked(_given_back(bench, state)))
+        state = survey.without_old(survey.looked(_given_back(survey, state)))
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
         inside = SpanSet.of(window) & (
             SpanSet.of(Span(state.retired, POS_INF)) if is_engine else SpanSet.of(EVERYTHING)
         )
         # results of an engine reach beyond their slices: what changed outside the window may change them
-        plan = bench.whole_plan(state, heads, EVERYTHING if is_engine else window)
+        planner = RunPlanner(survey, Request(may_merge=may_merge), r.config, r.engine)
+        plan = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
         rows = r.engine().fresh(
             bound.definition,
@@ -133,8 +135,8 @@ class FreshReader:
             bound.paths,
             plan,
             clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
-            hull=bench.hull(state.cursor),
-            work=bench.work,
+            hull=survey.hull(state.cursor),
+            work=planner.work,
             inside=bound.predicate("output", inside) if plan.replaced - inside else None,
         )
         return FreshRead(state.cursor, plan.spans & inside, plan.strategy, plan.estimate, 0.0, rows)
@@ -145,23 +147,20 @@ def _is_doubtful(state: AggregateState) -> bool:
     return state.plan is not None or any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in state.log.entries)
 
 
-def _consistent(
-    r: Refresher, name: str, request: Request
-) -> tuple[Bound, Workbench, AggregateState, dict[Which, TableHead]]:
+def _consistent(r: Refresher, name: str) -> tuple[Survey, AggregateState, dict[Which, TableHead]]:
     """Return state and tables that belong together: nothing was published between the looks at them."""
     for _ in range(ATTEMPTS):
-        bound = r.bound(r.journal.view().named(name))
-        bench = Workbench(r.journal, bound, r.config, r.engine, request)
-        heads = {which: bench.head(which) for which in Which}
+        survey = r.survey(r.journal.view().named(name))
+        heads = {which: survey.head(which) for which in Which}
         state = r.journal.view().named(name)
-        if state.data_version != bound.data_version:
+        if state.data_version != survey.bound.data_version:
             continue
         if state.switch and state.plan is not None:  # readers are about to get another version; this one is whole
             heads[Which.OUTPUT] = replace(heads[Which.OUTPUT], version=state.plan.output.version)
-            return bound, bench, state, heads
+            return survey, state, heads
         latest = state.plan.n if state.plan else state.written_n
         if all(state.written_n <= head.n <= latest for head in heads.values()):
-            return bound, bench, state, heads
+            return survey, state, heads
     raise TablesAheadError(
         f"the tables of '{state.name}' do not fit the journal: refresh {state.written_n} was the last",
         hint=f"run 'materializer repair {state.name}'",
@@ -170,11 +169,11 @@ def _consistent(
     )
 
 
-def _given_back(bench: Workbench, state: AggregateState) -> AggregateState:
+def _given_back(survey: Survey, state: AggregateState) -> AggregateState:
     """Return *state* as if its unfinished refresh had left no trace that can be relied on."""
     if state.plan is None:
         return state
     forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in state.plan.taken)
-    back = apply(bench.given_back(state), state.id, Invalidated(forgotten, "unfinished"))
+    back = apply(survey.given_back(state), state.id, Invalidated(forgotten, "unfinished"))
     assert back is not None
     return back

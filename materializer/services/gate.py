@@ -27,7 +27,7 @@ from materializer.errors import CanaryError, QualityGateError, WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
 from materializer.services import canaries, planning, suites
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.protocol import Audit
 
 if TYPE_CHECKING:

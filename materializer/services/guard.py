@@ -15,7 +15,7 @@ from materializer.core.invalidation import ANY_ROWS, Cause
 from materializer.core.plan import Plan, Recompute
 from materializer.core.spans import SpanSet
 from materializer.errors import FewerRowsError
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Computed, Engine

@@ -24,7 +24,7 @@ from materializer.journal.journal import Journal
 from materializer.lake.log import commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.spark.bucket_sql import spans_sql
 
 if TYPE_CHECKING:

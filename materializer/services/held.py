@@ -18,7 +18,7 @@ from materializer.lake.extent import Extent, files
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, retention
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 OUTLIVED = "repaired"
 """The reason of a bound that a repair moved."""

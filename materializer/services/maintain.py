@@ -34,7 +34,7 @@ from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
 from materializer.lake.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
 from materializer.services import change_feed
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.strays import ours
 from materializer.spark.bucket_sql import spans_sql
 

@@ -12,8 +12,8 @@ from materializer.core.spec import AggregateSpec, TimeType
 from materializer.journal.fold import AggregateState
 from materializer.lake.extent import files
 from materializer.services import processes
+from materializer.services.bound import Bound
 from materializer.services.covering import lack_of, required_start
-from materializer.services.definitions import Bound
 
 
 @dataclass(frozen=True, slots=True)

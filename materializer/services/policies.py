@@ -43,10 +43,11 @@ from materializer.journal.events import PolicyRan
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.services import cascade, schedules
-from materializer.services.definitions import Bound, Change, Definitions
+from materializer.services.bound import Bound
+from materializer.services.definitions import Change, Definitions
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher, RefreshReport, RunDone, dirty_below_newest
-from materializer.services.workbench import RunNote
+from materializer.services.run_planning import RunNote
 
 
 def wall_clock() -> int:

@@ -12,7 +12,6 @@ from materializer.journal.events import Captured
 from materializer.services.planning import Request
 from materializer.services.protocol import Which
 from materializer.services.refresh import Refresher, dirty_below_newest, stuck_spans
-from materializer.services.workbench import Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,12 @@ class Previewer:
         r = self.refresher
         state = r.journal.view().named(name)
         bound = r.bound(state)
-        bench = Workbench(r.journal, bound, r.config, r.engine, request)
+        planner = r.planner(state, request)
+        survey = planner.survey
         unfinished = state.plan.n if state.plan else None
         if state.plan is not None:
-            state = bench.given_back(state)
-        decision = bench.decide(state, {which: bench.head(which) for which in Which})
+            state = survey.given_back(state)
+        decision = planner.decide(state, {which: survey.head(which) for which in Which})
         note = decision.note
         window = note.window
         outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())

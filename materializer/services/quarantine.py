@@ -18,7 +18,7 @@ from materializer.errors import WriteFencedError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table
 from materializer.lake.table import DeltaFolder
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine

@@ -31,12 +31,14 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
 from materializer.services import change_feed, handlers, held, planning, processes, protocol, quarantine, retention
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
 from materializer.services.planning import Request
 from materializer.services.protocol import At, Process
-from materializer.services.workbench import RunNote, Workbench
+from materializer.services.run_planning import RunNote, RunPlanner
+from materializer.services.survey import Survey
+from materializer.services.workbench import Workbench
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
@@ -217,9 +219,9 @@ class Refresher:
             while True:
                 view = self.journal.view()
                 state = view.named(name)
-                bench = self._bench(state, Request())
-                captured = bench.uncaptured(state)  # what went before the bound moves is a correction
-                moves = bench.moves(bench.looked(state))
+                survey = self.survey(state)
+                captured = survey.uncaptured(state)  # what went before the bound moves is a correction
+                moves = survey.moves(survey.looked(state))
                 try:
                     if moves:
                         self.journal.append(view.version, state.id, [*([captured] if captured else []), *moves])
@@ -304,9 +306,10 @@ class Refresher:
         state = self.journal.view().all.get(bench.bound.aggregate_id)
         if process.at is At.LEASE or state is None or state.data_version == bench.bound.data_version:
             return bench
-        found = self._bench(state, bench.request)
+        asked = bench.planner.request
+        found = self._bench(state, asked)
         closing.callback(found.close)
-        if bench.request.inside is not None or not _is_same_time(found.bound, bench.bound):
+        if asked.inside is not None or not _is_same_time(found.bound, bench.bound):
             msg = f"another version of '{state.name}' was published while this process worked"
             raise LeaseLostError(msg, wrote="what was finished before is published, or was replaced")
         return found
@@ -370,6 +373,14 @@ class Refresher:
                 self.on_checkpoint(process.at.value)
                 bench = self._bound_now(process, bench, closing)
                 process = protocol.advance(process, bench)
+
+    def survey(self, state: AggregateState) -> Survey:
+        """Return what there is of the aggregate of *state*, for who writes nothing."""
+        return Survey(self.journal, self.bound(state), self.config, self.engine)
+
+    def planner(self, state: AggregateState, request: Request) -> RunPlanner:
+        """Return what plans a run, for who does not do it."""
+        return RunPlanner(self.survey(state), request, self.config, self.engine)
 
     def bound(self, state: AggregateState) -> Bound:
         """Return the aggregate of *state*, compiled once a data version."""

@@ -43,7 +43,7 @@ from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import held, processes
 from materializer.services.aside import cleared
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.diagnosis import Diagnosis, Verdict, diagnose, made_for
 from materializer.services.mending import Mending, Table, mending
 from materializer.services.protocol import Process

@@ -24,7 +24,7 @@ from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.freshness import Freshness, freshness_of
 from materializer.services.next_version import (
     NextVersion,

@@ -17,8 +17,8 @@ from materializer.lake.commit import fence
 from materializer.lake.copying import copy_rows
 from materializer.lake.table import DeltaFolder
 from materializer.services import planning
+from materializer.services.bound import Bound
 from materializer.services.covering import lack_of
-from materializer.services.definitions import Bound
 from materializer.services.protocol import TableHead, Which
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.services import held
 from materializer.services.aside import put_aside
-from materializer.services.definitions import Bound, Definitions, Prepared
+from materializer.services.bound import Bound
+from materializer.services.definitions import Definitions, Prepared
 from materializer.services.diagnosis import RETIRED, made_for
 from materializer.services.mending import Mending, Old, Table
 from materializer.services.refresh import Refresher

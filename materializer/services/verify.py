@@ -18,7 +18,7 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.extent import files
 from materializer.services import planning, retention
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine

@@ -40,17 +40,9 @@ from materializer.lake.copying import copy_rows
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
+from materializer.services.bound import Bound, build_path, partials_path
 from materializer.services.check import Checker
-from materializer.services.definitions import (
-    Bound,
-    Change,
-    Definitions,
-    Prepared,
-    build_path,
-    create_tables,
-    partials_path,
-    refuse_frozen,
-)
+from materializer.services.definitions import Change, Definitions, Prepared, create_tables, refuse_frozen
 from materializer.services.gate import has_gate, summary
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from materializer.lake.log import latest_version, read_commit
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.wiring import Materializer
 
 _OPENED: Final = 0x20

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.config import Config, SparkConfig
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.spark.plain import write_recomputed
 from materializer.wiring import Materializer
 from tests.benchmarks import history, timescaledb

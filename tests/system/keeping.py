@@ -43,8 +43,8 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.store import JournalStore
 from materializer.lake.commit import fence
 from materializer.services import maintain
+from materializer.services.bound import Bound
 from materializer.services.building import BuildReport
-from materializer.services.definitions import Bound
 from materializer.services.maintain import MaintainReport
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer

@@ -35,7 +35,7 @@ from materializer.core.plan import Lane
 from materializer.core.spans import Span, SpanSet
 from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooSmallError
 from materializer.services import change_feed, maintain
-from materializer.services.definitions import Bound
+from materializer.services.bound import Bound
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from materializer.services.refresh import RunDone
-    from materializer.services.workbench import RunNote
+    from materializer.services.run_planning import RunNote
 
 
 class Watch(Protocol):

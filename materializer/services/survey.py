@@ -1,0 +1,254 @@
+"""What the source and the tables of one aggregate hold, and what follows from it before anything is planned.
+
+A survey reads logs and file statistics, each version once, and the change feed; it writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from materializer.config import Config
+from materializer.core.invalidation import Cause, Entry
+from materializer.core.plan import Estimate
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import (
+    NotADeltaTableError,
+    SourceDamagedError,
+    SourceReplacedError,
+    SourceRolledBackError,
+    TableNotFoundError,
+)
+from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
+from materializer.journal.fold import AggregateState, apply
+from materializer.journal.journal import Journal
+from materializer.lake.extent import Extent, files
+from materializer.lake.log import LogGapError, commits
+from materializer.lake.table import DeltaFolder
+from materializer.services import cascade, held, retention
+from materializer.services.capture import Capture
+from materializer.services.protocol import TableHead, Which
+
+if TYPE_CHECKING:
+    from materializer.services.bound import Bound
+    from materializer.spark.engine import Engine
+
+
+class Survey:
+    """What there is of one aggregate: its source, its tables, and what the source did that nobody captured.
+
+    Args:
+        journal: The lake's journal.
+        bound: The aggregate's definition, compiled for use.
+        config: Settings.
+        engine: Starts Spark on first use and returns the engine.
+    """
+
+    def __init__(self, journal: Journal, bound: Bound, config: Config, engine: Callable[[], Engine]) -> None:
+        self.bound = bound
+        self._journal = journal
+        self._engine = engine
+        self._capture = Capture(bound, config, engine)
+        self._source = DeltaFolder.at(bound.source.path)
+        self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
+        self._extents: dict[tuple[str, int], Extent] = {}
+        self._captured: dict[tuple[int, int], Captured | None] = {}
+
+    def head(self, which: Which) -> TableHead:
+        """Return the newest version of one of our tables."""
+        table = self._tables[which]
+        try:
+            head = table.head()
+        except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
+            exc.hint = f"it is the {which} table of '{self.bound.name}': {self.bound.mend}"
+            raise
+        return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
+
+    def check_source(self, state: AggregateState, table_id: str, version: int) -> None:
+        """Refuse a source that is not the one the aggregate was defined on.
+
+        Raises:
+            SourceReplacedError: If it was dropped and recreated.
+            SourceRolledBackError: If its newest version lies before the cursor.
+        """
+        if table_id != state.source.table_id:
+            mend = f"apply the definition of '{state.name}' again to build it from the new table, or drop it"
+            if cascade.parent_of(state.source.path, self._journal.root, self._journal.view().states):
+                mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
+            raise SourceReplacedError(
+                f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
+                hint=mend,
+                found=table_id,
+                expected=state.source.table_id,
+            )
+        if version < state.cursor:
+            raise SourceRolledBackError(
+                f"the source of '{state.name}' is at version {version}, but {state.cursor} was already captured",
+                hint=f"if it was replaced by an older copy, apply the definition of '{state.name}' again to build it anew",
+                found=version,
+                expected=state.cursor,
+            )
+
+    def uncaptured(self, state: AggregateState) -> Captured | None:
+        """Return what the source did since the cursor, or None when it is known already; remembered between attempts, writes nothing."""
+        head = self._source.head()
+        self.check_source(state, head.table_id, head.version)
+        if head.version == state.cursor and state.extent_end != NEG_INF:
+            return None
+        key = (state.cursor, head.version)
+        if key not in self._captured:
+            self._captured[key] = self._fresh_look(state, head.version)
+        return self._captured[key]
+
+    def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
+        extent = self.raw(version)
+        end = self._extent_end(extent)
+        if version > state.cursor:
+            captured = self._capture.upto(state, version)
+            return replace(captured, extent_end=end, null_times=extent.null_times)
+        return None if end == NEG_INF else Captured(version, (), end, (), extent.null_times)
+
+    def looked(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
+        captured = self.uncaptured(state)
+        return applied(state, captured) if captured else state
+
+    def given_back(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
+        return state if state.plan is None else applied(state, Aborted(state.plan.n, "preview"))
+
+    def without_old(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
+        for move in retention.moved(state, self.bound.definition.grid, freezes=False):
+            state = applied(state, move)
+        return state
+
+    def moves(self, state: AggregateState, *, freezes: bool = True) -> list[Frozen | Retired]:
+        """Return how the frozen bound, if asked for, and the retired bound follow the newest row of *state*."""
+        freezes = freezes and retention.may_freeze(state, self._journal.view())
+
+        def present(spans: SpanSet) -> SpanSet:
+            return self.present(state, spans)
+
+        def cut(bound: int) -> int:
+            return self.cut(state, bound)
+
+        return list(retention.moved(state, self.bound.definition.grid, present, freezes=freezes, cut=cut))
+
+    def cut(self, state: AggregateState, bound: int) -> int:
+        """Return the last edge up to *bound* at which history can be cut now.
+
+        A continuous aggregate can be cut anywhere. An engine can where no result that begins below may still change.
+        """
+        definition = self.bound.definition
+        if definition.engine is None:
+            return bound
+        edge = retention.cut_edge(definition, bound)
+        if edge <= state.frozen:
+            return edge
+        first = self.unsettled(state, edge)
+        return edge if first is None else retention.cut_edge(definition, definition.grid.edge_at(first))
+
+    def unsettled(self, state: AggregateState, bound: int) -> int | None:
+        """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above.
+
+        What is frozen already counts for nothing.
+        """
+        if self.bound.definition.engine is None or bound == NEG_INF:
+            return None
+        above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
+        dirty = min((e.span.start for e in above), default=POS_INF)
+        path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
+        inside = Span(state.frozen, bound)
+        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty)
+
+    def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows.
+
+        A result of an engine is in the slice in which it begins, and may hold rows of all later ones.
+        """
+        heads = {which: self.head(which) for which in Which}
+        raw, kept = self.raw(state.cursor), self.kept(heads[Which.PARTIALS].version)
+        if self.bound.definition.engine is not None:
+            first = NEG_INF
+            if not raw.unknown.files and not kept.unknown.files:
+                first = min((e.hull.start for e in (raw, kept) if e.hull is not None), default=POS_INF)
+            return spans & SpanSet.of(Span(first, POS_INF)) if first < POS_INF else SpanSet()
+        return self.present_in(raw, kept, self.stale(state.log.entries, heads), spans)
+
+    def present_in(self, raw: Extent, kept: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans*, in whole buckets, in which one of these may have rows."""
+        grid = self.bound.definition.grid
+        return grid.cover_set(raw.present(spans) | kept.present(spans) | (stale & spans)) & spans
+
+    def stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
+        """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
+        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED) for e in dirty)
+        return held.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
+
+    def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
+        """Return which files of the source may hold rows of *spans*, at the cursor."""
+        return estimate(self.raw(state.cursor), spans)
+
+    def kept_estimate(self, spans: SpanSet) -> Estimate:
+        """Return which files of the partials may hold rows of *spans*."""
+        return estimate(self.kept(self.head(Which.PARTIALS).version), spans)
+
+    def changed(self, state: AggregateState, after: int) -> Estimate:
+        """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
+        try:
+            adds = [a for c in commits(self.bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+        except LogGapError:
+            adds = []
+        captured = state.changed_rows(after)
+        rows = sum(a.rows or 0 for a in adds) if captured is None else captured
+        return Estimate(rows, sum(a.bytes for a in adds), len(adds), rows)
+
+    @property
+    def merges(self) -> bool:
+        """Whether the aggregates can be merged."""
+        return not self.bound.definition.layout.not_mergeable
+
+    def hull(self, version: int) -> Span | None:
+        """Return where the source has rows at a version, or None when some file does not tell."""
+        extent = self.raw(version)
+        return None if extent.unknown.files else extent.hull
+
+    def raw(self, version: int) -> Extent:
+        """Return which files the source has at a version, and where in time their rows lie."""
+        spec = self.bound.definition.spec
+        return self._extent(self.bound.source.path, version, spec.time_column)
+
+    def kept(self, version: int) -> Extent:
+        """Return the same of the partials."""
+        return self._extent(self.bound.paths["partials"], version, "slice")
+
+    def _extent(self, path: str, version: int, column: str) -> Extent:
+        if (path, version) not in self._extents:
+            self._extents[path, version] = files(path, version, column, self.bound.definition.time_type)
+        return self._extents[path, version]
+
+    def _extent_end(self, extent: Extent) -> int:
+        hull = extent.hull
+        if extent.unknown.files:
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version)
+            hull = None if newest is None else Span(newest, newest + 1)
+        if hull is None:
+            return NEG_INF
+        return self.bound.definition.grid.cover(hull).end
+
+
+def applied(state: AggregateState, event: Event) -> AggregateState:
+    """Return *state* after an event that does not end the aggregate."""
+    after = apply(state, state.id, event)
+    if after is None:
+        msg = f"{type(event).__name__} does not end an aggregate"
+        raise ValueError(msg)
+    return after
+
+
+def estimate(extent: Extent, spans: SpanSet) -> Estimate:
+    """Return what reading the rows of *spans* costs."""
+    found = extent.estimate(spans)
+    return Estimate(found.rows, found.bytes, found.files, found.likely_rows)
