@@ -127,10 +127,11 @@ def _decay(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         told = found[kind]
         rows += [
             (f"first ten, {kind} maintain", told["first"], f"{told['first']:.2f} s", css),
+            (f"a new lake's, in turn with the last, {kind}", told["new"], f"{told['new']:.2f} s", css),
             (
                 f"last ten, {kind} maintain",
                 told["last"],
-                f"{told['last']:.2f} s = {told['last'] / told['first']:.2f} x",
+                f"{told['last']:.2f} s = {told['last'] / told['new']:.2f} x the new lake's",
                 css,
             ),
         ]

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.decay [--refreshes 1000] [--maintain-every 50] [--json]
 
 One row is inserted and refreshed, again and again, each a bucket later, so that every refresh adds a small file to both
-tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes, files and
-bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
+tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes, and of the first ten
+of a new lake that are done in turn with the last ten, so that neither a warmer JVM nor another hour of the machine is taken for age;
+files and bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
 Nothing is kept for readers of older versions, and after every 288, a day of them, the journal is made a day older, so that what
 is left does not depend on how long the benchmark takes.
 """
@@ -46,33 +47,45 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     ):
         options_given = {"options": {k: str(v) for k, v in vars(options).items()}}
         return options_given | {
-            kind: _one(Materializer(folder / kind, spark=spark, config=config), options.refreshes, every)
+            kind: _one(
+                *(Materializer(folder / name, spark=spark, config=config) for name in (kind, f"beside {kind}")),
+                options.refreshes,
+                every,
+            )
             for kind, every in (("without", 0), ("with", options.maintain_every))
         }
 
 
-def _one(m: Materializer, refreshes: int, every: int) -> dict[str, Any]:
-    source = str(m.root / "trades")
-    DeltaTable.create(source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
-    _insert(source, 0)
-    measures = {"n": "count(*)", "high": "max(price)", "total": "sum(price)"}
-    m.define("bars", source, time="ts", width="1 minute", keys=["sym"], measures=measures)
-    seconds, maintained, first = [], [], m.refresh("bars")
+def _one(m: Materializer, beside: Materializer, refreshes: int, every: int) -> dict[str, Any]:
+    _begun(m)
+    seconds, new, maintained = [], [], []
     for i in range(1, refreshes):
-        _insert(source, i)
-        took, _ = timed(lambda: m.refresh("bars"))
-        seconds.append(took)
+        seconds.append(_refreshed(m, i))
+        if i == refreshes - FEW:
+            _begun(beside)
+        if i >= refreshes - FEW:
+            new.append(_refreshed(beside, i))
         if i % A_DAY == 0:
             let_a_day_pass(m.root)
         if every and i % every == 0:
             took, _ = timed(lambda: m.maintain("bars"))
             maintained.append(took)
-    assert first.runs
-    return (
-        {"first": round(median(seconds[:FEW]), 4), "last": round(median(seconds[-FEW:]), 4)}
-        | _left(m)
-        | _told(maintained)
-    )
+    times = {"first": seconds[:FEW], "last": seconds[-FEW:], "new": new}
+    return {name: round(median(of), 4) for name, of in times.items()} | _left(m) | _told(maintained)
+
+
+def _begun(m: Materializer) -> None:
+    source = str(m.root / "trades")
+    DeltaTable.create(source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+    _insert(source, 0)
+    measures = {"n": "count(*)", "high": "max(price)", "total": "sum(price)"}
+    m.define("bars", source, time="ts", width="1 minute", keys=["sym"], measures=measures)
+    assert m.refresh("bars").runs
+
+
+def _refreshed(m: Materializer, i: int) -> float:
+    _insert(str(m.root / "trades"), i)
+    return timed(lambda: m.refresh("bars"))[0]
 
 
 def _told(maintained: list[float]) -> dict[str, Any]:
