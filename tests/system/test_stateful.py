@@ -151,11 +151,12 @@ def test_random_retention_leaves_what_is_remembered(spark, tmp_path) -> None:
 def test_what_chance_seldom_does_to_history(spark, tmp_path) -> None:
     """
     A death between the tables below the bound, an output that is lost then, a switch that a dead process left, old buckets that
-    are wanted again, a journal from before: each happens, and history is what is remembered.
+    are wanted again, a journal from before and one that nobody can read, a bound that a next version holds: each happens, and
+    history is what is remembered.
     """
     keeping.Keeping.spark, keeping.Keeping.folder, keeping.Keeping.seen = spark, tmp_path, Counter()
     keeping.Keeping.driver_lane_rows = 200_000
-    late = [keeping.Commit("comes", [{"after": timedelta(hours=1), "k": "a", "v": 3}])]
+    late, new = ([keeping.Commit("comes", [{"after": timedelta(hours=h), "k": "a", "v": 3}])] for h in (1, 12))
     everything: tuple[None, None] = (None, None)
     work = keeping.Keeping()
     steps: list[Callable[[], object]] = [
@@ -174,6 +175,9 @@ def test_what_chance_seldom_does_to_history(spark, tmp_path) -> None:
         lambda: work.refresh([], everything, force=False, death=None),
         lambda: work.keep(None, wants=True, death=None),
         lambda: work.refresh([], everything, force=False, death=None),
+        lambda: work.change(new, is_other=True, death=Death("writing_partials", 1, is_kill=True)),
+        lambda: work.expire([], 7, is_deleted=False, death=None),
+        lambda: work.repair(late, ["journal unreadable"], None),
     ]
     try:
         for step in steps:
@@ -183,4 +187,5 @@ def test_what_chance_seldom_does_to_history(spark, tmp_path) -> None:
         work.teardown()
     happened = ["tables maintained", "left in a switch", "published by refresh", "published by roll back", "retired"]
     happened += ["wanted again", "left unfinished below the bound", "late rows given up", "harm: journal old"]
+    happened += ["history.building", "harm: journal unreadable"]
     assert [] == [what for what in [*happened, "buckets stuck by a repair"] if not keeping.Keeping.seen[what]]
