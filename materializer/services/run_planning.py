@@ -20,7 +20,7 @@ from materializer.services import held, planning, retention
 from materializer.services.engine_planning import EnginePlanner
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Decision, TableHead, Which
-from materializer.services.survey import Survey, applied, estimate
+from materializer.services.survey import Survey, applied, estimate_of
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
@@ -76,7 +76,7 @@ class RunPlanner:
             request = replace(request, end=None)
         self.survey = survey
         self.request = request
-        self.engine = EnginePlanner(survey.bound, engine, request) if made else None
+        self.of_engine = EnginePlanner(survey.bound, engine, request) if made else None
         """Plans what an engine computes; None for a continuous aggregate."""
         self.work: Work | None = None
         """What an engine computes by the plan that was made last."""
@@ -88,7 +88,7 @@ class RunPlanner:
         events: list[Event] = [captured] if captured else []
         state = applied(state, captured) if captured else state
         # an engine's kept results tell where it can be cut: they are read once the refresh is done
-        for move in self.survey.moves(state, freezes=self.engine is None):
+        for move in self.survey.moves(state, freezes=self.of_engine is None):
             events.append(move)
             state = applied(state, move)
         window = planning.whole_window(self.request, state, self.survey.bound.definition.grid)
@@ -101,7 +101,7 @@ class RunPlanner:
             events.append(event)
             state = applied(state, event)
         dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
-        has_clock_moved = self.engine is not None and self.engine.has_clock_moved(state)
+        has_clock_moved = self.of_engine is not None and self.of_engine.has_clock_moved(state)
         outlived = held.outlived(self.survey.bound, lambda: heads[Which.OUTPUT].version, state.retired)
         if not dirty and not has_clock_moved and not outlived:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
@@ -123,7 +123,7 @@ class RunPlanner:
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = planning.first_run(
-            replace(self.request, run_rows=self._run_rows(state) if self.engine is None else WHOLE),
+            replace(self.request, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
             window,
             dirt,
             self.survey.bound.definition.grid,
@@ -135,10 +135,10 @@ class RunPlanner:
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
-        if self.engine is None:
+        if self.of_engine is None:
             steps = decide(taken, facts)
         else:
-            made = self.engine.run(
+            made = self.of_engine.run(
                 state,
                 run.window,
                 taken,
@@ -180,10 +180,10 @@ class RunPlanner:
         kept = self.survey.kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, self.survey.raw(state.cursor), kept, self.survey.stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
-        if self.engine is None or not taken:
+        if self.of_engine is None or not taken:
             steps = decide(taken, facts)
         else:
-            made = self.engine.run(
+            made = self.of_engine.run(
                 state, window, taken, partials.version, facts.raw, lambda s: self._dirt(state, s).entries
             )
             taken, steps, self.work = made.taken, made.steps, made.work
@@ -198,9 +198,9 @@ class RunPlanner:
 
     def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
         return Facts(
-            raw=lambda spans: estimate(raw, spans),
+            raw=lambda spans: estimate_of(raw, spans),
             changed=lambda after, _: self.survey.changed(state, after),
-            kept=lambda spans: estimate(kept, spans),
+            kept=lambda spans: estimate_of(kept, spans),
             present=lambda spans: self.survey.present_in(raw, kept, stale, spans),
             feed_from=0 if self.request.may_merge else None,
             not_mergeable=self.survey.bound.definition.layout.not_mergeable,

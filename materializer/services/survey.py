@@ -189,11 +189,11 @@ class Survey:
 
     def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
         """Return which files of the source may hold rows of *spans*, at the cursor."""
-        return estimate(self.raw(state.cursor), spans)
+        return estimate_of(self.raw(state.cursor), spans)
 
     def kept_estimate(self, spans: SpanSet) -> Estimate:
         """Return which files of the partials may hold rows of *spans*."""
-        return estimate(self.kept(self.head(Which.PARTIALS).version), spans)
+        return estimate_of(self.kept(self.head(Which.PARTIALS).version), spans)
 
     def changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
@@ -248,7 +248,7 @@ def applied(state: AggregateState, event: Event) -> AggregateState:
     return after
 
 
-def estimate(extent: Extent, spans: SpanSet) -> Estimate:
+def estimate_of(extent: Extent, spans: SpanSet) -> Estimate:
     """Return what reading the rows of *spans* costs."""
     found = extent.estimate(spans)
     return Estimate(found.rows, found.bytes, found.files, found.likely_rows)

@@ -174,7 +174,7 @@ class Workbench(SwitchTables):
         if self.head(which).n < plan.n:
             table = result.partials if which is Which.PARTIALS else result.output
             spans = plan.replaced if result.spans is None else result.spans
-            if which is Which.PARTIALS and self.planner.engine is not None:
+            if which is Which.PARTIALS and self.planner.of_engine is not None:
                 spans -= plan.discarded
             self._commit(plan, table, which, spans, result.rows)
         self._checkpoint(f"wrote_{which}")
@@ -275,7 +275,7 @@ class Workbench(SwitchTables):
         if not has_gate(self.bound.definition.spec, plan.n):
             return None
         _, state = self.read()
-        planner = self.planner.engine
+        planner = self.planner.of_engine
         again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
         gate = Gate(self.bound, state, self._engine, self.survey.hull, self.planner.request.publish_anyway, again)
         return gate(plan, result)
