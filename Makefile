@@ -35,7 +35,7 @@ demo: $(STAMP) ## Run the main job on a year of real flights
 	$(BIN)/materializer demo
 
 test: $(EXTRAS) ## Run the tests (without the slow and the long ones)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25 -m "not slow and not long"
 
 check: lint types contracts quick ## Run the quick half of what CI runs
 

@@ -6,7 +6,7 @@ be one of ours (UTC, ANSI on), because types and implicit casts depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -121,6 +121,13 @@ def _analysed_engine(
     from materializer.spark.engines.analyse import stored_schemas
 
     stored, output = stored_schemas(spark, spec, source_schema)
+    asked = _Questions(spark.createDataFrame([], source_schema))
+    asked.storable({f"measure '{f.name}'": f.dataType for f in output}, "cast it")
+    asked.raise_problems()
+    asked.storable(
+        {f"'{f.name}', which is kept beside the results,": f.dataType for f in stored}, "cast it inside the call"
+    )
+    asked.raise_problems()
     groups = {SLICE, *(key_column(n) for n in keys)}
     return Analysed(
         spec=spec,
@@ -197,10 +204,7 @@ class _Questions:
             found |= zip([n for n, _ in plain], self._aggregated(spec, [t for _, t in plain]), strict=True)
         except AnalysisException:
             found |= {n: self._aggregated_type(spec, f"measure '{n}'", text) for n, text in plain}
-        for name, of in found.items():
-            if of is not None and _holds(of, _UNSTORABLE):
-                message = f"measure '{name}' is of type {of.simpleString()}, which cannot be stored"
-                self.problems.append(Problem("definition.wrong-type", message, "cast it"))
+        self.storable({f"measure '{name}'": of for name, of in found.items()}, "cast it")
         if layout.having_reference is not None:
             of = self._aggregated_type(spec, "HAVING", layout.having_reference)
             if of is not None and not isinstance(of, st.BooleanType):
@@ -216,12 +220,15 @@ class _Questions:
         for partial in layout.partials:
             if partial.is_foreign:
                 found[partial.name] = self._aggregated_type(spec, "aggregate", partial.build)
-        for partial in layout.partials:
-            of = found[partial.name]
-            if of is not None and _holds(of, _UNSTORABLE):
-                message = f"{partial.build} is of type {of.simpleString()}, which cannot be stored"
-                self.problems.append(Problem("definition.wrong-type", message, "cast it inside the aggregate"))
+        self.storable({p.build: found[p.name] for p in layout.partials}, "cast it inside the aggregate")
         return {n: of for n, of in found.items() if of is not None}
+
+    def storable(self, types: Mapping[str, st.DataType | None], hint: str) -> None:
+        """Note what is of a type that a table does not hold, by what it is."""
+        for what, of in types.items():
+            if of is not None and not is_storable(of):
+                message = f"{what} is of type {of.simpleString()}, which cannot be stored"
+                self.problems.append(Problem("definition.wrong-type", message, hint))
 
     def _aggregated(self, spec: AggregateSpec, texts: Sequence[str]) -> list[st.DataType]:
         if not texts:

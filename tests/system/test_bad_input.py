@@ -130,6 +130,19 @@ ASKED = {
     "resolution of a timestamp": (defined(resolution="ms"), "definition.resolution", "time.resolution"),
     "missing sequence": (defined(sequence="seq"), "definition.missing-sequence", "seq"),
     "aggregate of a wrong type": (defined(measures={"x": "bool_and(price)"}), "definition.wrong-type", "boolean"),
+    "result of an engine that no table holds": (
+        asked(
+            "define",
+            "bars",
+            "trades",
+            engine="reactive_state",
+            time="ts",
+            keys=["sym"],
+            measures={"gone": "prev(ts - timestamp'2024-01-01')"},
+        ),
+        "definition.wrong-type",
+        "interval",
+    ),
     "WHERE that is no condition": (defined(where="price + 1"), "definition.wrong-type", "boolean"),
     "HAVING that is no condition": (defined(having="count(*)"), "definition.wrong-type", "boolean"),
     "key that cannot be grouped": (
