@@ -94,8 +94,9 @@ def _in_files(told: Mapping[str, Any], kind: str) -> str:
 
 
 def _growth(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
-    for kind, title in CHANGES.items():
-        first = next(iter(found["refreshes"].values()))[kind]["seconds"]
+    measured = next(iter(found["refreshes"].values()))
+    for kind, title in ((k, t) for k, t in CHANGES.items() if k in measured):
+        first = measured[kind]["seconds"]
         rows = [
             (
                 f"{days} days of history",
@@ -125,16 +126,12 @@ def _decay(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
     rows: list[Bar] = []
     for kind, css in (("without", "plain"), ("with", "ours")):
         told = found[kind]
-        rows += [
-            (f"first ten, {kind} maintain", told["first"], f"{told['first']:.2f} s", css),
-            (f"a new lake's, in turn with the last, {kind}", told["new"], f"{told['new']:.2f} s", css),
-            (
-                f"last ten, {kind} maintain",
-                told["last"],
-                f"{told['last']:.2f} s = {told['last'] / told['new']:.2f} x the new lake's",
-                css,
-            ),
-        ]
+        base = "new" if "new" in told else "first"  # older entries have no new lake
+        rows.append((f"first ten, {kind} maintain", told["first"], f"{told['first']:.2f} s", css))
+        if base == "new":
+            rows.append((f"a new lake's, in turn with the last, {kind}", told["new"], f"{told['new']:.2f} s", css))
+        times = f"{told['last']:.2f} s = {told['last'] / told[base]:.2f} x"
+        rows.append((f"last ten, {kind} maintain", told["last"], times, css))
     yield "decay", f"{found['options']['refreshes']} refreshes of one row each: seconds of one", rows
     files: list[Bar] = [
         (f"{what}, {kind} maintain", found[kind][key], f"{found[kind][key]:,}", css)

@@ -22,12 +22,18 @@ FOUND = {
     },
     "growth": {
         "options": {"days": "[1, 30]"},
-        "refreshes": {d: {"late": {"seconds": 1.0 + i}, "one": {"seconds": 0.5}} for i, d in enumerate(("1", "30"))},
+        "refreshes": {
+            d: {"late": {"seconds": 1.0 + i}, "spread": {"seconds": 1.5}, "one": {"seconds": 0.5}}
+            for i, d in enumerate(("1", "30"))
+        },
         "memory": {"1": {"runs": 1.0, "heap_mb": 90.0}, "30": {"runs": 15.0, "heap_mb": 91.0}},
     },
     "decay": {
         "options": {"refreshes": "1000"},
-        **{k: {"first": 0.5, "last": 0.6, "output_files": 9, "journal_files": 30} for k in ("with", "without")},
+        **{
+            k: {"first": 0.5, "last": 0.6, "new": 0.55, "output_files": 9, "journal_files": 30}
+            for k in ("with", "without")
+        },
     },
     "journal": {
         "options": {"refreshes": "10000"},
