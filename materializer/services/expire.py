@@ -27,13 +27,13 @@ from materializer.errors import (
     MaterializerError,
 )
 from materializer.journal.events import Event, Frozen, Invalidated
-from materializer.journal.fold import AggregateState, apply
+from materializer.journal.fold import AggregateState
 from materializer.journal.versions import fields_of
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, planning, retention
 from materializer.services.raw_rows import Reader, delete_statement, readers_of
 from materializer.services.refresh import Refresher, stuck_spans
-from materializer.services.survey import Survey
+from materializer.services.survey import Survey, applied
 
 Report = TypeVar("Report")
 
@@ -142,8 +142,7 @@ class Expirer:
 
         def decide(state: AggregateState, survey: Survey) -> tuple[Expiry, list[Event]]:
             captured = survey.uncaptured(state)  # once: the source may move on between two looks
-            now = state if captured is None else apply(state, state.id, captured)
-            assert now is not None
+            now = state if captured is None else applied(state, captured)
             expiry, events = self._expiry(now, survey, before, as_stored=as_stored, dry_run=False)
             return expiry, events if captured is None else [captured, *events]
 

@@ -17,12 +17,12 @@ from materializer.core.plan import Estimate, ReadCost
 from materializer.core.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
-from materializer.journal.fold import AggregateState, apply
+from materializer.journal.fold import AggregateState
 from materializer.services.planning import Request, whole_buckets
 from materializer.services.protocol import ATTEMPTS, TableHead, Which
 from materializer.services.refresh import Refresher
 from materializer.services.run_planning import RunPlanner
-from materializer.services.survey import Survey
+from materializer.services.survey import Survey, applied
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,6 +174,4 @@ def _given_back(survey: Survey, state: AggregateState) -> AggregateState:
     if state.plan is None:
         return state
     forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in state.plan.taken)
-    back = apply(survey.given_back(state), state.id, Invalidated(forgotten, "unfinished"))
-    assert back is not None
-    return back
+    return applied(survey.given_back(state), Invalidated(forgotten, "unfinished"))

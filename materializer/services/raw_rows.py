@@ -65,8 +65,11 @@ def _why_not(spec: AggregateSpec, mine: AggregateSpec) -> str:
     params = check_params(spec)
     if freezing.why_not(spec, params):
         return "an engine computes it, and needs its raw rows"
-    ends = [getattr(p, "end", None) for p in (params, check_params(mine) if mine.is_engine else None)]
-    if freezing.lasts_from(params, NEG_INF) is not None and ends[0] != ends[1]:
+    ends = [
+        p.end if p is not None and freezing.lasts_from(p, NEG_INF) is not None else None
+        for p in (params, check_params(mine) if mine.is_engine else None)
+    ]
+    if ends[0] not in (None, ends[1]):
         return f"it needs its events until they end, which '{ends[0]}' tells"
     return ""
 

@@ -375,7 +375,7 @@ class Refresher:
                 process = protocol.advance(process, bench)
 
     def survey(self, state: AggregateState) -> Survey:
-        """Return what there is of the aggregate of *state*, for who writes nothing."""
+        """Return what there is of the aggregate of *state*."""
         return Survey(self.journal, self.bound(state), self.config, self.engine)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:

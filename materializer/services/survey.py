@@ -91,7 +91,10 @@ class Survey:
             )
 
     def uncaptured(self, state: AggregateState) -> Captured | None:
-        """Return what the source did since the cursor, or None when it is known already; remembered between attempts, writes nothing."""
+        """Return what the source did since the cursor, or None when it is known already.
+
+        It is remembered between attempts.
+        """
         head = self._source.head()
         self.check_source(state, head.table_id, head.version)
         if head.version == state.cursor and state.extent_end != NEG_INF:

@@ -17,26 +17,10 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.definition import Definition
-from materializer.core.plan import (
-    Lane,
-    Plan,
-    RunReport,
-    Settle,
-)
+from materializer.core.plan import Lane, Plan, RunReport, Settle
 from materializer.core.spans import SpanSet
-from materializer.errors import (
-    DataError,
-    JournalConflictError,
-    MaterializerError,
-    TablesAheadError,
-    WriteFencedError,
-)
-from materializer.journal.events import (
-    Done,
-    Event,
-    Lease,
-    LeaseRenewed,
-)
+from materializer.errors import DataError, JournalConflictError, MaterializerError, TablesAheadError, WriteFencedError
+from materializer.journal.events import Done, Event, Lease, LeaseRenewed
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.lake.commit import fence

@@ -6,7 +6,7 @@ be one of ours (UTC, ANSI on), because types and implicit casts depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -168,7 +168,7 @@ class _Questions:
     def keys(self, spec: AggregateSpec) -> dict[str, st.DataType]:
         found = self.types([(f"key '{k.name}'", k.sql) for k in spec.keys])
         for key, of in zip(spec.keys, found, strict=True):
-            if of is not None and (_holds(of, (st.MapType,)) or _holds(of, _UNSTORABLE)):
+            if of is not None and (any(isinstance(t, st.MapType) for t in _within(of)) or not is_storable(of)):
                 message = f"key '{key.name}' is of type {of.simpleString()}, which cannot be grouped by"
                 self.problems.append(Problem("definition.wrong-type", message, "group by a field or an element of it"))
         return {k.name: of for k, of in zip(spec.keys, found, strict=True) if of is not None}
@@ -339,20 +339,25 @@ def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st
 
 def is_storable(of: st.DataType) -> bool:
     """Whether a table that every reader can read holds values of a type."""
-    return not _holds(of, _UNSTORABLE)
+    return not any(isinstance(inner, _UNSTORABLE) or _is_collated(inner) for inner in _within(of))
 
 
-def _holds(of: st.DataType, kinds: tuple[type[st.DataType], ...]) -> bool:
+def _is_collated(of: st.DataType) -> bool:
+    return isinstance(of, st.StringType) and not of.isUTF8BinaryCollation()
+
+
+def _within(of: st.DataType) -> Iterator[st.DataType]:
+    """Yield a type and the types of all that values of it hold."""
+    yield of
     match of:
         case st.ArrayType():
-            inner = [of.elementType]
+            yield from _within(of.elementType)
         case st.MapType():
-            inner = [of.keyType, of.valueType]
+            yield from _within(of.keyType)
+            yield from _within(of.valueType)
         case st.StructType():
-            inner = [f.dataType for f in of.fields]
-        case _:
-            inner = []
-    return isinstance(of, kinds) or any(_holds(i, kinds) for i in inner)
+            for field in of.fields:
+                yield from _within(field.dataType)
 
 
 def _nullable(of: st.DataType) -> st.DataType:

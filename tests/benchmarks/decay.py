@@ -61,7 +61,7 @@ def _one(m: Materializer, beside: Materializer, refreshes: int, every: int) -> d
     seconds, new, maintained = [], [], []
     for i in range(1, refreshes):
         seconds.append(_refreshed(m, i))
-        if i == refreshes - FEW:
+        if i == max(1, refreshes - FEW):
             _begun(beside)
         if i >= refreshes - FEW:
             new.append(_refreshed(beside, i))

@@ -130,6 +130,11 @@ ASKED = {
     "resolution of a timestamp": (defined(resolution="ms"), "definition.resolution", "time.resolution"),
     "missing sequence": (defined(sequence="seq"), "definition.missing-sequence", "seq"),
     "aggregate of a wrong type": (defined(measures={"x": "bool_and(price)"}), "definition.wrong-type", "boolean"),
+    "strings with a collation": (
+        defined(measures={"x": "max(collate(sym, 'UTF8_LCASE'))"}),
+        "definition.wrong-type",
+        "UTF8_LCASE",
+    ),
     "result of an engine that no table holds": (
         asked(
             "define",

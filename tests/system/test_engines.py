@@ -224,6 +224,20 @@ def test_what_does_not_aggregate_again_is_refused(spark, tmp_path) -> None:
     assert [s.name for s in lake.status()] == ["daily", "hourly"]
 
 
+def test_strings_with_a_collation_are_aggregated_as_spark_does(site) -> None:
+    """
+    Beside an aggregate that keeps rows together in one buffer: Spark's interpreted projections would keep whatever row came last.
+    """
+    site.table().trade(*[(f"08:0{i}", sym, i) for i, sym in enumerate(("mmmmm", "zzzzz", "aaaaa", "ccccc"))])
+    measures = {"last": "CAST(max(collate(sym, 'UTF8_LCASE')) AS STRING)", "all": "collect_list(price)"}
+    given = {"engine": "time_series", "step": "1 hour", "window_size": "1 hour", "measures": measures}
+    site.lake.define("c", "trades", time="ts", **given)
+    site.lake.refresh("c", as_of="2024-03-02T00:00:00Z")
+
+    assert ["zzzzz"] == [row["last"] for row in site.lake.read("c").collect()]
+    assert site.lake.verify("c").is_equal
+
+
 def test_the_first_clock_opens_count_windows_again(site) -> None:
     """
     They were closed as long as there was no clock, whether events have an end or not.

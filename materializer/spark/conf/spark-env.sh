@@ -8,4 +8,4 @@ else
 fi
 if [ -n "${MATERIALIZER_JVM_LOG:-}" ]; then exec >>"$MATERIALIZER_JVM_LOG" 2>&1; fi
 # Spark's launcher is a JVM of its own that only makes up a command line.
-export SPARK_LAUNCHER_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData ${SPARK_LAUNCHER_OPTS:-}"
+export SPARK_LAUNCHER_OPTS="${SPARK_LAUNCHER_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData}"
