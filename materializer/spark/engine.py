@@ -58,6 +58,9 @@ _SIMPLE: Final = {
     "spark.sql.codegen.wholeStage": "false",
 }
 _INTERPRETED: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_PLAIN: Final = {*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", ""}
+"""Types of arguments, without their sizes; none for the star of ``count(*)``."""
 
 
 @dataclass(slots=True)
@@ -141,7 +144,7 @@ class Engine:
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
         is_small = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= small.MOST_OPENED
-        with self.counted(), self._planned_simply(compiles=_has_collation(definition)) if is_small else nullcontext():
+        with self.counted(), self._planned_simply(compiles=not _is_plain(definition)) if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
                     parts, observations = self._parts(definition, source, partials_path, plan, hull)
@@ -556,15 +559,17 @@ def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
     put_back()
 
 
-def _has_collation(definition: Definition) -> bool:
-    """Whether an aggregate is of strings with a collation.
+def _is_plain(definition: Definition) -> bool:
+    """Whether only aggregates of ours over plain values are computed, so that nothing need be compiled for few rows.
 
-    Without compiled projections Spark 4.1 does not copy these into its buffers (``InternalRow.getWriter`` knows plain strings
-    alone), and a later row of the same memory takes their place.
+    Compiled and interpreted projections are to give the same, and do not quite: of strings with a collation Spark 4.1 keeps no
+    copy in an interpreted buffer (``InternalRow.getWriter`` knows plain strings alone), and a later row takes their place.
     """
     spec = definition.spec
-    formulas = [m.formula for m in spec.measures] + ([spec.having] if spec.having else [])
-    return any("collate" in of.lower() for formula in formulas for call in formula.calls for of in call.types)
+    calls = [c for f in [*(m.formula for m in spec.measures), spec.having] if f is not None for c in f.calls]
+    types = {of.partition("(")[0] for call in calls for of in call.types}
+    known = all(find(call.function) is not None and len(call.types) == len(call.args) for call in calls)
+    return definition.engine is None and known and types <= _PLAIN
 
 
 def _raw_spans(plan: Plan) -> SpanSet:

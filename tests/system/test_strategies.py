@@ -314,3 +314,31 @@ def test_a_refresh_counts_the_files_that_it_replaces(site):
     trades.trade(("01:20", "A", 3))
 
     assert [0, 2] == [r.runs[0].report.files_rewritten for r in (first, site.lake.refresh("hourly"))]
+
+
+@pytest.mark.parametrize(
+    ("measures", "more", "is_interpreted"),
+    [
+        ({"n": "count(*)", "top": "max(price)", "opening": "first(sym)"}, {}, True),
+        ({"n": "count(array(price))"}, {}, False),
+        ({"n": "count(collate(sym, 'UTF8_LCASE'))"}, {}, False),
+        ({"n": "count(*)"}, {"engine": "time_series", "step": "1 hour", "window_size": "1 hour"}, False),
+    ],
+    ids=["plain", "nested", "collated", "engine"],
+)
+def test_few_rows_are_interpreted_only_where_values_are_plain(site, monkeypatch, measures, more, is_interpreted):
+    """
+    Spark compiles projections for everything else: its two ways are not quite the same there.
+    """
+    site.table().trade(("08:00", "A", 1))
+    given = more or {"width": "1 hour"}
+    site.lake.define("hourly", "trades", time="ts", keys=["sym"], measures=measures, **given)
+    engine, modes = site.lake.engine(), []
+    fetched = engine._fetched
+    mode = lambda: engine.spark.conf.get("spark.sql.codegen.factoryMode")  # noqa: E731
+    monkeypatch.setattr(engine, "_fetched", lambda *args: (modes.append(mode()), fetched(*args))[1])
+
+    site.lake.refresh("hourly")
+
+    assert [is_interpreted] == [found == "NO_CODEGEN" for found in modes]
+    assert "FALLBACK" == mode()
