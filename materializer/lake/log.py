@@ -35,6 +35,7 @@ __all__ = [
     "find_notes",
     "has_change",
     "latest_version",
+    "note_of",
     "read_commit",
 ]
 
@@ -245,24 +246,32 @@ def find_notes(path: str, after_version: int) -> list[CommitNote]:
     Raises:
         LogGapError: If a commit after *after_version* was cleaned out of the log.
     """
-    result = []
-    for version in range(after_version + 1, latest_version(path) + 1):
-        for line in _lines(path, version):
-            if '"commitInfo"' in line:
-                info = _json_line(path, version, line).get("commitInfo")
-                if isinstance(info, dict):
-                    result += _note(version, info.get("userMetadata"))
-    return result
+    notes = (note_of(path, version) for version in range(after_version + 1, latest_version(path) + 1))
+    return [note for note in notes if note is not None]
 
 
-def _note(version: int, text: object) -> list[CommitNote]:
+def note_of(path: str, version: int) -> CommitNote | None:
+    """Return the note of a commit of ours, None for one of others; what else it holds is not parsed.
+
+    Raises:
+        LogGapError: If it was cleaned out of the log.
+    """
+    for line in _lines(path, version):
+        if '"commitInfo"' in line:
+            info = _json_line(path, version, line).get("commitInfo")
+            if isinstance(info, dict):
+                return _note(version, info.get("userMetadata"))
+    return None
+
+
+def _note(version: int, text: object) -> CommitNote | None:
     try:
         data = json.loads(str(text))
         source = data.get("source_version")
         source_version = None if source is None else int(source)
-        return [CommitNote(version, int(data["n"] or 0), str(data["plan"]), str(data["kind"]), source_version)]
+        return CommitNote(version, int(data["n"] or 0), str(data["plan"]), str(data["kind"]), source_version)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []
+        return None
 
 
 def _json_line(path: str, version: int, line: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from materializer.core.policies import policies_of
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LogGapError
 from materializer.journal.fold import AggregateState
-from materializer.lake.log import commits, find_notes, latest_version, read_commit
+from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
 from materializer.lake.vacuum import retention_of
 from materializer.services.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
 from materializer.services.schedules import next_due
@@ -21,7 +22,11 @@ from materializer.services.schedules import next_due
 SOON_HOURS: Final = 48
 """When less than this is left before a version becomes unreadable, it is a warning."""
 MOST_COMMITS: Final = 200
-"""Commits of a table that are looked through for those of others."""
+"""Commits of a source that are looked through for files that are gone."""
+MOST_OWN_COMMITS: Final = 10_000
+"""Commits of a table of ours that are looked through for those of others: a week of refreshes each minute, half a second."""
+NAMED: Final = 4
+"""Commits of others that are named."""
 WORN_FILES: Final = 100
 WORN_DEPTH: Final = 10
 """More small files, or files over one instant, are a warning."""
@@ -145,22 +150,25 @@ def _gone(state: AggregateState, newest: int) -> int:
 
 
 def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[Finding]:
-    """Yield a warning when commits of others changed rows of a table of ours; looks at its newest commits."""
-    newest = latest_version(path)
-    after = max(0, newest - MOST_COMMITS)
-    while True:
-        try:
-            run, ours = commits(path, after, newest), {note.version for note in find_notes(path, after)}
-        except LogGapError as gap:
-            after = gap.values["oldest"] if gap.values.get("oldest", -1) > after else newest
-            continue
-        break
-    others = [c for c in run if c.is_data_change and c.version not in ours]
+    """Yield a warning when commits of others changed rows of a table of ours, as far back as its log goes."""
+    others = list(islice(_others(path), NAMED + 1))
     if others:
-        which = ", ".join(str(c.version) for c in others[:4]) + (" and more" if len(others) > 4 else "")
-        message = f"its {table} was written by others: {others[-1].operation or 'a commit'} (version {which})"
+        which = ", ".join(str(c.version) for c in others[:NAMED]) + (" and more" if len(others) > NAMED else "")
+        message = f"its {table} was written by others: {others[0].operation or 'a commit'} (version {which})"
         hint = f"'materializer verify {state.name}' tells what differs, 'materializer refresh {state.name} --force' computes all of it again"
         yield Finding("warning", state.name, "doctor.written-by-others", message, hint)
+
+
+def _others(path: str) -> Iterator[Commit]:
+    """Yield commits that changed rows and are not ours, newest first; of ours nothing is parsed but who made them."""
+    newest = latest_version(path)
+    for version in range(newest, max(0, newest - MOST_OWN_COMMITS), -1):
+        try:
+            commit = read_commit(path, version) if note_of(path, version) is None else None
+        except LogGapError:
+            return
+        if commit is not None and commit.is_data_change:
+            yield commit
 
 
 def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[Finding]:
