@@ -14,8 +14,9 @@ from materializer.core.policies import policies_of
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LogGapError
 from materializer.journal.fold import AggregateState
+from materializer.lake.commit import PROPERTIES
 from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
-from materializer.lake.vacuum import retention_of
+from materializer.lake.vacuum import hours, retention_of
 from materializer.services.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
 from materializer.services.schedules import next_due
 
@@ -34,6 +35,7 @@ LEAST_HOURS: Final = 24
 _HOUR: Final = 3_600_000_000
 _FEED: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
+_NUMBERS: Final = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +176,28 @@ def _others(path: str) -> Iterator[Commit]:
 def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what somebody set on a table of ours that loses data, or keeps us from writing."""
     found = []
-    hours = retention_of(dict(properties), _FEED, WEEK_HOURS)
-    if hours < LEAST_HOURS:
-        found.append((_FEED, f"readers lose their files after {hours:,.0f} h", "'interval 7 days'"))
+    files, log = _kept(properties, _FEED, WEEK_HOURS), _kept(properties, _LOG, MONTH_HOURS)
+    if files < LEAST_HOURS:
+        found.append((_FEED, f"readers lose their files after {files:,.0f} h", f"'{PROPERTIES[_FEED]}'"))
+    if log < LEAST_HOURS:
+        why = f"after {log:,.0f} h nobody can tell what a refresh that died had written, nor what others wrote"
+        found.append((_LOG, why, f"'{PROPERTIES[_LOG]}'"))
+    if _NUMBERS in properties:
+        found.append((_NUMBERS, "the table forgets which refresh it carries, and a late writer is not refused", ""))
     if properties.get("delta.enableDeletionVectors", "").lower() == "true":
         found.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
     if properties.get("delta.appendOnly", "").lower() == "true":
         found.append(("delta.appendOnly", "no bucket can be replaced", "false"))
     for key, why, fit in found:
         message = f"its {table} has {key} = {properties.get(key)!r}: {why}"
-        hint = f"ALTER TABLE … SET TBLPROPERTIES ({key} = {fit})"
-        yield Finding("warning", state.name, "doctor.property", message, hint)
+        hint = f"SET TBLPROPERTIES ({key} = {fit})" if fit else f"UNSET TBLPROPERTIES ({key})"
+        yield Finding("warning", state.name, "doctor.property", message, f"ALTER TABLE … {hint}")
+
+
+def _kept(properties: Mapping[str, str], key: str, default_hours: float) -> float:
+    """Return a retention in hours, where that of nothing is what it says, and not the default as for what removes files."""
+    found = hours(properties.get(key))
+    return default_hours if found is None else found
 
 
 def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[Finding]:

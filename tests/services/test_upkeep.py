@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import append_rows, create_table, fence
-from materializer.services.upkeep import written_by_others
+from materializer.lake.table import DeltaFolder
+from materializer.services.upkeep import unfit_properties, written_by_others
 from tests.lake.tables import SCHEMA, rows_of
 
 APP = "materializer/1"
@@ -57,3 +58,40 @@ def test_the_newest_writes_of_others_are_named(bars: str) -> None:
 
     [found] = written_by_others(STATE, "partials", bars)
     assert found.message == "its partials was written by others: WRITE (version 7, 6, 5, 4 and more)"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why", "mend"),
+    [
+        ("deletedFileRetentionDuration", "interval 2 hours", "files after 2 h", "SET {} = 'interval 7 days'"),
+        ("deletedFileRetentionDuration", "interval 0 hours", "files after 0 h", "SET {} = 'interval 7 days'"),
+        ("logRetentionDuration", "interval 23 hours", "after 23 h nobody can tell", "SET {} = 'interval 7 days'"),
+        ("logRetentionDuration", "interval 0 days", "after 0 h nobody can tell", "SET {} = 'interval 7 days'"),
+        ("setTransactionRetentionDuration", "interval 365 days", "forgets which refresh it carries", "UNSET {}"),
+        ("enableDeletionVectors", "true", "readers without Spark", "SET {} = false"),
+        ("appendOnly", "true", "no bucket can be replaced", "SET {} = false"),
+    ],
+)
+def test_a_setting_that_loses_data_is_told(bars: str, key: str, value: str, why: str, mend: str) -> None:
+    """
+    What somebody set is named with why it is bad and how to mend it; what a table of ours is made with is fit.
+    """
+    assert [] == list(unfit_properties(STATE, "output", DeltaFolder.at(bars).properties()))
+    DeltaTable(bars).alter.set_table_properties({f"delta.{key}": value})
+
+    [found] = unfit_properties(STATE, "output", DeltaFolder.at(bars).properties())
+    assert ("warning", "doctor.property") == (found.level, found.code)
+    assert found.message.startswith(f"its output has delta.{key} = '{value}': ")
+    assert why in found.message
+    verb, _, fit = mend.partition(" ")
+    assert found.hint == f"ALTER TABLE … {verb} TBLPROPERTIES ({fit.format(f'delta.{key}')})"
+
+
+@pytest.mark.parametrize("key", ["deletedFileRetentionDuration", "logRetentionDuration"])
+def test_a_day_is_long_enough(bars: str, key: str) -> None:
+    """
+    Whoever keeps less than we do, but a day, is left alone.
+    """
+    DeltaTable(bars).alter.set_table_properties({f"delta.{key}": "interval 24 hours"})
+
+    assert [] == list(unfit_properties(STATE, "output", DeltaFolder.at(bars).properties()))
