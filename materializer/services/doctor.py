@@ -100,6 +100,7 @@ class Doctor:
                 "environment",
                 "doctor.jars",
                 "the Delta jars are not cached yet; the first start fetches two files",
+                jars.HINT,
             )
 
     def _aggregate(self, state: AggregateState, states: States) -> Iterator[Finding]:

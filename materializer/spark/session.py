@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 JAVA_NEEDED: Final = 17
 _JAVA_HINT: Final = f"install Java {JAVA_NEEDED} or newer (a JRE is enough) and put it on PATH or name it in JAVA_HOME"
+_HOME_HINT: Final = (
+    f"let JAVA_HOME name a Java {JAVA_NEEDED} or newer (a JRE is enough), or unset it to take the one on PATH"
+)
 _CONF: Final = Path(__file__).parent / "conf"
 
 # `short` trades peak speed for start: half the time to the first result; its compiler alone would keep 48 MB of code, which a
@@ -226,21 +229,20 @@ def check_java(environ: Mapping[str, str] | None = None) -> int:
     env = os.environ if environ is None else environ
     home = env.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=env.get("PATH", os.defpath))
+    hint = _HOME_HINT if home else _JAVA_HINT
     if java is None:
-        raise JavaMissingError("no Java found: JAVA_HOME is not set and there is no `java` on PATH", hint=_JAVA_HINT)
+        raise JavaMissingError("no Java found: JAVA_HOME is not set and there is no `java` on PATH", hint=hint)
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as exc:
         where = f"JAVA_HOME is {home!r}, but {java!r} does not run" if home else f"{java!r} does not run"
-        raise JavaMissingError(f"no Java found: {where}", hint=_JAVA_HINT) from exc
+        raise JavaMissingError(f"no Java found: {where}", hint=hint) from exc
     version = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     if said.returncode != 0 or version is None:
-        raise JavaMissingError(f"no Java found: {java!r} does not tell its version", hint=_JAVA_HINT)
+        raise JavaMissingError(f"no Java found: {java!r} does not tell its version", hint=hint)
     major = int(version.group(1))
     if major < JAVA_NEEDED:
-        raise JavaTooOldError(
-            f"{java!r} is Java {major}, Spark needs {JAVA_NEEDED} or newer", hint=_JAVA_HINT, found=major
-        )
+        raise JavaTooOldError(f"{java!r} is Java {major}, Spark needs {JAVA_NEEDED} or newer", hint=hint, found=major)
     return major
 
 
