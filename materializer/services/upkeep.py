@@ -16,7 +16,7 @@ from materializer.errors import LogGapError
 from materializer.journal.fold import AggregateState
 from materializer.lake.commit import PROPERTIES
 from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
-from materializer.lake.vacuum import hours, retention_of
+from materializer.lake.vacuum import hours
 from materializer.services.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
 from materializer.services.schedules import next_due
 
@@ -35,6 +35,7 @@ LEAST_HOURS: Final = 24
 _HOUR: Final = 3_600_000_000
 _FEED: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
+_PARENTS: Final = "maintain.retention"
 _NUMBERS: Final = "delta.setTransactionRetentionDuration"
 
 
@@ -70,13 +71,13 @@ def endangered(
             definition says so.
     """
     walls = {
-        "change feed and vacuum": (_FEED, retention_of(dict(properties), _FEED, WEEK_HOURS)),
-        "log": (_LOG, retention_of(dict(properties), _LOG, MONTH_HOURS)),
+        "change feed and vacuum": (_FEED, _kept(properties, _FEED, WEEK_HOURS)),
+        "log": (_LOG, _kept(properties, _LOG, MONTH_HOURS)),
     }
     if parents_hours is not None:
-        walls["change feed and vacuum"] = ("maintain.retention of the aggregate that it reads", parents_hours)
+        walls["change feed and vacuum"] = (f"{_PARENTS} of the aggregate that it reads", parents_hours)
     what, (key, wall) = min(walls.items(), key=lambda each: each[1][1])
-    yield from _too_seldom(state, f"{what}, {key}", wall)
+    yield from _too_seldom(state, what, key, wall)
     yield from _waiting(state, f"{what}, {key}", wall)
     if newest <= state.cursor:
         return
@@ -125,7 +126,7 @@ def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[Finding]
     yield Finding("note" if left > SOON_HOURS else "warning", state.name, "doctor.retention", message, hint)
 
 
-def _too_seldom(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
+def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iterator[Finding]:
     """Yield a warning when every schedule is slower than the source forgets."""
     now = int(time.time() * 1_000_000)
     lengths = []
@@ -135,8 +136,11 @@ def _too_seldom(state: AggregateState, what: str, wall: float) -> Iterator[Findi
         if first is not None and second is not None:
             lengths.append((second - first) / _HOUR)
     if lengths and min(lengths) >= wall:
-        message = f"its schedule runs every {min(lengths):,.0f} h, and its source forgets after {wall:,.0f} h ({what})"
-        hint = f"run it more often, or ALTER TABLE … SET TBLPROPERTIES ({_FEED} = 'interval 30 days') on the source"
+        message = (
+            f"its schedule runs every {min(lengths):,.0f} h, and its source forgets after {wall:,.0f} h ({what}, {key})"
+        )
+        longer = f"ALTER TABLE … SET TBLPROPERTIES ({key} = 'interval 30 days') on the source"
+        hint = f"run it more often, or {f'lengthen {key}' if key.startswith(_PARENTS) else longer}"
         yield Finding("warning", state.name, "doctor.too-seldom", message, hint)
 
 
