@@ -207,18 +207,15 @@ class Doctor:
         reach = [p.start_offset for p in policies_of(spec)]
         late = state.lateness.within(0.999) or 0
         seen = [0 if w is None else length_of(w) / SECOND for w in reach]
+        kept = f", a retention of the source's log and feed >= {found.feed_retention}" if found.feed_retention else ""
+        rest = f"refresh.end_offset {found.end_offset}{kept}"
         if reach and None not in reach and late > max(seen):
             message = "0.1 % of the rows come later than any policy looks back: their buckets stay dirty"
-            hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true"
+            hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true; this suggests {rest}, too"
             yield Finding("warning", state.name, "doctor.late-rows", message, hint)
         elif late:
             message = f"99.9 % of the rows come within {late / 3600:,.1f} h"
-            kept = (
-                f", a retention of the source's log and feed >= {found.feed_retention}" if found.feed_retention else ""
-            )
-            hint = (
-                f"this suggests refresh.start_offset {found.start_offset}, refresh.end_offset {found.end_offset}{kept}"
-            )
+            hint = f"this suggests refresh.start_offset {found.start_offset}, {rest}"
             yield Finding("ok", state.name, "doctor.lateness", message, hint)
 
     def _source(self, state: AggregateState, states: States) -> Iterator[Finding]:
