@@ -377,6 +377,8 @@ def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:
         runs=runs,
         recovered=(*first.recovered, *second.recovered),
         seconds=first.seconds + second.seconds,
+        delete=second.delete or first.delete,
+        readers=second.readers if second.delete else first.readers,
     )
 
 

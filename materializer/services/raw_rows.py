@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from materializer.core.definition import Definition, quoted
 from materializer.core.instants import render
@@ -11,6 +12,8 @@ from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec, TimeType
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
+from materializer.journal.journal import View
+from materializer.services import cascade
 from materializer.spark.bucket_sql import instant_sql
 
 
@@ -96,3 +99,16 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
                 at = f"{at}, it needs what lasts until {render(needed, kind)} or longer"
             found.append(Reader(other.name, at))
     return found
+
+
+def left_to_owner(
+    state: AggregateState, definition: Definition, root: Path, view: View
+) -> tuple[str, tuple[Reader, ...]]:
+    """Return how the owner of a source deletes the raw rows of frozen history, and who else needs them.
+
+    Nothing where nothing is frozen, or where the source is our own output.
+    """
+    if state.frozen == NEG_INF or cascade.parent_of(state.source.path, root, view.states) is not None:
+        return "", ()
+    readers = tuple(readers_of(state, state.frozen, view.all.values()))
+    return delete_statement(state.source, definition, state.frozen), readers

@@ -36,6 +36,7 @@ from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
 from materializer.services.planning import Request
 from materializer.services.protocol import At, Process
+from materializer.services.raw_rows import Reader, left_to_owner
 from materializer.services.run_planning import RunNote, RunPlanner
 from materializer.services.survey import Survey
 from materializer.services.workbench import Workbench
@@ -85,6 +86,9 @@ class RefreshReport:
         warnings: What went wrong afterwards; the refresh itself is done.
         frozen: Below it nothing is computed from raw rows; ``NEG_INF`` when nothing is frozen.
         stuck: What is dirty below *frozen* and stays so.
+        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where the bound did not
+            move in this refresh, or the rows are not the owner's to delete.
+        readers: Who else reads them and is not frozen there.
     """
 
     name: str
@@ -100,6 +104,8 @@ class RefreshReport:
     warnings: tuple[str, ...] = ()
     frozen: int = NEG_INF
     stuck: SpanSet = field(default_factory=SpanSet)
+    delete: str = ""
+    readers: tuple[Reader, ...] = ()
 
 
 @dataclass(slots=True)
@@ -146,6 +152,7 @@ class Refresher:
         """
         began = time.perf_counter()
         state = self.journal.view().named(name)
+        was = state.frozen
         handler = None if state.builds else handlers.handler_of(state, self.handlers)
         idle = self._nothing_to_do(name, request)
         if idle is not None:
@@ -205,7 +212,14 @@ class Refresher:
             after.warnings,
             state.frozen,
             stuck_spans(state),
+            *self._let_go(state, was),
         )
+
+    def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[Reader, ...]]:
+        """Return what the owner of the source may delete and who else needs it, when the frozen bound moved from *was*."""
+        if state.builds or state.frozen <= was:
+            return "", ()
+        return left_to_owner(state, self.bound(state).definition, self.root, self.journal.view())
 
     def _follow_newest(self, name: str) -> None:
         """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""

@@ -23,7 +23,6 @@ from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade
 from materializer.services.bound import Bound
 from materializer.services.freshness import Freshness, freshness_of
 from materializer.services.next_version import (
@@ -34,7 +33,7 @@ from materializer.services.next_version import (
     previous_versions,
 )
 from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
-from materializer.services.raw_rows import Reader, delete_statement, readers_of
+from materializer.services.raw_rows import Reader, left_to_owner
 from materializer.services.refresh import dirty_below_newest
 from materializer.services.retention import why_stuck
 
@@ -242,16 +241,8 @@ class Looker:
             state.retired,
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.stuck),
-            *self._raw_rows(state, bound),
+            *left_to_owner(state, bound.definition, self.root, self.journal.view()),
         )
-
-    def _raw_rows(self, state: AggregateState, bound: Bound) -> tuple[str, tuple[Reader, ...]]:
-        """Return how the owner deletes the raw rows of frozen history, and who else needs them; nothing where nothing is."""
-        view = self.journal.view()
-        if state.frozen == NEG_INF or cascade.parent_of(state.source.path, self.root, view.states) is not None:
-            return "", ()
-        readers = tuple(readers_of(state, state.frozen, view.all.values()))
-        return delete_statement(state.source, bound.definition, state.frozen), readers
 
     def show(
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None

@@ -537,9 +537,11 @@ def test_the_bound_follows_and_stops_before_what_is_open(full):
     define(full, "s", SESSIONS, **{"source.retention": "2 hours"})
     assert micros(2) == full.lake.status("s")[0].frozen
     full.tables["trades"].trade(("05:00", "A", 1), ("05:30", "A", 1))
-    full.lake.refresh("s")
+    report = full.lake.refresh("s")
     [status] = full.lake.status("s")
     assert micros(4) == status.frozen
+    assert report.delete.endswith("`ts` < TIMESTAMP_LTZ '2024-03-01 04:00:00Z'")
+    assert status.delete == report.delete
     full.tables["trades"].trade(("13:00", "A", 1))
     full.lake.refresh("s", as_of="2024-03-01T12:00:00Z")
     full.tables["trades"].trade(("13:10", "A", 1))

@@ -296,15 +296,24 @@ def test_what_is_asked_below_the_bound_is_cut_or_refused(frozen):
 
 def test_the_bound_follows_the_newest_row(site):
     """
-    With source.retention the bound stands two hours before the newest bucket's end, and stops at what is dirty.
+    With source.retention the bound stands two hours before the newest bucket's end, and stops at what is dirty. The refresh
+    that moves it says how the owner deletes the rows and who else needs them, as `status` does afterwards.
     """
     trades = site.table()
     trades.trade(*HOURS)
     site.hourly(properties={"source.retention": "2 hours"})
-    site.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T05:00:00Z")
-    site.lake.refresh("hourly")
+    site.hourly("other")
+    reports = [
+        site.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T05:00:00Z"),
+        site.lake.refresh("hourly"),
+        site.lake.refresh("hourly"),
+    ]
     [status] = site.lake.status("hourly")
     assert int(at("03:00").timestamp() * 1_000_000) == status.frozen
+    assert f"DELETE FROM delta.`{trades.path}` WHERE `ts` < TIMESTAMP_LTZ '2024-03-01 03:00:00Z'" == status.delete
+    assert [("other", "not frozen")] == [(r.name, r.why) for r in status.readers]
+    assert [NEG_INF, status.frozen, status.frozen] == [r.frozen for r in reports]
+    assert [("", ()), (status.delete, status.readers), ("", ())] == [(r.delete, r.readers) for r in reports]
 
     trades.delete("price < 2")
     trades.update("price = 3 AND sym = 'A'", price=4)
@@ -312,12 +321,35 @@ def test_the_bound_follows_the_newest_row(site):
     site.lake.refresh("hourly", "2024-03-01T09:00:00Z")
     assert status.frozen == site.lake.status("hourly")[0].frozen
     site.lake.refresh("hourly")
-    site.lake.refresh("hourly")
+    site.lake.refresh("other")
+    site.lake.expire("other", "2024-03-01T08:00:00Z")
+    moved = site.lake.refresh("hourly")
 
-    assert int(at("08:00").timestamp() * 1_000_000) == site.lake.status("hourly")[0].frozen
+    assert int(at("08:00").timestamp() * 1_000_000) == moved.frozen == site.lake.status("hourly")[0].frozen
+    assert moved.delete.endswith("'2024-03-01 08:00:00Z'")
+    assert () == moved.readers
     found = site.published("hourly")
     assert [row for row in remembered(HOURS) if row[0].hour < 3] == [row for row in found if row[0].hour < 3]
     assert (DAY.replace(hour=3, tzinfo=None), "A", 2, 8, 4) in found
+
+
+def test_a_policy_that_catches_dirt_says_what_its_first_refresh_let_go(site):
+    """
+    The bound moves up to the dirt in the refresh of the window; that of the dirt leaves it there, and the report of both says so.
+    """
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly(properties={"source.retention": "2 hours"})
+    site.lake.refresh("hourly")
+    site.lake.add_policy("hourly", start_offset="2 hours", end_offset="0 hours", catch_dirt=True)
+    trades.update("price = 1 AND sym = 'A'", price=7)
+    trades.trade(("09:00", "A", 1))
+
+    report = site.lake.run_policy("hourly", now="2024-03-01T10:00:00Z").report
+
+    assert 2 == len(report.runs)
+    assert int(at("01:00").timestamp() * 1_000_000) == report.frozen
+    assert report.delete.endswith("'2024-03-01 01:00:00Z'")
 
 
 @LANES

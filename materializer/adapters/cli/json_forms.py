@@ -264,6 +264,7 @@ def _refreshed(r: RefreshReport, kind: TimeType) -> dict[str, Any]:
         "maintained": [_maintained(m) for m in r.maintained],
         "warnings": list(r.warnings),
         **json_retention.below(r.frozen, r.stuck, kind),
+        **json_retention.let_go(r.delete, r.readers),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from materializer.core.spec import TimeType
 if TYPE_CHECKING:
     from materializer.core.plan import Estimate
     from materializer.services.expire import Expiry, Thaw
+    from materializer.services.raw_rows import Reader
     from materializer.services.status import Status
 
 
@@ -28,8 +30,7 @@ def expiry(e: Expiry) -> dict[str, Any]:
         "source_below": _reads(e.below),
         "waiting": _spans(e.waiting, e.time_type),
         "as_stored": _spans(e.as_stored, e.time_type),
-        "delete": e.delete or None,
-        "readers": [asdict(r) for r in e.readers],
+        **let_go(e.delete, e.readers),
         "notes": list(e.notes),
     }
 
@@ -55,8 +56,7 @@ def status(s: Status) -> dict[str, Any]:
         "frozen_below": _instant(s.frozen, s.time_type),
         "kept_from": _instant(s.retired, s.time_type),
         "expired_rows": s.expired_rows,
-        "delete": s.delete or None,
-        "readers": [asdict(r) for r in s.readers],
+        **let_go(s.delete, s.readers),
         "stuck": [
             {"start": _instant(span.start, s.time_type), "end": _instant(span.end, s.time_type), "reason": why}
             for span, why in s.stuck
@@ -67,6 +67,11 @@ def status(s: Status) -> dict[str, Any]:
 def below(frozen: int, stuck: SpanSet, kind: TimeType) -> dict[str, Any]:
     """Return what ``plan`` and ``refresh`` say of the time that they do not compute again."""
     return {"frozen_below": _instant(frozen, kind), "stuck": _spans(stuck, kind)}
+
+
+def let_go(delete: str, readers: Iterable[Reader]) -> dict[str, Any]:
+    """Return how the owner of the source deletes raw rows, and who else needs them."""
+    return {"delete": delete or None, "readers": [asdict(r) for r in readers]}
 
 
 def _reads(found: Estimate) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from materializer.adapters.cli.text_maintain import maintain_lines
@@ -13,6 +13,7 @@ from materializer.core.spec import TimeType
 
 if TYPE_CHECKING:
     from materializer.services.preview import Preview
+    from materializer.services.raw_rows import Reader
     from materializer.services.refresh import RefreshReport
 
 LANES = {Lane.DRIVER: "the driver (small result)", Lane.SPARK: "Spark (large result)"}
@@ -144,8 +145,11 @@ def refresh_lines(report: RefreshReport, kind: TimeType, width: int) -> Iterator
         ("frozen", _frozen_text(report, kind)),
         ("stuck", below_text(report.stuck, kind)),
         *(("warning", text) for text in report.warnings),
+        ("raw rows", _let_go_text(report, kind)),
     ]
     yield from labelled(pairs, width=width)
+    if report.delete:
+        yield f"    {report.delete}"
     for after in report.maintained:
         if after.done:
             yield from maintain_lines(after, width)
@@ -160,6 +164,19 @@ def _frozen_text(report: RefreshReport, kind: TimeType) -> str:
     """Return what is said of a window that reaches below the frozen bound."""
     is_below = report.frozen != NEG_INF and report.window is not None and report.window.start < report.frozen
     return f"below {instant(report.frozen, kind)} rows are merged and nothing is computed again" if is_below else ""
+
+
+def let_go_text(readers: Iterable[Reader]) -> str:
+    """Return when the owner of the source may delete raw rows that are not needed any more."""
+    others = "; ".join(f"{r.name} ({r.why})" for r in readers)
+    return f"not before these are frozen, too: {others}" if others else "the owner of the source may delete them"
+
+
+def _let_go_text(report: RefreshReport, kind: TimeType) -> str:
+    """Return what a refresh that moved the frozen bound says of the raw rows; the statement follows on its own line."""
+    if not report.delete:
+        return ""
+    return f"history is frozen below {instant(report.frozen, kind)} now; {let_go_text(report.readers)}"
 
 
 def _total(report: RefreshReport, where: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from materializer.adapters.cli.text_plan import reads
+from materializer.adapters.cli.text_plan import let_go_text, reads
 from materializer.adapters.cli.words import count, instant, labelled, spans, wrapped
 from materializer.core.spans import NEG_INF, SpanSet
 
@@ -77,9 +77,7 @@ def status_pairs(s: Status) -> list[tuple[str, str]]:
         ("kept", "" if s.retired == NEG_INF else f"from {instant(s.retired, kind)} on (output.retention)"),
     ]
     if s.delete:
-        others = "; ".join(f"{r.name} ({r.why})" for r in s.readers)
-        when = f"not before these are frozen, too: {others}" if others else "the owner of the source may delete them"
-        pairs.append(("raw rows", f"{when}\n{s.delete}"))
+        pairs.append(("raw rows", f"{let_go_text(s.readers)}\n{s.delete}"))
     stuck: dict[str, SpanSet] = {}
     for span, why in s.stuck:
         stuck[why] = stuck.get(why, SpanSet()) | SpanSet.of(span)

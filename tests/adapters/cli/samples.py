@@ -179,6 +179,8 @@ REFRESH = RefreshReport(
     ("the maintenance after it failed: the disk is full (storage.failed)",),
     day(1),
     SpanSet.of(Span(day(1, 3), day(1, 5))),
+    "DELETE FROM delta.`lake/flights` WHERE `time_hour` < TIMESTAMP_LTZ '2013-12-01 00:00:00Z'",
+    (Reader("flights_daily", "not frozen"),),
 )
 IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
 POLICY = PolicyState(

@@ -239,6 +239,21 @@ def test_a_refresh_that_was_stopped_says_how_to_go_on():
     assert "true" not in told
 
 
+def test_a_refresh_that_moved_the_frozen_bound_says_what_its_owner_may_delete():
+    """
+    The statement stands on a line of its own, however narrow the terminal; others that read the rows are named before it, and
+    without a move nothing is said.
+    """
+    now = "raw rows history is frozen below 2013-12-01T00:00:00Z now;"
+    told = lines(samples.RESULTS["refresh"], width=60)
+    before = " ".join(" ".join(told[: told.index(f"    {samples.REFRESH.delete}")]).split())
+    alone = text_of(Refreshed(replace(samples.REFRESH, readers=()), samples.TS))
+
+    assert before.endswith(f"{now} not before these are frozen, too: flights_daily (not frozen)")
+    assert f"{now} the owner of the source may delete them" in " ".join(alone.split())
+    assert "raw rows" not in text_of(samples.IDLE["refresh"])
+
+
 def test_a_status_says_where_the_last_check_looked():
     """
     The window of a check stands with its answer; a check of everything has none.
