@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
+from materializer.core.definition import SLICE
 from materializer.core.fingerprint import normalised
 from materializer.core.grid import build as grid_of
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import AggregateSpec
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.spec import AggregateSpec, TimeType
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
 from materializer.lake.extent import files
+from materializer.lake.table import DeltaFolder
+from materializer.services.bound import partials_path
 from materializer.services.covering import required_start
 
 
@@ -45,6 +49,18 @@ def _rows_of(spec: AggregateSpec) -> tuple[object, ...]:
     where = normalised(spec.where) if spec.where else None
     time = (spec.time_column.lower(), spec.time_type, spec.resolution)
     return time, spec.grid, keys, where, spec.lateness
+
+
+def rows_to_copy(old: AggregateState, root: Path) -> tuple[int, int, int]:
+    """Return what making another version from the partials of *old* copies: rows, bytes, files, as their log has them.
+
+    Raises:
+        MaterializerError: If they cannot be read.
+    """
+    path = partials_path(root, old.name, old.data_version)
+    kind = AggregateSpec.from_json(old.spec).time_type or TimeType.TIMESTAMP
+    found = files(path, DeltaFolder.at(path).head().version, SLICE, kind).estimate(SpanSet.of(EVERYTHING))
+    return found.rows, found.bytes, found.files
 
 
 def rows_to_read(

@@ -67,6 +67,7 @@ class Change:
             (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
             ``abandoned`` (what is published was applied again), or "".
         reads: What building it reads of the source, about; None when it is not built.
+        kept: What is to be copied of what is stored; None when nothing is, or it cannot be read.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Change:
     source_version: int = 0
     next: str = ""
     reads: Reads | None = None
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,21 @@ class Reads:
     bytes: int
     files: int
     runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What making a version from stored partials copies; its output is written anew from that.
+
+    Args:
+        rows: Rows of the partials.
+        bytes: Bytes of their files.
+        files: How many.
+    """
+
+    rows: int
+    bytes: int
+    files: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +271,7 @@ class Definitions:
         if existing is not None and build is not None and _is_same(spec, build, source, folder):
             prepared = self._same_data(spec, build, folder)
             change = self._changed(existing, prepared.spec, source, prepared.schemas, folder.head().version)
-            return _going_on(prepared, change, "building", build, existing)
+            return _going_on(prepared, replace(change, kept=None), "building", build, existing)  # that is done
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
             raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
@@ -293,7 +310,10 @@ class Definitions:
             was, is_now = existing.source, source
             lines = (*lines, f"- source {was.path} ({was.table_id})", f"+ source {is_now.path} ({is_now.table_id})")
         if changes.is_of_partials(existing, spec, source, schemas, version):
-            return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0))
+            kept = None
+            with suppress(MaterializerError):  # who starts it says what is wrong with them
+                kept = Kept(*changes.rows_to_copy(existing, self._root))
+            return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept)
         reads = Reads(*changes.rows_to_read(existing, spec, source, version, self._config.run_rows))
         return Change(spec.name, "data", lines, source.path, version, reads=reads)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.core.define import define
 from materializer.core.engines.define import define_engine
@@ -24,6 +27,7 @@ from materializer.errors import (
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake import copying
 from materializer.services import processes
+from materializer.services.definitions import Kept, Reads
 from tests.system.builders import HOURLY, MEASURES, Site
 
 BOTH_LANES = pytest.mark.parametrize(
@@ -101,11 +105,17 @@ def test_the_old_version_is_refreshed_and_read_until_the_switch(refreshed: Site)
 @BOTH_LANES
 def test_an_added_measure_reads_no_raw_row(refreshed: Site) -> None:
     """
-    An average beside sum and count is made from the partials that are there: no run, not a row of the source.
+    An average beside sum and count is made from the partials that are there: no run, not a row of the source. What is copied
+    is told before, as the log of the partials has it; applied again there is nothing to copy any more.
     """
     refreshed.tables["trades"].trade(("04:30", "C", 9))
-    change = applied(refreshed, measures=MEASURES | {"mean": "avg(price)"})
-    assert ("measures", "started", 0) == (change.kind, change.next, change.reads.rows)
+    with_mean = {"measures": MEASURES | {"mean": "avg(price)"}}
+    stored = refreshed.lake.root / "hourly" / "partials" / refreshed.lake.journal.view().named("hourly").data_version
+    files = [Path(unquote(urlsplit(uri).path)) for uri in DeltaTable(str(stored)).file_uris()]
+    change = applied(refreshed, **with_mean)
+    assert ("measures", "started", Reads(0, 0, 0, 0)) == (change.kind, change.next, change.reads)
+    assert Kept(5, sum(f.stat().st_size for f in files), len(files)) == change.kept
+    assert ("building", None) == (applied(refreshed, **with_mean).next, applied(refreshed, **with_mean).kept)
 
     refreshed.tables["trades"].log(0).parent.rename(refreshed.root / "hidden")  # not even its log
     report = refreshed.lake.switch("hourly")

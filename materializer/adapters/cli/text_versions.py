@@ -54,7 +54,7 @@ def _kind(change: Change, *, is_dry_run: bool) -> str:
 
 def _cost(change: Change) -> str:
     if change.kind == "measures":
-        return "made from stored partials, no row of the source is read but what changed since the last refresh"
+        return f"made from stored partials{_copied(change)}; no row of the source is read but what changed since the last refresh"
     reads = change.reads
     if reads is None:
         return ""
@@ -62,6 +62,14 @@ def _cost(change: Change) -> str:
         f"building it reads about {count(reads.rows, 'row')} ({size(reads.bytes)} in {count(reads.files, 'file')}) "
         f"in about {count(reads.runs, 'run')}"
     )
+
+
+def _copied(change: Change) -> str:
+    kept = change.kept
+    if kept is None:
+        return ""
+    read = f"{count(kept.rows, 'row')} ({size(kept.bytes)} in {count(kept.files, 'file')})"
+    return f": {read} to copy, and its output to write from them"
 
 
 def build_lines(report: BuildReport, width: int) -> Iterator[str]:

@@ -71,7 +71,7 @@ from materializer.services.backup import BackupReport, Compared, RestoreReport
 from materializer.services.building import BuildReport
 from materializer.services.check import CheckReport
 from materializer.services.covering import Lack
-from materializer.services.definitions import Change, Reads
+from materializer.services.definitions import Change, Kept, Reads
 from materializer.services.expire import Expiry, Thaw
 from materializer.services.freshness import Freshness
 from materializer.services.gate import summary
@@ -353,6 +353,7 @@ RESULTS: dict[str, Result] = {
                 341,
                 "started",
                 Reads(336_776, 12_345_678, 12, 2),
+                Kept(5_040, 1_234_567, 3),
             ),
         ),
         (PROBLEM,),
@@ -415,9 +416,9 @@ OTHERS: dict[str, Result] = {
     "status of what is ready": Statuses((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),
     **{
         f"apply {kind} {what}": Applied(
-            (Change("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4)),)
+            (Change("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4), kept),)
         )
-        for kind in ("data", "measures")
+        for kind, kept in (("data", None), ("measures", Kept(5_040, 1_234_567, 3)))
         for what in ("started", "replaced", "building", "switched")
     },
     "apply what is published": Applied((Change("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)),

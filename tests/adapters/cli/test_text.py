@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.results import Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
+from materializer.adapters.cli.results import Applied, Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
 from materializer.adapters.cli.text import lines
 from materializer.adapters.cli.words import spans, wrapped
 from materializer.core.plan import Estimate, ReadCost
@@ -252,6 +252,21 @@ def test_a_refresh_that_moved_the_frozen_bound_says_what_its_owner_may_delete():
     assert before.endswith(f"{now} not before these are frozen, too: flights_daily (not frozen)")
     assert f"{now} the owner of the source may delete them" in " ".join(alone.split())
     assert "raw rows" not in text_of(samples.IDLE["refresh"])
+
+
+def test_an_apply_says_what_an_added_measure_copies():
+    """
+    Stored partials are copied and the output is written from them, and no row of the source is read; what cannot be read is
+    not counted.
+    """
+    added = samples.OTHERS["apply measures started"]
+    unread = Applied((replace(added.changes[0], kept=None),))
+
+    assert (
+        "made from stored partials: 5,040 rows (1.2 MB in 3 files) to copy, and its output to write from them; no row of the "
+        "source is read but what changed since the last refresh; what is published is refreshed and read meanwhile"
+    ) in " ".join(text_of(added).split())
+    assert "made from stored partials; no row of the source is read" in " ".join(text_of(unread).split())
 
 
 def test_a_status_says_where_the_last_check_looked():
