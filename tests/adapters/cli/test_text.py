@@ -9,6 +9,7 @@ from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.results import Applied, Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
 from materializer.adapters.cli.text import lines
 from materializer.adapters.cli.words import spans, wrapped
+from materializer.core.lateness import advice
 from materializer.core.plan import Estimate, ReadCost
 from materializer.core.policies import Policy
 from materializer.core.spans import Span, SpanSet
@@ -267,6 +268,63 @@ def test_an_apply_says_what_an_added_measure_copies():
         "source is read but what changed since the last refresh; what is published is refreshed and read meanwhile"
     ) in " ".join(text_of(added).split())
     assert "made from stored partials; no row of the source is read" in " ".join(text_of(unread).split())
+
+
+CLEAN = replace(samples.STATUS.canaries, differed_n=0, differed=SpanSet())
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        (
+            {},
+            (
+                "29 random published buckets sampled clean since refresh 12: at most 9.81% of all as they were then are wrong, with "
+                "95 % confidence 31 buckets about to be published sampled clean refresh 12 found a difference in 1 span: "
+                "[2013-12-02T00:00:00Z, 2013-12-03T00:00:00Z)"
+            ),
+        ),
+        (
+            {"canaries": replace(CLEAN, clean=1_000, touched=0)},
+            (
+                "1,000 random published buckets sampled clean: at most 0.30% of all as they were then are wrong, with 95 % "
+                "confidence lateness"
+            ),
+        ),
+        (
+            {"canaries": replace(CLEAN, clean=0, touched=1)},
+            "no published bucket sampled clean yet: nothing is bounded 1 bucket about to be published sampled clean lateness",
+        ),
+        (
+            {},
+            (
+                "lateness of 1,000 rows half were known within 1 second, 99 % within 37 hours this suggests start_offset 38 hours, "
+                "end_offset 1 second, retention of the source's log and feed >= 24 hours last check"
+            ),
+        ),
+        (
+            {"advice": advice(samples.LATENESS, 86_400.0, None)},
+            "this suggests start_offset 3 days, end_offset 1 second last check",
+        ),
+    ],
+)
+def test_a_status_says_what_canaries_bound_and_what_follows_from_how_late_rows_are(changes, fact):
+    """
+    Buckets sampled clean bound the share of wrong ones, those about to be published do not; how late rows were suggests
+    windows, and a retention where a refresh had to wait.
+    """
+    told = text_of(Statuses((replace(samples.STATUS, **changes),), is_detailed=True))
+
+    assert fact in " ".join(told.split())
+
+
+def test_a_status_without_canaries_and_advice_says_nothing_of_them():
+    """
+    Where no canaries are asked for, and before enough rows came, neither has a line.
+    """
+    told = text_of(Statuses((replace(samples.STATUS, canaries=None, advice=None),), is_detailed=True))
+
+    assert not {"canaries", "lateness", "suggests"} & set(told.split())
 
 
 def test_a_status_says_where_the_last_check_looked():
