@@ -71,6 +71,13 @@ def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
     return len(DeltaTable(bound.paths[table]).file_uris())
 
 
+def source_of(site: Site) -> dict[str, tuple[int, int]]:
+    """Return every file and folder of the source with its size and the time it was changed."""
+    path = site.tables["trades"].path
+    found = {str(p.relative_to(path)): p.stat() for p in [path, *path.rglob("*")]}
+    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found.items()}
+
+
 def versions(site: Site) -> dict[str, int]:
     bound = site.lake._refresher.bound(site.lake.journal.view().named("hourly"))
     return {t: DeltaFolder.at(bound.paths[t]).head().version for t in ("partials", "output")}
@@ -82,9 +89,12 @@ def versions(site: Site) -> dict[str, int]:
 @pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_rows_stay_and_files_go(worn, no_retention):
     """
-    Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do.
+    Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do. The source's small
+    files and those that nobody needs there are its owner's: not one is touched.
     """
-    before = worn.published("hourly")
+    worn.tables["trades"].update("price = 0", price=7)
+    before, source = worn.published("hourly"), source_of(worn)
+    assert DeltaTable(str(worn.tables["trades"].path)).vacuum(retention_hours=0, enforce_retention_duration=False)
     reports = worn.lake.maintain("hourly")
     [tables, _] = reports
 
@@ -93,6 +103,7 @@ def test_rows_stay_and_files_go(worn, no_retention):
     again = worn.lake.maintain("hourly")[0]
     assert (True, 2 * HOURS) == (again.has_work, sum(d.removed for d in again.done))
     assert not any(r.has_work for r in worn.lake.maintain("hourly"))
+    assert source == source_of(worn)
     worn.tables["trades"].trade(("01:30", "A", 5), ("02:30", "B", 6))
     worn.expect_refresh()
     worn.expect_true()
@@ -130,13 +141,24 @@ def test_it_is_told_before_it_is_done_and_remembered(worn):
     assert status.maintained == again.maintained
 
 
-def test_all_aggregates_and_the_journal(worn):
+def test_all_aggregates_and_the_journal(worn, no_retention):
     """
-    Without a name every aggregate is maintained, parents first, and the journal last; an unknown name is refused.
+    Without a name every aggregate is maintained, parents first, and the journal last, and no source; an unknown name is refused.
     """
     worn.hourly("other")
+    worn.lake.refresh("other")
+    torn(worn, "other")
+    worn.tables["trades"].update("price = 0", price=7)
+    source, out = source_of(worn), io.StringIO()
 
-    assert ["hourly", "other", None] == [r.name for r in worn.lake.maintain()]
+    reports = worn.lake.maintain()
+    assert ["hourly", "other", None] == [r.name for r in reports]
+    assert [True, True] == [r.has_work for r in reports[:2]]
+    assert 0 == told(worn, JsonOutput(out, io.StringIO()), every=True)
+    maintained = json.loads(out.getvalue())["maintained"]
+    removed = [sum(t["done"]["removed"] for t in m["tables"]) for m in maintained[:2]]
+    assert (["hourly", "other", None], [2 * HOURS] * 2) == ([m["name"] for m in maintained], removed)
+    assert source == source_of(worn)
     with pytest.raises(UnknownAggregateError):
         worn.lake.maintain("nobody")
 
