@@ -43,7 +43,7 @@ from materializer.services.check import Checker, CheckReport
 from materializer.services.definitions import Change, Definitions, Prepared
 from materializer.services.doctor import Doctor
 from materializer.services.expire import Expirer, Expiry, Thaw
-from materializer.services.fresh import FreshRead, FreshReader
+from materializer.services.fresh import FreshRead, FreshReader, FreshView
 from materializer.services.handlers import OutputHandler
 from materializer.services.handlers import by_name as by_handler_name
 from materializer.services.invalidate import Invalidator
@@ -826,14 +826,17 @@ class Materializer:
         window = _window(start, end, self.grid(name))
         return FreshReader(self._refresher).read(name, None if window == EVERYTHING else window)
 
-    def create_fresh_view(self, name: str, view: str | None = None) -> str:
-        """Create a view for SQL over the rows as of now, in every session of this Spark application; return its name.
+    def create_fresh_view(self, name: str, view: str | None = None) -> FreshView:
+        """Create a view for SQL over the rows as of now, in every session of this Spark application.
 
-        It stays as of the source version at which it was created; create it again to move it on.
+        It is a snapshot of the source version that is the newest now; create it again to move it on.
 
         Args:
             name: The aggregate.
             view: What to call the view, like an aggregate; the aggregate's name when None. It lies in ``global_temp``.
+
+        Returns:
+            Its name, also as its text, with the version that it is pinned to and what each query of it computes.
 
         Raises:
             TablesAheadError: As :meth:`fresh`.
@@ -845,8 +848,10 @@ class Materializer:
         view = known if view is None else view
         if problem := name_problem(view, "view"):
             raise UsageError(problem[1], hint=problem[2])
-        self.fresh(name).frame.createOrReplaceGlobalTempView(view)
-        return f"global_temp.{quoted(view)}"
+        read = self.fresh(name)
+        read.frame.createOrReplaceGlobalTempView(view)
+        said = f"global_temp.{quoted(view)}"
+        return FreshView(said, read.source_version, read.computed, read.strategy, read.estimate, read.seconds)
 
     def show(
         self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None

@@ -89,6 +89,32 @@ class FreshRead:
         return FetchedRows(*self.rows.fetch(limit))
 
 
+@dataclass(frozen=True, slots=True)
+class FreshView:
+    """A view over the rows of an always-fresh read; as text it is its name.
+
+    It is pinned as the read is. No row is computed before it is asked, and each query computes what is dirty again.
+
+    Args:
+        name: What SQL calls it.
+        source_version: The version of the source that it shows, the newest one when it was created.
+        computed: Spans that a query computes on the fly.
+        strategy: How: ``merge``, ``recompute`` or both; ``nothing`` when all is read as published.
+        estimate: What that reads at most.
+        seconds: What creating it took, with the start of Spark where it did not run yet.
+    """
+
+    name: str
+    source_version: int
+    computed: SpanSet
+    strategy: str
+    estimate: Estimate
+    seconds: float
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(slots=True)
 class FreshReader:
     """Reads aggregates of one lake as of now; writes nothing."""

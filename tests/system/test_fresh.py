@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from materializer.core.plan import Estimate
 from materializer.errors import RefreshWindowTooSmallError, UsageError
 from tests.adapters.cli.test_bad_calls import HOSTILE
 from tests.system.builders import HOURLY, Site
@@ -22,7 +23,8 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
     """
     One late row among a hundred is merged with what is kept; the frame stays as of its version when more rows come and a
-    refresh publishes them; the view is a frame that other sessions see.
+    refresh publishes them; the view is a frame that other sessions see, and says which version it shows and at what cost until
+    it is created again.
     """
     trades = site.table("trades")
     trades.trade(*((f"{h:02}:{m:02}", "A", h) for h in range(5) for m in range(20)))
@@ -36,6 +38,9 @@ def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
     truth = [(0, "A", 0), (1, "A", 20), (2, "A", 140), (3, "A", 60), (4, "A", 80)]
     assert ("merge", 2) == (read.strategy, read.source_version)
     assert read.estimate.rows < 20
+    assert ("global_temp.`hourly`", read.source_version, "merge") == (str(view), view.source_version, view.strategy)
+    assert (read.estimate, read.computed) == (view.estimate, view.computed)
+    assert view.seconds > 0
     assert before == site.files()
     assert truth == rows_of(read.frame)
 
@@ -43,6 +48,14 @@ def test_a_fresh_read_merges_is_pinned_and_writes_nothing(site: Site) -> None:
     site.lake.refresh("hourly")
     assert truth == rows_of(read.frame)
     assert truth == rows_of(site.spark.sql(f"SELECT * FROM {view}"))
+    renewed = site.lake.create_fresh_view("hourly")
+    assert (view.name, 3, "nothing", Estimate()) == (
+        renewed.name,
+        renewed.source_version,
+        renewed.strategy,
+        renewed.estimate,
+    )
+    assert (9, "B", 1) == rows_of(site.spark.sql(f"SELECT * FROM {view}"))[-1]
     assert site.rows(HOURLY.format(source=trades.sql)) == site.published("hourly")
 
 
@@ -98,7 +111,7 @@ def test_what_cannot_name_a_view_is_refused(site: Site) -> None:
         assert ("usage", "nothing was written") == (refused.value.code, refused.value.wrote)
     assert views == {t.name for t in site.spark.catalog.listTables("global_temp")}
     assert before == site.files()
-    assert "global_temp.`now`" == site.lake.create_fresh_view("hourly", "now")
+    assert "global_temp.`now`" == site.lake.create_fresh_view("hourly", "now").name
     assert 1 == site.spark.table("global_temp.now").count()
     site.spark.catalog.dropGlobalTempView("now")
 
