@@ -9,19 +9,35 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from materializer.adapters.airflow import dags_of, deadlines
 from materializer.adapters.airflow.catalog import Entry, read_lake
 from materializer.adapters.airflow.form import form, read
-from materializer.adapters.airflow.pages import page
+from materializer.adapters.airflow.pages import broken_page, page
 from materializer.adapters.airflow.settings import Settings
 from materializer.core.policies import policies_of
 from materializer.core.spec import TimeType
 from materializer.errors import UsageError
+from tests.adapters.cli.test_bad_calls import HOSTILE
 from tests.benchmarks.dags import READ, definition, lake_of
 
 ROOT = Path(__file__).parents[2]
 COUNT = 8
+MARKUP = (
+    "```\n# gone\n```",
+    "~~~~\ngone\n````````",
+    "# one\ntwo\n===\n- three\n+ four\n5. five\n6) six\n> seven\n---",
+    "| a | b |\n| --- | --- |\n| c | d |",
+    "    indented\n\n\tand again\\",
+    "![](https://evil.example/seen.png) [click](javascript:alert(1)) <https://evil.example>",
+    "[click]\n\n[click]: https://evil.example",
+    "**bold** __bold__ *slanted* ~~gone~~ `code` ``code`` &lt;b&gt; &copy;",
+    "a < b & c > d <!-- gone --> <img src=x onerror=alert(1)> <b",
+    "`",
+    "{{ jinja }} {% raw %}",
+)
+"""Texts that are more in Markdown."""
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +218,47 @@ def test_the_page_names_the_gate(root):
     gated = page(Entry("agg_000"), replace(spec, suites=(("output", suite),)), policies_of(spec), Settings(str(root)))
 
     assert "* **gate**: `plausible`, 2 expectations of its rows, before anything is published\n" in gated
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, *MARKUP], ids=range(len(HOSTILE) + len(MARKUP)))
+def test_what_others_wrote_is_shown_as_it_is(root, text):
+    """
+    Whatever stands in a comment, in SQL, in a name or in a problem, in Markdown that lets HTML through: words stay words and
+    code stays code, none is lost, and the page goes on after it.
+    """
+    (spec,) = (entry.spec for entry in read_lake(root, only="agg_000"))
+    suite = json.dumps({"name": text, "expectations": []})
+    policies = [replace(policy, name=text) for policy in policies_of(spec)]
+    spec = replace(spec, comment=text, sql=f"SELECT '{text}'", suites=(("output", suite),))
+    settings = Settings(str(root), pool=text, tells_last=True)
+    one = " ".join(text.split())
+
+    kinds, words, fences = rendered(page(Entry("agg_000", source=text, last=text), spec, policies, settings))
+    *comment, reads, first, second, gate, last, _, pool = words
+    lists = {"bullet_list_open", "list_item_open", "code_inline"}
+    assert {"paragraph_open", "strong_open", "text", "fence"} | lists == kinds
+    assert [" ".join(part.split()) for part in text.split("\n\n")] == comment
+    assert reads.startswith(f"Reads {one}. ")
+    assert all(policy.startswith(f"{one}: ") for policy in (first, second))
+    assert gate.startswith(f"gate: {one}, 0 expectations")
+    assert f"Last: {one}." == last
+    assert f"The task waits for a slot of the pool {one}: without that pool, for ever." == pool
+    assert [("sql", f"SELECT '{text}'\n")] == fences
+
+    kinds, (name, after), fences = rendered(broken_page(text, text))
+    assert {"paragraph_open", "strong_open", "text", "fence"} == kinds
+    assert f"{one} is not refreshed: its definition cannot be read." == name
+    assert after.startswith("Mend the definition")
+    assert [("", f"{text}\n")] == fences
+
+
+def rendered(page: str) -> tuple[set[str], list[str], list[tuple[str, str]]]:
+    """Return what a page consists of, the words of each paragraph, and the language and lines of each block of code."""
+    found = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(page)
+    children = [token.children for token in found if token.type == "inline"]
+    kinds = {t.type for t in [*found, *(t for of in children for t in of)] if t.nesting >= 0} - {"inline", "softbreak"}
+    words = [" ".join("".join(t.content or " " * (t.type == "softbreak") for t in of).split()) for of in children]
+    return kinds, words, [(t.info, t.content) for t in found if t.type == "fence"]
 
 
 @pytest.mark.parametrize("kind", [None, *TimeType])
