@@ -36,7 +36,7 @@ def check_lines(report: CheckReport, kind: TimeType, width: int) -> Iterator[str
 
 def canaries_text(c: Canaries, kind: TimeType) -> str:
     """Return what canaries found so far, and what it bounds."""
-    when = "in every refresh" if c.every == 1 else f"in every {c.every}th refresh"
+    when = "in every refresh" if c.every == 1 else f"once in {c.every} refreshes"
     parts = [f"{count(c.count, 'published bucket')} and {c.count} about to be, {when}"]
     if c.n:
         parts[0] += f"; last in refresh {c.n}, {c.at}"
