@@ -71,6 +71,11 @@ class Defined:
         keys = self.parts["keys"]
         return naive.aggregate(rows, time="ts", bucket=self.bucket, keys=keys, measures=self.measures, where=self.where)
 
+    def edge(self, at: datetime) -> datetime:
+        """Return the first edge that is not before *at*."""
+        edge = self.bucket(at)
+        return edge if edge == at else self.bucket(edge + self.longest)
+
     @property
     def suite(self) -> dict[str, Any]:
         """Its suite, as Great Expectations keeps it."""
