@@ -5,8 +5,9 @@
 One-minute bars over a source that grows from the first number of days to the last. At each length the same changes are made
 *rounds* times: 2,000 late rows in ten hours of any one day, then one late row. Between the two, the 2,000 are spread over up to
 seven days, as in ``trades``: not the same change in a history that has fewer, because each day has files of its own. Told are the
-medians of the seconds, the source rows that were aggregated, the bytes that the plan wanted to read, and the files and bytes that
-were read, written and taken out (``tests.benchmarks.files`` says how they are counted).
+medians of the seconds, the source rows that were aggregated, Spark jobs and commits, the bytes that the plan wanted to read, and the
+files and bytes that were read, written and taken out (``tests.benchmarks.files`` says how they are counted); seconds and bytes read
+as multiples of those in the shortest history, too.
 
 Then a new aggregate is backfilled over each of the lengths, in runs of about two days, twice:
 
@@ -19,7 +20,7 @@ Then a new aggregate is backfilled over each of the lengths, in runs of about tw
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -165,10 +166,11 @@ def show(found: dict[str, Any]) -> None:
         print(f"{title}: median of the rounds")
         for days, of in found["refreshes"].items():
             told = of[kind]
-            growth = told["seconds"] / first["seconds"]
             print(
-                f"  {days:>3} days  {told['seconds']:6.2f} s = {growth:4.2f} x  {told['rows_read']:>8,.0f} rows"
-                f"  {told['bytes_asked'] / MEGABYTE:8.2f} MB to read  {files_in_words(told)}"
+                f"  {days:>3} days  {told['seconds']:6.2f} s = {_grown('seconds', told, first)}  {told['rows_read']:>8,.0f} rows"
+                f"  {told['jobs']:,.0f} Spark jobs  {told['commits']:,.0f} commits"
+                f"  {told['bytes_asked'] / MEGABYTE:8.2f} MB to read = {_grown('bytes_asked', told, first)}"
+                f"  bytes read = {_grown('bytes_read', told, first)}  {files_in_words(told)}"
             )
     print("backfill: the most at the end of a run; the most ever, in a process of its own")
     for days, told in found["memory"].items():
@@ -178,6 +180,11 @@ def show(found: dict[str, Any]) -> None:
             f"  ever: JVM {told['jvm_peak_mb']:6.0f} MB  Python {told['python_peak_mb']:6.0f} MB resident"
         )
     print(f"verified: {found['differing']} rows differ from plain Spark")
+
+
+def _grown(what: str, told: Mapping[str, float], first: Mapping[str, float]) -> str:
+    """Return how many times the shortest history's a figure is, where both were counted and that is not nothing."""
+    return f"{told[what] / first[what]:4.2f} x" if what in told and first.get(what) else "unknown"
 
 
 def main() -> None:

@@ -90,15 +90,15 @@ def late_rows(rng: np.random.Generator, rows: int, days: int, symbols: int, *, s
     return pa.concat_tables(parts)
 
 
-def duckdb_seconds(source: Path) -> float | None:
-    """Return what the same aggregate takes DuckDB over the table's files, written to Parquet; None where it is missing.
+def in_duckdb(source: Path) -> tuple[float | None, dict[str, Any]]:
+    """Return what the same aggregate takes DuckDB over the table's files, written to Parquet, and how that was got.
 
-    ``arg_min`` and ``arg_max`` over the time, without a rule among equal times; all cores, as it comes.
+    ``arg_min`` and ``arg_max`` over the time, without a rule among equal times; all cores, as it comes. None where it is missing.
     """
     try:
         import duckdb
     except ImportError:
-        return None
+        return None, {}
     files = [uri.removeprefix("file://") for uri in DeltaTable(str(source)).file_uris()]
     target = source.parent / "duckdb.parquet"
     sql = f"""COPY (
@@ -107,7 +107,23 @@ def duckdb_seconds(source: Path) -> float | None:
                sum(price * volume) / sum(volume) AS vwap
         FROM read_parquet({files}) GROUP BY 1, 2) TO '{target}' (FORMAT parquet)"""
     with duckdb.connect() as connection:
-        return timed(lambda: connection.execute(sql))[0]
+        cores = connection.execute("SELECT current_setting('threads')").fetchone()
+        seconds, _ = timed(lambda: connection.execute(sql))
+    return seconds, {"version": duckdb.__version__, "cores": cores and cores[0], "files": len(files)}
+
+
+def duckdb_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Give the lines that say what was measured of DuckDB and how, or how it can be."""
+    title = "DuckDB over the same files"
+    if found["duckdb"] is None:
+        yield f"{title:40} left out; wanted is: pip install -c constraints.txt duckdb"
+        return
+    yield f"{title:40} {found['duckdb']:8.2f} s  = {found['duckdb'] / found['plain']:.2f} x plain"
+    how = found["duckdb_how"]
+    yield (
+        f"    version {how['version']}, {how['cores']} cores, {how['files']:,} files of the table read, its rows written to Parquet;"
+        " arg_min and arg_max without a rule among equal times"
+    )
 
 
 def is_left_out(dsn: str | None) -> bool:
@@ -192,6 +208,15 @@ def files_in_words(told: Mapping[str, Any]) -> str:
     return f"files: read {read}; written {written} in place of {removed}"
 
 
+def counted_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """Give the lines that say what a refresh counted."""
+    yield f"    {told}"
+    yield f"    {files_in_words(told)}"
+    if of_changed := told.get("rows_in_changed_buckets"):
+        each = told["rows_read"] / of_changed
+        yield f"    {each:.3f} rows aggregated for each of {of_changed:,} in truly changed buckets"
+
+
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run every measurement and return them by name."""
     left_out = is_left_out(options.timescaledb)
@@ -223,7 +248,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found["again"], found["again_counters"] = refreshed(m, "bars_again")
     m.drop("bars_again")
 
-    found["duckdb"] = duckdb_seconds(source)
+    found["duckdb"], found["duckdb_how"] = in_duckdb(source)
     late = late_rows(rng, options.late, options.days, options.symbols)
     write_deltalake(str(source), late, mode="append")
     found["late"], told = refreshed(m, "bars_1m")
@@ -272,12 +297,7 @@ def show(found: dict[str, Any]) -> None:
     print(
         f"the same without order among equal times {found['unordered']:8.2f} s  (cold {found['unordered_cold']:.2f} s)"
     )
-    other = (
-        "left out; wanted is: pip install -c constraints.txt duckdb"
-        if found["duckdb"] is None
-        else f"{found['duckdb']:8.2f} s"
-    )
-    print(f"DuckDB over the same files               {other}")
+    print(*duckdb_lines(found), sep="\n")
     for name, title, target in (
         ("first", "first materialization", "<= 1.40"),
         ("again", "the same as warm as plain Spark was", "<= 1.40"),
@@ -287,16 +307,9 @@ def show(found: dict[str, Any]) -> None:
             f"{title:40} {found[name]:8.2f} s  = {found[name] / plain:.2f} x plain (target {target}),"
             f" {found[name] / found['unordered']:.2f} x the form without order"
         )
-        print(f"    {found[name + '_counters']}")
-        print(f"    {files_in_words(found[name + '_counters'])}")
-        if of_changed := found[name + "_counters"].get("rows_in_changed_buckets"):
-            aggregated = found[name + "_counters"]["rows_read"]
-            print(
-                f"    {aggregated / of_changed:.3f} rows aggregated for each of {of_changed:,} in truly changed buckets"
-            )
+        print(*counted_lines(found[f"{name}_counters"]), sep="\n")
     print(f"{'one late row, warm (median of 5)':40} {found['one']:8.2f} s  (target <= 0.8 s)")
-    print(f"    {found['one_counters']}")
-    print(f"    {files_in_words(found['one_counters'])}")
+    print(*counted_lines(found["one_counters"]), sep="\n")
     print(f"{'no-op in process':40} {found['noop'] * 1000:8.1f} ms (target <= 15 ms)")
     print(f"{'no-op as a command':40} {found['noop_command']:8.2f} s  (target <= 0.8 s)")
     print(f"{'verify against the reference form':40} {found['verify']:8.2f} s  {found['verified']}")
