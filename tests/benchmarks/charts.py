@@ -25,6 +25,7 @@ _HEAD: Final = """# Benchmarks
 
 Made by `python -m tests.benchmarks.charts` from `docs/benchmarks/history.jsonl`, to which every benchmark adds a line when it
 is run with `--json`. Shown is the newest run of each; [measurements](measurements.md) says what the figures mean.
+`python -m tests.benchmarks` runs all of this page one after the other; `--only NAME…` some, `--quick` with small sizes for a first look.
 """
 Bar = tuple[str, float, str, str]
 """Label, value, the value in words, and its class: ``plain``, ``ours`` or ``other``."""

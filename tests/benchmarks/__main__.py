@@ -1,0 +1,68 @@
+"""Run the benchmarks of ``docs/benchmarks.md`` one after the other, each in a process of its own; print what each prints.
+
+    python -m tests.benchmarks [--only NAME…] [--quick] [--json] [OPTION…]
+
+What is not an option of this command is given to each: ``--only trades growth --memory 3g``. ``--quick`` takes small sizes, for a
+first look: figures that say that everything runs and little else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+QUICK: Final[Mapping[str, str]] = {
+    "trades": "--rows 500000 --days 5 --symbols 20 --late 1000 --memory 2g",
+    "growth": "--days 1 3 --rows-a-day 20000 --rounds 2",
+    "decay": "--refreshes 40 --maintain-every 10",
+    "journal": "--refreshes 300",
+    "process": "--rows 50000 --rounds 1",
+}
+"""Every benchmark, and the sizes of a first look."""
+
+
+def commands(arguments: Sequence[str] | None = None) -> list[list[str]]:
+    """Return the command line of each benchmark that is asked for; ends the process where one is not there."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--only", nargs="+", choices=list(QUICK), metavar="NAME", help=f"some of {', '.join(QUICK)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
+    asked, others = parser.parse_known_args(arguments)
+    if asked.quick and asked.json:
+        parser.error(
+            "--json keeps figures for the page of benchmarks, and those of --quick say little: give one of them"
+        )
+    return [
+        [
+            *(sys.executable, "-m", f"tests.benchmarks.{name}"),
+            *(shlex.split(sizes) if asked.quick else ()),
+            *(["--json"] if asked.json else ()),
+            *others,  # the last of an option counts
+        ]
+        for name, sizes in QUICK.items()
+        if asked.only is None or name in asked.only
+    ]
+
+
+def main() -> int:
+    """Run them all, whatever becomes of one; return 1 when one failed."""
+    failed = []
+    for command in commands():
+        print("$", shlex.join(["python", *command[1:]]), file=sys.stderr, flush=True)
+        if status := subprocess.run(command, check=False).returncode:
+            failed.append(f"{command[2]} ended with status {status}")
+    print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
