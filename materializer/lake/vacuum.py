@@ -2,7 +2,7 @@
 
 A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
 current then stays readable), and it is older than the retention itself and than the newest commit (so it is not of a write
-that goes on, by whosever clock). What cannot be told is kept. Unlike the library's vacuum this one commits nothing: a table
+that goes on, by whosever clock). A version that the log was cleaned of counts for nothing. What cannot be told is kept. Unlike the library's vacuum this one commits nothing: a table
 that is cleaned has no new version.
 """
 
@@ -131,7 +131,11 @@ def _unfinished(path: str) -> Iterator[Leftover]:
 
 
 def _needed(path: str, before: float, since: int | None) -> set[str] | None:
-    """Return the files of all versions that must stay readable, None when the log no longer tells."""
+    """Return the files of all versions that must stay readable, None when the log no longer tells.
+
+    A log that was cleaned within what is asked for tells all that is left of it: what lies before its first commit cannot be
+    read by anybody, unless a checkpoint is older, or *since* is.
+    """
     opened = open_table(path)
     with translated(path, "reading"):
         actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
@@ -140,12 +144,18 @@ def _needed(path: str, before: float, since: int | None) -> set[str] | None:
         try:
             commit = read_commit(path, version)
         except LogGapError:
-            return None
+            is_all = (since is None or since > version) and all(at >= version for at in _checkpoints(path))
+            return needed if is_all else None
         # the version before this commit was current until it
         if commit.timestamp < before * 1000 and (since is None or version <= since):
             return needed
         needed |= {unquote(f.path) for f in commit.removes}
     return needed
+
+
+def _checkpoints(path: str) -> list[int]:
+    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
+        return [int(match[1]) for entry in entries if (match := _CHECKPOINT.fullmatch(entry.name))]
 
 
 def retention_of(properties: dict[str, str], name: str, default_hours: float) -> float:

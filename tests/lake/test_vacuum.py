@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import astuple
 from datetime import timedelta
@@ -98,17 +99,26 @@ def test_files_of_writes_that_failed_go_when_they_are_old(trades):
     remove(trades.path, found)
 
 
-def test_nothing_goes_when_the_log_no_longer_tells(trades):
+def test_a_log_that_was_cleaned_keeps_no_file(trades):
     """
-    A log that ends within what is asked for leaves every file where it is.
+    A log that ends within what is asked for tells of all versions that anybody can read: what only older ones had goes, unless
+    it was asked for, or a checkpoint can still be read without the commits after it.
     """
+    table, log = Path(trades.path), Path(trades.path, "_delta_log")
+    first = [Path(uri).name for uri in DeltaTable(trades.path, version=1).file_uris()]
+    for name in data_files(trades):
+        os.utime(table / name, (0, 0))
+    ago = time.time() - timedelta(hours=1).total_seconds()
     trades.table.create_checkpoint()
     for version in range(3):
         trades.commit_file(version).unlink()
 
-    assert [] == leftovers(trades.path, before=NEVER)
-    assert [] == leftovers(trades.path, before=later(), since=0)
-    assert leftovers(trades.path, before=later())
+    assert set(first) == names(leftovers(trades.path, before=ago))
+    assert [] == leftovers(trades.path, before=ago, since=1)
+    assert set(first) == names(leftovers(trades.path, before=ago, since=3))
+    [checkpoint] = log.glob("*.checkpoint.parquet")
+    shutil.copy(checkpoint, log / f"{1:020d}.checkpoint.parquet")
+    assert [] == leftovers(trades.path, before=ago)
 
 
 def test_a_log_is_shortened_by_its_own_retention(tmp_path):
