@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from materializer.core.spec import TimeType
+from materializer.errors import MaterializerError
 from materializer.lake.log import Commit, DataFile
 from materializer.lake.statistics import instant
 from materializer.lake.table import open_table
@@ -71,7 +73,8 @@ def _was_near(file: DataFile, names: Collection[str], near: dict[str, bool], pat
     if file.stats:
         return _is_near(file, names)
     if name not in near:
-        near.update({**_snapshot(path, after, names), **near})
+        with suppress(MaterializerError):  # the log was cleaned of that version: the files of the feed tell
+            near.update({**_snapshot(path, after, names), **near})
     return near.setdefault(name, False)
 
 

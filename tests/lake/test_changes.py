@@ -281,6 +281,25 @@ def test_nothing_known_is_everything(trades, tmp_path: Path) -> None:
     assert "says nothing about its times" in found.reasons[0]
 
 
+def test_a_log_that_begins_where_we_left_off(trades) -> None:
+    """
+    Where the log was cleaned of the version that was captured last, but of none after it, the feed still says what changed.
+    """
+    table = trades()
+    table.append((0, "a", 1), (HOUR, "b", 1))
+    table.append((5 * HOUR, "a", 1))
+    table.table.delete("sym = 'b'")
+    table.append((7 * HOUR, "a", 1))
+    table.table.create_checkpoint()
+    for version in range(3):
+        table.commit_file(version).unlink()
+    found = captured(table, 2)
+
+    assert [1, 7] == hours(found)
+    assert {Rung.FEED} == rungs(found)
+    assert {frozenset({("a",)}), frozenset({("b",)})} == {p.keys for p in found.pieces}
+
+
 def test_a_hole_is_damage(trades) -> None:
     """
     A missing version with older ones left is not "lost": it stops.
