@@ -2,12 +2,14 @@
 
 A change that was captured says which rows went. Where nothing says so (the source's log was cleaned before it was read, a
 refresh was forced, somebody declared a window dirty), rows that are missing have expired, or were lost, and a recompute
-would take them out of history without a word. So the rows of each such bucket are counted against its kept partials.
+would take them out of history without a word. So the rows of each such bucket are counted against its kept partials. Results of
+an engine reach beyond buckets: there the rows counted by all results that begin before an instant are held against each other.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.grid import Grid
 from materializer.core.instants import render
@@ -19,17 +21,28 @@ from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Computed, Engine
-    from materializer.spark.guard import Fewer
 
 GUARDED: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
 """Causes that do not say which rows went. What a repair left or a canary found to differ may be counted wrong itself."""
+MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
+"""Causes by which the kept results of an engine may be wrong anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """Rows that nobody saw go: what is said of them, the last bucket that lacks some, how many buckets do, and how many rows."""
+
+    words: str
+    last: int
+    buckets: int
+    rows: int
 
 
 def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
-    """Refuse a computation that counts too few raw rows in a bucket; reads kept partials of guarded buckets only.
+    """Refuse a computation that counts too few raw rows; reads what is kept of guarded buckets only.
 
     Args:
-        bound: The aggregate. Engines keep results and no count of rows: they are not guarded.
+        bound: The aggregate.
         engine: Spark.
         plan: The refresh.
         computed: What it computed, not yet written.
@@ -38,15 +51,48 @@ def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_bu
     Raises:
         FewerRowsError: If raw rows are missing that nobody saw go.
     """
+    look = _of_buckets if bound.definition.engine is None else _of_results
+    missing = look(bound, engine, plan, computed)
+    if missing is None:
+        return
+    hint = f"give it up with 'materializer abandon {bound.name}'" if is_build else _hint(bound, missing)
+    raise FewerRowsError(missing.words, hint=hint, buckets=missing.buckets, rows=missing.rows)
+
+
+def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> _Missing | None:
     guarded = spans_by_gone(plan)
     if not guarded or bound.definition.layout.row_count is None:
-        return
+        return None
     fewer = engine.fewer_rows(bound.definition, bound.paths["partials"], plan, computed, guarded)
     if fewer is None:
-        return
-    grid, name = bound.definition.grid, bound.name
-    hint = f"give it up with 'materializer abandon {name}'" if is_build else _hint(name, fewer, grid)
-    raise FewerRowsError(_words(name, fewer, grid), hint=hint, buckets=fewer.buckets, rows=fewer.rows)
+        return None
+    grid = bound.definition.grid
+    more = f", and {fewer.buckets - 1:,} more buckets are short of rows" if fewer.buckets > 1 else ""
+    words = (
+        f"'{bound.name}' was made from {fewer.was:,} row{'s' if fewer.was > 1 else ''} in "
+        f"[{_text(grid, fewer.first)}, {_text(grid, grid.next(fewer.first))}), its source has {fewer.now:,} there, and nobody "
+        f"saw {'it' if fewer.was - fewer.now == 1 else 'them all'} go{more}"
+    )
+    return _Missing(words, fewer.last, fewer.buckets, fewer.rows)
+
+
+def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> _Missing | None:
+    from materializer.core.engines import counting  # noqa: PLC0415 (only engines)
+
+    definition, grid = bound.definition, bound.definition.grid
+    params: Any = definition.engine.params if definition.engine else None
+    allowed = counts_gone(plan, grid, counting.most_counts(params))
+    if allowed is None or counting.why_not(definition.spec, params):
+        return None
+    found = engine.counted_rows(definition, bound.paths["partials"], plan, computed)
+    short = counting.shortfall(found, allowed)
+    if short is None:
+        return None
+    words = (
+        f"results of '{bound.name}' that begin before {_text(grid, grid.next(short.last))} count {short.was:,} rows and would "
+        f"count {short.now:,} (too few from {_text(grid, short.first)} on), and nobody saw them all go"
+    )
+    return _Missing(words, short.last, short.slices, short.rows)
 
 
 def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
@@ -61,19 +107,38 @@ def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
     return found
 
 
-def _words(name: str, fewer: Fewer, grid: Grid) -> str:
-    first = f"[{render(fewer.first, grid.time_type)}, {render(grid.next(fewer.first), grid.time_type)})"
-    gone = fewer.was - fewer.now
-    more = f", and {fewer.buckets - 1:,} more buckets are short of rows" if fewer.buckets > 1 else ""
+def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
+    """Return in how many results of an engine, at most, rows were counted that were seen to go.
+
+    Args:
+        plan: A refresh of an engine.
+        grid: Its slices.
+        each: In how many results a row is counted at most, None when nobody knows.
+
+    Returns:
+        None when nothing is guarded: all that changed was captured, what is kept may be counted wrong itself, or nobody
+        knows what was lost with the rows that were seen to go.
+    """
+    causes = {entry.cause for entry in plan.taken}
+    if not causes & GUARDED or causes & MISTRUSTED:
+        return None
+    gone = [entry for entry in plan.taken if entry.gone]
+    if not gone:
+        return 0
+    if each is None or any(e.gone >= ANY_ROWS or not e.span.is_bounded for e in gone):
+        return None
+    return each * sum(e.gone * grid.count(e.span) for e in gone)
+
+
+def _hint(bound: Bound, missing: _Missing) -> str:
+    accept = f"take the source's word with 'materializer refresh {bound.name} --accept-fewer-rows'"
+    if bound.definition.engine is not None and bound.definition.engine.not_frozen:
+        return f"put the rows back, or {accept}"
+    end = _text(bound.definition.grid, bound.definition.grid.next(missing.last))
     return (
-        f"'{name}' was made from {fewer.was:,} row{'s' if fewer.was > 1 else ''} in {first}, its source has {fewer.now:,} "
-        f"there, and nobody saw {'it' if gone == 1 else 'them all'} go{more}"
+        f"keep history as it is stored with 'materializer expire {bound.name} --before {end} --as-stored', or {accept}"
     )
 
 
-def _hint(name: str, fewer: Fewer, grid: Grid) -> str:
-    end = render(grid.next(fewer.last), grid.time_type)
-    return (
-        f"keep history as it is stored with 'materializer expire {name} --before {end} --as-stored', "
-        f"or take the source's word with 'materializer refresh {name} --accept-fewer-rows'"
-    )
+def _text(grid: Grid, at: int) -> str:
+    return render(at, grid.time_type)

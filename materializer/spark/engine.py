@@ -28,6 +28,7 @@ from materializer.core.aggregates.registry import find
 from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
+from materializer.core.engines.counting import Counted
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
@@ -316,13 +317,23 @@ class Engine:
             computed: What it computed.
             gone: Buckets by how many rows were seen to go from each at most.
         """
-        version, spans = plan.partials.version, SpanSet.union(s for found in gone.values() for s in found)
-        with self.counted(), spoken("counting the rows of kept partials", table=path, version=version):
-            if plan.lane is Lane.DRIVER:
-                kept = small.kept_rows(self.spark, definition, path, version, spans)
-            else:
-                kept = small.scanned(self.spark, path, version)
-            return guard.fewer_rows(self.spark, definition, kept, computed.partials, gone)
+        spans = SpanSet.union(s for found in gone.values() for s in found)
+        with self.counted(), spoken("counting the rows of kept partials", table=path, version=plan.partials.version):
+            return guard.fewer_rows(
+                self.spark, definition, self._kept(definition, path, plan, spans), computed.partials, gone
+            )
+
+    def counted_rows(self, definition: Definition, path: str, plan: Plan, computed: Computed) -> list[Counted]:
+        """Return the rows that an engine's kept and new results count, by slice; arguments as for :meth:`fewer_rows`."""
+        spans = plan.replaced - plan.discarded
+        with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
+            kept = c.kept_partials(definition, self._kept(definition, path, plan, spans), spans)
+            return guard.counted_rows(self.spark, definition, kept, computed.partials)
+
+    def _kept(self, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
+        if plan.lane is Lane.DRIVER:
+            return small.kept_rows(self.spark, definition, path, plan.partials.version, spans)
+        return small.scanned(self.spark, path, plan.partials.version)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
         """Return the rows of an output at a version that it did not have at another, each as often as it came.

@@ -1,18 +1,22 @@
-"""How many raw rows stored partials were made from, held against those that a recompute counted."""
+"""How many raw rows stored partials or results were made from, held against those that a recompute counted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import SLICE, Definition
+from materializer.core.engines.counting import Counted
 from materializer.core.spans import SpanSet
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql, spans_sql
+
+_N: Final = "n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +84,28 @@ def fewer_rows(
         .collect()[0]
     )
     return Fewer(**{name: int(found[name]) for name in Fewer.__slots__}) if found["buckets"] else None
+
+
+def counted_rows(
+    spark: SparkSession, definition: Definition, kept: DataFrame, computed: pa.Table | DataFrame
+) -> list[Counted]:
+    """Return the rows that an engine's results count, by the slice in which they begin.
+
+    Args:
+        spark: The session.
+        definition: An engine's.
+        kept: The stored results of what is replaced.
+        computed: Those computed anew.
+    """
+    time_type = definition.time_type
+    if isinstance(computed, pa.Table):
+        types = dict(definition.partial_columns)
+        computed = c.frame_of(spark, computed.select([SLICE, _N]), {SLICE: types[SLICE], _N: types[_N]})
+    both = kept.select(SLICE, sf.col(_N).alias("was"), sf.lit(0).alias("now")).unionByName(
+        computed.select(SLICE, sf.lit(0).alias("was"), sf.col(_N).alias("now"))
+    )
+    found = both.groupBy(sf.expr(instant_of_sql(SLICE, time_type)).alias("at")).agg(
+        sf.sum("was").alias("was"), sf.sum("now").alias("now")
+    )
+    rows = c.to_arrow(found).to_pylist()
+    return [Counted(row["at"], row["was"], row["now"]) for row in rows]

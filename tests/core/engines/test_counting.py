@@ -1,0 +1,138 @@
+"""What an engine's results say of rows that are missing: the law behind it, and where too few are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from materializer.core.define import define
+from materializer.core.engines import (
+    daily_time_series,
+    event_time_window,
+    interval_windows,
+    reactive_state,
+    session_window,
+    time_series,
+)
+from materializer.core.engines.counting import Counted, most_counts, shortfall, why_not
+from tests.oracle.engines import intervals
+from tests.oracle.engines import session_window as sessions
+from tests.oracle.engines.rows import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SPEC = define("v", "t", time="ts", width="1 hour", measures={"s": "sum(x)"})
+SERIES = time_series.Params(step=3, window_sizes=(8,), alignment=3)
+SESSIONS = session_window.Params(session_gap=5)
+DAILY = daily_time_series.Params(step=1_800, sessions=((34_200, 41_400),), day=86_400)
+PANES = event_time_window.Params(interval_duration=6, creation_period=4)
+ROWS = reactive_state.Params((("cumsum", "v", 0),), (("s", "_call_0"),))
+SNAPSHOTS = interval_windows.Params(interval_windows.SNAPSHOT, "until")
+COUNTS = interval_windows.Params(interval_windows.COUNT, "until", count=3)
+COUNT = [{"name": "n", "expr": "count(v)"}]
+EVENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12) | st.none()), max_size=8)
+
+
+def results(kind: str, events: Sequence[tuple[int, int | None]]) -> list[tuple[int, int]]:
+    """Return start and rows counted of each result, by the oracle; an event is its start and its length."""
+    found = [Event(start, 0, i, (), {"v": 1}) for i, (start, _) in enumerate(events)]
+    if kind == "sessions":
+        answer = sessions.run(found, COUNT, gap=5, lateness="recompute")
+        return [(row["time"], row["n"]) for row in (*answer.final, *answer.open)]
+    lasting = [
+        intervals.Lasting(e, e.t, None if length is None else e.t + length)
+        for e, (_, length) in zip(found, events, strict=True)
+    ]
+    seen, grid = intervals.Seen(COUNT), {"duration": 6, "period": 4, "alignment": 1}
+    match kind:
+        case "hopping":
+            answer = intervals.hopping(lasting, seen, **grid, clips=True, bound=60)
+        case "compressed":
+            answer = intervals.compressed(lasting, seen, **grid)
+        case _:
+            answer = intervals.snapshots(lasting, seen)
+    return [(row["window_start"], row["n"]) for row in (*answer.final, *answer.open)]
+
+
+@pytest.mark.parametrize("kind", ["sessions", "hopping", "compressed", "snapshots"])
+@given(events=EVENTS, more=EVENTS)
+def test_rows_that_come_take_no_count_away(kind: str, events: Any, more: Any) -> None:
+    """
+    The rows counted by all results that begin before an instant never get fewer, whatever comes, so nothing is missing.
+    """
+    before, after = results(kind, events), results(kind, [*events, *more])
+    slices = [Counted(at, 0, 0) for at in range(-20, 90)]
+    slices += [Counted(at, n, 0) for at, n in before] + [Counted(at, 0, n) for at, n in after]
+    assert shortfall(slices, 0) is None
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8),
+    allowed=st.integers(0, 6),
+    order=st.randoms(use_true_random=False),
+)
+def test_where_too_few_are_counted(counts: list[tuple[int, int]], allowed: int, order: Any) -> None:
+    """
+    Found by adding up everything before each slice: the first that lacks rows, and the one at which most are missing.
+    """
+    slices = [Counted(at * 10, *pair) for at, pair in enumerate(counts)]
+    missing = [gone - allowed for gone in accumulate(was - now for was, now in counts)]
+    short = [at for at, rows in enumerate(missing) if rows > 0]
+    order.shuffle(slices)
+
+    found = shortfall(slices, allowed)
+
+    if not short:
+        assert found is None
+        return
+    assert found is not None
+    worst = missing.index(max(missing))
+    assert (short[0] * 10, worst * 10, missing[worst]) == (found.first, found.last, found.rows)
+    assert found.was - found.now == found.rows + allowed
+    assert found.was == sum(was for was, _ in counts[: worst + 1])
+    assert found.slices == sum(now < was for was, now in counts[: worst + 1])
+
+
+@pytest.mark.parametrize(
+    ("params", "most"),
+    [(SERIES, 3), (DAILY, 1), (PANES, 2), (ROWS, 1), (SESSIONS, None), (SNAPSHOTS, None)],
+    ids=lambda p: type(p).__module__.rpartition(".")[2],
+)
+def test_how_often_a_row_is_counted(params: Any, most: int | None) -> None:
+    """
+    In so many windows of one size; where other rows move when one goes, nobody can say.
+    """
+    assert most == most_counts(params)
+
+
+@pytest.mark.parametrize("params", [SERIES, DAILY, PANES, ROWS, SESSIONS, SNAPSHOTS], ids=lambda p: type(p).__module__)
+def test_what_is_counted(params: Any) -> None:
+    """
+    Every engine tells missing rows by its results where they are computed from all rows.
+    """
+    assert "" == why_not(SPEC, params)
+    assert "lateness 'strict'" in why_not(replace(SPEC, lateness="strict"), params)
+
+
+@pytest.mark.parametrize(
+    ("params", "word"),
+    [
+        (replace(SERIES, grid_origin="key", alignment=0), "older row"),
+        (replace(SERIES, use_system_time=True), "ingestion time"),
+        (replace(SESSIONS, use_system_time=True), "ingestion time"),
+        (replace(SESSIONS, force_trigger_time=1), "another key"),
+        (COUNTS, "older event"),
+    ],
+    ids=["grid-by-key", "clock", "session-clock", "forced", "count"],
+)
+def test_where_a_row_that_comes_takes_counts_away(params: Any, word: str) -> None:
+    """
+    Where a new row moves or closes what other rows are in, fewer rows say nothing.
+    """
+    assert word in why_not(SPEC, params)
