@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +27,7 @@ from materializer.lake.log import commit_file, latest_version, read_commit
 from materializer.lake.rearrange import SCRATCH
 from materializer.lake.table import open_table
 
-_LOG_FILE: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\b.*)")
+_LOG_FILE: Final = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\b).*")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
 
 
@@ -94,31 +95,45 @@ def remove(path: str, found: Iterable[Leftover]) -> None:
                     os.remove(f"{path}/{name}")  # noqa: PTH107  text, later a URL
 
 
-def log_state(path: str, *, before: float) -> LogState:
-    """Return what the log of a table has gathered; *before* is in seconds since the epoch."""
-    version = latest_version(path)
-    checkpoints, files = [(-1, before)], []
-    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
-        for entry in entries:
-            if match := _LOG_FILE.fullmatch(entry.name):
-                files.append((int(match[1]), entry.stat().st_mtime))
-            if match := _CHECKPOINT.fullmatch(entry.name):
-                checkpoints.append((int(match[1]), entry.stat().st_mtime))
-    newest = max(v for v, _ in checkpoints)
-    base = max((v for v, changed in checkpoints if changed < before), default=-1)
-    expired = sum(v < base and changed < before for v, changed in files)
-    return LogState(version, version - newest, expired)
+def log_state(path: str, *, seconds: float, since: int | None = None) -> LogState:
+    """Return what the log of a table has gathered.
+
+    Args:
+        path: The table.
+        seconds: What is older is not asked for.
+        since: But this version and later ones are, when given.
+    """
+    version, newest = latest_version(path), max(_checkpoints(path), default=-1)
+    return LogState(version, version - newest, len(_expired(path, seconds, since)))
 
 
-def shorten_log(path: str) -> bool:
-    """Write a checkpoint and remove what the table's properties let go of the log; return whether that went well."""
+def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
+    """Write a checkpoint, and remove what is not asked for before an older one; return whether that went well.
+
+    Arguments are those of :func:`log_state`. The oldest files go first: whoever dies leaves no hole.
+    """
     opened = open_table(path)
     try:
         opened.create_checkpoint()
-        opened.cleanup_metadata()
+        for name in _expired(path, seconds, since):
+            os.remove(f"{path}/_delta_log/{name}")  # noqa: PTH107  text, later a URL
     except (DeltaError, OSError):
         return False  # it only makes opening quicker
     return True
+
+
+def _expired(path: str, seconds: float, since: int | None) -> list[str]:
+    """Return the files of the log that nobody asks for, oldest first: those before the last checkpoint that nobody does."""
+    found: list[tuple[int, str]] = []
+    base, before = -1, time.time() - seconds
+    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
+        for entry in entries:
+            if (match := _LOG_FILE.fullmatch(entry.name)) and entry.stat().st_mtime < before:
+                at = int(match[1])
+                found.append((at, entry.name))
+                if _CHECKPOINT.fullmatch(entry.name) and (since is None or at <= since):
+                    base = max(base, at)
+    return [name for at, name in sorted(found) if at < base]
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:

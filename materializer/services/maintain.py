@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from materializer.core.compaction import Group, depth, groups, is_small, target_rows
 from materializer.core.definition import quoted
@@ -48,6 +48,13 @@ DRIVER_BYTES: Final = 256 << 20
 ROUNDS: Final = 3
 """Small files that a rewrite left side by side are merged in another round; a fourth was never needed."""
 _TABLES: Final = ("partials", "output")
+
+
+class _LogKept(TypedDict):
+    """How much of a table's log is asked for: so many seconds, and this version and later ones."""
+
+    seconds: float
+    since: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +217,7 @@ class Maintainer:
             _, pieces, unknown = pieces_of(path, column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
             found = [*self._leftovers(state, bound, table), *self._strays(state, table)]
-            log = log_state(path, before=_log_before(path))
+            log = log_state(path, **self._log_kept(state, bound, table))
             yield TablePlan(
                 table,
                 len(pieces) + unknown,
@@ -252,9 +259,10 @@ class Maintainer:
         gone = [*gone, *begun]
         written = self._rewritten(held, bound, table)
         self._checkpoint("maintain_log")
-        log = log_state(path, before=_log_before(path))
+        kept = self._log_kept(held, bound, table)
+        log = log_state(path, **kept)
         is_long = log.since_checkpoint > CHECKPOINT_EVERY or log.expired > 0
-        checkpoint = is_long and shorten_log(path)
+        checkpoint = is_long and shorten_log(path, **kept)
         column, time_type, _ = _laid_out(bound, table)
         _, pieces, unknown = pieces_of(path, column, time_type)
         return TableDone(
@@ -319,6 +327,21 @@ class Maintainer:
         kept = retention_hours(bound.definition.spec, path)
         since = self._read_since(state, path) if table == "output" else None
         return leftovers(path, before=time.time() - kept * 3600, since=since)
+
+    def _log_kept(self, state: AggregateState, bound: Bound, table: str) -> _LogKept:
+        """Return how much of a table's log is kept: as long as its files are, if its own retention is no shorter.
+
+        A version whose files went cannot be read, and every commit lists the log. Aggregates that read the output find in its
+        log what changed since they looked, however long ago that was.
+        """
+        path = bound.paths[table]
+        own = retention_of(dict(DeltaFolder.at(path).properties()), "delta.logRetentionDuration", MONTH_HOURS)
+        seconds = min(own, retention_hours(bound.definition.spec, path)) * 3600
+        if table != "output":
+            return {"seconds": seconds, "since": None}
+        readers = [s.cursor for s in self.refresher.journal.view().all.values() if s.source.path == path]
+        asked = [at for at in (self._read_since(state, path), *readers) if at is not None]
+        return {"seconds": seconds, "since": min(asked, default=None)}
 
     def _strays(self, state: AggregateState, table: str) -> list[Leftover]:
         return ours(self.refresher.root, self.refresher.journal.view(), state, table)
@@ -397,8 +420,3 @@ def retention_hours(spec: AggregateSpec, path: str) -> float:
     asked = retention_hours_of(spec)
     properties = dict(DeltaFolder.at(path).properties())
     return retention_of(properties, "delta.deletedFileRetentionDuration", WEEK_HOURS) if asked is None else asked
-
-
-def _log_before(path: str) -> float:
-    kept = retention_of(dict(DeltaFolder.at(path).properties()), "delta.logRetentionDuration", MONTH_HOURS)
-    return time.time() - kept * 3600

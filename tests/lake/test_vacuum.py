@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from dataclasses import astuple
@@ -121,24 +122,77 @@ def test_a_log_that_was_cleaned_keeps_no_file(trades):
     assert [] == leftovers(trades.path, before=ago)
 
 
-def test_a_log_is_shortened_by_its_own_retention(tmp_path):
-    """
-    A checkpoint is written, and files of the log that are older than the table's property says go.
-    """
-    trades = Trades(tmp_path / "trades", feed=False, **{"delta.logRetentionDuration": "interval 2 days"})
+@pytest.fixture
+def long(tmp_path: Path) -> Trades:
+    """A table of 12 commits, a checkpoint after the 8th, of which the first 10 are nine days old."""
+    made = Trades(tmp_path / "long", feed=False)
     for i in range(12):
-        trades.append((i, "A", i))
+        made.append((i, "A", i))
         if i == 7:
-            trades.table.create_checkpoint()
-    before, old = (time.time() - timedelta(days=d).total_seconds() for d in (2, 9))
-    assert (12, 4, 0) == astuple(log_state(trades.path, before=before))
-    for file in Path(trades.path, "_delta_log").iterdir():
-        if int(file.name[:20] if file.name[0] != "_" else 99) < 10:
+            made.table.create_checkpoint()
+    Path(made.path, "_delta_log", f"{3:020d}.crc").touch()
+    Path(made.path, "_delta_log", f".{3:020d}.json.crc").touch()
+    old = time.time() - timedelta(days=9).total_seconds()
+    for file in Path(made.path, "_delta_log").iterdir():
+        if (match := re.match(r"\.?(\d{20})", file.name)) and int(match[1]) < 10:
             os.utime(file, (old, old))
+    return made
 
-    assert (12, 4, 8) == astuple(log_state(trades.path, before=before))
-    assert shorten_log(trades.path)
-    assert (12, 0, 0) == astuple(log_state(trades.path, before=before))
-    assert not trades.commit_file(7).exists()
-    assert trades.commit_file(8).exists()
-    assert 12 == trades.table.to_pyarrow_table().num_rows
+
+def test_a_log_is_shortened(long):
+    """
+    A checkpoint is written, and what is older than asked goes as far as an older checkpoint, with checksums; once more finds nothing.
+    """
+    two_days = timedelta(days=2).total_seconds()
+    assert (12, 4, 0) == astuple(log_state(long.path, seconds=5 * two_days))
+    assert (12, 4, 10) == astuple(log_state(long.path, seconds=two_days))
+    assert shorten_log(long.path, seconds=two_days)
+
+    assert (12, 0, 0) == astuple(log_state(long.path, seconds=two_days))
+    assert [8, 9, 10, 11, 12] == [v for v in range(13) if long.commit_file(v).exists()]
+    assert not list(Path(long.path, "_delta_log").glob("*.crc"))
+    assert 12 == long.table.to_pyarrow_table().num_rows
+    assert 8 == DeltaTable(long.path, version=8).to_pyarrow_table().num_rows
+
+
+def test_a_log_of_which_nothing_is_asked_ends_with_its_checkpoint(long):
+    """
+    Nothing but the newest version is left to read; once more finds nothing.
+    """
+    assert shorten_log(long.path, seconds=0)
+
+    assert (12, 0, 0) == astuple(log_state(long.path, seconds=0))
+    assert [12] == [v for v in range(13) if long.commit_file(v).exists()]
+    assert 12 == long.table.to_pyarrow_table().num_rows
+
+
+@pytest.mark.parametrize(("since", "left"), [(7, 0), (8, 8), (11, 8)])
+def test_a_version_that_is_asked_for_keeps_its_log(long, since, left):
+    """
+    However old: from the checkpoint at it, or the last one before it, on; without one, all of it.
+    """
+    assert shorten_log(long.path, seconds=0, since=since)
+
+    assert list(range(left, 13)) == [v for v in range(13) if long.commit_file(v).exists()]
+    assert since == DeltaTable(long.path, version=since).to_pyarrow_table().num_rows
+
+
+def test_a_death_while_a_log_is_shortened_leaves_no_hole(long, monkeypatch):
+    """
+    The oldest go first.
+    """
+    removed: list[str] = []
+
+    def remove(path: str) -> None:
+        if len(removed) == 5:
+            raise OSError
+        removed.append(path)
+        Path(path).unlink()
+
+    monkeypatch.setattr("os.remove", remove)
+    assert not shorten_log(long.path, seconds=0)
+
+    left = [v for v in range(13) if long.commit_file(v).exists()]
+    assert left == list(range(left[0], 13))
+    assert 0 < left[0] < 8
+    assert 12 == long.table.to_pyarrow_table().num_rows

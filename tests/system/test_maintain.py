@@ -417,6 +417,42 @@ def test_a_failure_of_maintenance_fails_no_refresh(site, monkeypatch):
     assert 1 == files_of(site)
 
 
+def test_a_child_that_was_away_finds_the_log_it_needs(site, monkeypatch):
+    """
+    The log goes with the files that nobody needs, but not what an aggregate still reads it for: days later it sees which
+    days changed, and computes no other.
+    """
+    monkeypatch.setattr("materializer.services.maintain.retention_hours", lambda *_: 0.0)
+    trades = site.table()
+    for day in range(3):
+        trades.trade((DAY + timedelta(days=day), "A", 1))
+    site.hourly()
+    site.lake.refresh("hourly")
+    site.lake.define("daily", "hourly", time="bucket", width="1 day", measures={"n": "sum(n)"})
+    site.lake.refresh("daily")
+    for minute in range(25):
+        trades.trade((DAY + timedelta(days=2, minutes=minute), "A", 1))
+        site.lake.refresh("hourly")
+        if minute % 12 == 0:
+            site.lake.maintain("hourly")
+
+    logs = commits_kept(site)
+    assert logs["partials"] < 15
+    assert logs["output"] > 25
+    report = site.lake.refresh("daily")
+    assert ["recompute"] == [run.plan.strategy for run in report.runs]
+    assert [1, 1, 26] == [n for _, n in site.published("daily")]
+    site.lake.maintain("hourly")
+    assert commits_kept(site)["output"] < 15
+
+
+def commits_kept(site: Site) -> dict[str, int]:
+    """Return how many commits are in the logs of the tables of the hourly aggregate."""
+    logs = site.lake.root.glob("hourly/*/_delta_log"), site.lake.root.glob("hourly/*/*/_delta_log")
+    found = {log.relative_to(site.lake.root / "hourly").parts[0]: log for some in logs for log in some}
+    return {table: len(list(log.glob("*.json"))) for table, log in found.items()}
+
+
 # -- doctor --------------------------------------------------------------------------------------------------------------
 
 
