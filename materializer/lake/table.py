@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from materializer.errors import NotADeltaTableError, TableNotFoundError
 from materializer.lake.failures import missing, translated
@@ -134,8 +135,15 @@ class DeltaFolder:
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the largest number recorded under a transaction identifier, None when there is none."""
-        found: int | None = self.opened().transaction_version(app_id)
-        return found
+        with self._lock, translated(self.path, "reading"):
+            try:
+                found: int | None = self.opened().transaction_version(app_id)
+            except (
+                DeltaError
+            ):  # it looks through the commits since the checkpoint that was newest when the table was opened
+                self._table = None
+                found = self.opened().transaction_version(app_id)
+            return found
 
     def opened(self) -> DeltaTable:
         """Return the newest version, opened; it belongs to this object and moves on with it."""
@@ -145,13 +153,20 @@ class DeltaFolder:
                 if identity(self.path, version) == self._seen is not None:
                     if not os.path.exists(commit_file(self.path, version + 1)):  # noqa: PTH110  text, later a URL
                         return self._table
-                    with translated(self.path, "reading"):
-                        self._table.update_incremental()
-                    self._seen = identity(self.path, self._table.version())
-                    return self._table
+                    if self._moved_on(self._table):
+                        return self._table
             self._table = open_table(self.path)
             self._seen = identity(self.path, self._table.version())
             return self._table
+
+    def _moved_on(self, table: DeltaTable) -> bool:
+        """Bring an open table to its newest version; False when it has to be opened anew, as when its log was shortened."""
+        try:
+            table.update_incremental()
+        except (DeltaError, OSError):
+            return False
+        self._seen = identity(self.path, table.version())
+        return True
 
     @contextmanager
     def reading(self, version: int) -> Iterator[DeltaTable]:

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.lake.rearrange import SCRATCH
+from materializer.lake.table import DeltaFolder
 from materializer.lake.vacuum import Leftover, leftovers, log_state, remove, shorten_log
 from tests.lake.tables import Trades
 
@@ -196,3 +197,20 @@ def test_a_death_while_a_log_is_shortened_leaves_no_hole(long, monkeypatch):
     assert left == list(range(left[0], 13))
     assert 0 < left[0] < 8
     assert 12 == long.table.to_pyarrow_table().num_rows
+
+
+def test_a_table_that_is_open_outlives_the_shortening_of_its_log(long):
+    """
+    Whoever opened the table before, in another process say, looks at it on, also when it has moved on since.
+    """
+    folders = [DeltaFolder(long.path), DeltaFolder(long.path)]
+    heads = [folder.head() for folder in folders]
+    assert shorten_log(long.path, seconds=0)
+
+    assert heads == [folder.head() for folder in folders]
+    assert folders[0].transaction_version("app") is None
+    long.append((12, "A", 12))
+    assert shorten_log(long.path, seconds=0)
+    long.append((13, "A", 13))
+    assert [14, 14] == [folder.head().version for folder in folders]
+    assert folders[1].transaction_version("app") is None
