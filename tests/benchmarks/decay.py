@@ -3,9 +3,9 @@
     python -m tests.benchmarks.decay [--refreshes 1000] [--maintain-every 50] [--json]
 
 One row is inserted and refreshed, again and again, each a bucket later, so that every refresh adds a small file to both
-tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes, and of the first ten
-of a new lake that are done in turn with the last ten, so that neither a warmer JVM nor another hour of the machine is taken for age;
-files and bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
+tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes; and of the last fifty,
+done in turn with the first ten of each of five new lakes, so that neither a warmer JVM nor another hour of the machine is taken for
+age; files and bytes on disk, what a newcomer pays to open and fold the journal, and to read the output; and what maintenance took.
 Nothing is kept for readers of older versions, and after every 288, a day of them, the journal is made a day older, so that what
 is left does not depend on how long the benchmark takes.
 """
@@ -33,6 +33,7 @@ from tests.benchmarks.trades import report, timed
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.float64())])
 FEW = 10
+NEW_LAKES = 5
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -46,31 +47,35 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         mock.patch.object(store, "retention_of", return_value=0.0),
     ):
         options_given = {"options": {k: str(v) for k, v in vars(options).items()}}
+
+        turns = max(1, min(NEW_LAKES, options.refreshes // (2 * FEW)))
+
+        def lake(name: str) -> Materializer:
+            return Materializer(folder / name, spark=spark, config=config)
+
         return options_given | {
-            kind: _one(
-                *(Materializer(folder / name, spark=spark, config=config) for name in (kind, f"beside {kind}")),
-                options.refreshes,
-                every,
-            )
+            kind: _one(lake(kind), [lake(f"{kind} {i}") for i in range(turns)], options.refreshes, every)
             for kind, every in (("without", 0), ("with", options.maintain_every))
         }
 
 
-def _one(m: Materializer, beside: Materializer, refreshes: int, every: int) -> dict[str, Any]:
+def _one(m: Materializer, beside: list[Materializer], refreshes: int, every: int) -> dict[str, Any]:
     _begun(m)
     seconds, new, maintained = [], [], []
     for i in range(1, refreshes):
         seconds.append(_refreshed(m, i))
-        if i == max(1, refreshes - FEW):
-            _begun(beside)
-        if i >= refreshes - FEW:
-            new.append(_refreshed(beside, i))
+        since = i - (refreshes - FEW * len(beside))
+        if since >= 0:
+            lake = beside[since // FEW]
+            if since % FEW == 0:
+                _begun(lake)
+            new.append(_refreshed(lake, i))
         if i % A_DAY == 0:
             let_a_day_pass(m.root)
         if every and i % every == 0:
             took, _ = timed(lambda: m.maintain("bars"))
             maintained.append(took)
-    times = {"first": seconds[:FEW], "last": seconds[-FEW:], "new": new}
+    times = {"first": seconds[:FEW], "last": seconds[-FEW:], "old": seconds[-len(new) :], "new": new}
     return {name: round(median(of), 4) for name, of in times.items()} | _left(m) | _told(maintained)
 
 
