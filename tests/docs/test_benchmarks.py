@@ -31,7 +31,7 @@ FOUND = {
     "decay": {
         "options": {"refreshes": "1000"},
         **{
-            k: {"first": 0.5, "last": 0.6, "new": 0.55, "output_files": 9, "journal_files": 30}
+            k: {"first": 0.5, "last": 0.6, "new": 0.55, "old": 0.6, "output_files": 9, "journal_files": 30}
             for k in ("with", "without")
         },
     },
@@ -112,6 +112,17 @@ def test_what_others_took_is_drawn_where_it_was_measured(tmp_path: Path) -> None
     for text in ("4.00 s", "5.00 s = 1.25 x its whole", "1.00 s = 0.25 x its whole", "12 ms"):
         assert f">{text}</text>" in drawn
     assert drawn.count("TimescaleDB") == 4
+
+
+def test_what_compiles_is_held_against_what_compiles(tmp_path: Path) -> None:
+    """
+    A first materialization is a multiple of plain Spark that is as cold, where that was measured; a refresh of the warm one.
+    """
+    entry = history.keep("trades", FOUND["trades"] | {"plain_cold": 2.5}, tmp_path / "history.jsonl")
+    drawn = charts.render({"trades": entry})["benchmarks/trades.svg"]
+
+    assert ">2.60 s = 1.04 x plain</text>" in drawn
+    assert ">0.30 s = 0.15 x plain</text>" in drawn
 
 
 def test_files_are_drawn_where_they_were_counted(tmp_path: Path) -> None:

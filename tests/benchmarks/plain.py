@@ -1,0 +1,35 @@
+"""Plain Spark in a process of its own: what the whole ``GROUP BY`` takes while the JVM compiles, as a first materialization does.
+
+    python -m tests.benchmarks.plain SOURCE FOLDER [--memory 6g]
+
+Prints the seconds. :mod:`tests.benchmarks.trades` runs it, with the same query before as there: the form without order.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from materializer.config import Config, SparkConfig
+from materializer.wiring import Materializer
+from tests.benchmarks.trades import BARS, plain, unordered
+
+
+def main() -> None:
+    """Read the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--memory", default="6g")
+    options = parser.parse_args()
+    spark_config = SparkConfig(profile="long", memory=options.memory)
+    sources = {"trades": str(options.source)}
+    m = Materializer(config=Config(lake=str(options.folder / "lake"), sources=sources, spark=spark_config))
+    m.engine().spark.range(1000).selectExpr("sum(id)").collect()
+    unordered(m, options.source, options.folder)
+    m.apply(BARS)
+    print(plain(m, options.folder))
+
+
+if __name__ == "__main__":
+    main()
