@@ -7,7 +7,7 @@ left it at. Whatever is not provably so is not believed: the partials then count
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -104,6 +104,8 @@ class Diagnosis:
         return self.partials.fits_plan and self.output.fits_plan
 
 
+NUMBERS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
+"""A property that lets Delta forget which refresh a table carries."""
 _CODES: Final = {
     Verdict.AHEAD: "tables.ahead",
     Verdict.BEHIND: "tables.ahead",
@@ -153,7 +155,10 @@ def _seen(state: AggregateState, bound: Bound, which: str) -> Seen:
         return Seen(which, Verdict.DAMAGED, f"{name} has lost the file {lost}", n, head.table_id)
     if columns != [(str(c), str(t)) for c, t in state.schemas[which]]:
         return Seen(which, Verdict.DAMAGED, f"{name} has other columns than the definition", n, head.table_id)
-    return _numbered(state, which, n, head.table_id, head.version)
+    seen = _numbered(state, which, n, head.table_id, head.version)
+    if seen.verdict is Verdict.BEHIND and n == 0 and NUMBERS_EXPIRE in folder.properties():
+        return replace(seen, told=f"{seen.told}; its property {NUMBERS_EXPIRE} lets the number expire")
+    return seen
 
 
 def _numbered(state: AggregateState, which: str, n: int, table_id: str, version: int) -> Seen:

@@ -54,9 +54,8 @@ class Doctor:
             return [*findings, Finding("error", "journal", exc.code, exc.message, exc.hint)]
         one = None if name is None or view.broken_named(name) else view.named(name)
         states = sorted(view.states.values(), key=lambda s: s.name.lower()) if name is None else [one] if one else []
-        findings.append(
-            Finding("ok", "journal", "doctor.journal", f"version {view.version}, {len(view.states)} aggregates")
-        )
+        there = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
+        findings.append(Finding("ok", "journal", "doctor.journal", there))
         if name is None:
             for plan in self.maintainer.journal_plans():
                 findings += upkeep.untidy("journal", plan, "run 'materializer maintain --all'")

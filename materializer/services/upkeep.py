@@ -17,6 +17,7 @@ from materializer.journal.fold import AggregateState
 from materializer.lake.commit import PROPERTIES
 from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
 from materializer.lake.vacuum import hours
+from materializer.services.diagnosis import NUMBERS_EXPIRE
 from materializer.services.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
 from materializer.services.schedules import next_due
 
@@ -36,7 +37,6 @@ _HOUR: Final = 3_600_000_000
 _FEED: Final = "delta.deletedFileRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
 _PARENTS: Final = "maintain.retention"
-_NUMBERS: Final = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,10 @@ def unfit_properties(state: AggregateState, table: str, properties: Mapping[str,
     if log < LEAST_HOURS:
         why = f"after {log:,.0f} h nobody can tell what a refresh that died had written, nor what others wrote"
         found.append((_LOG, why, f"'{PROPERTIES[_LOG]}'"))
-    if _NUMBERS in properties:
-        found.append((_NUMBERS, "the table forgets which refresh it carries, and a late writer is not refused", ""))
+    if NUMBERS_EXPIRE in properties:
+        found.append(
+            (NUMBERS_EXPIRE, "the table forgets which refresh it carries, and a late writer is not refused", "")
+        )
     if properties.get("delta.enableDeletionVectors", "").lower() == "true":
         found.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
     if properties.get("delta.appendOnly", "").lower() == "true":

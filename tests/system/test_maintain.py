@@ -498,6 +498,36 @@ def test_the_doctor_names_what_nobody_needs(site, monkeypatch):
     assert [] == [f for f in site.opened().doctor() if f.code == "doctor.untidy" and f.subject == "hourly"]
 
 
+def test_the_doctor_names_the_setting_by_which_numbers_expire(site):
+    """
+    A table that forgot which refresh it carries is to be repaired, and what let it forget is named.
+    """
+    site.table().trade(("01:10", "A", 1))
+    site.hourly()
+    site.lake.refresh("hourly")
+    output = site.lake.root / "hourly" / "output"
+    for commit in (output / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for action in actions:
+            action.get("txn", {}).update(lastUpdated=1)
+        commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    DeltaTable(str(output)).alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 hour"})
+
+    [told] = findings(site)["tables.ahead"]
+    assert (
+        "carries refresh 0, the journal left it at 1; its property delta.setTransactionRetentionDuration lets" in told
+    )
+    assert told.endswith("run 'materializer repair hourly'")
+
+
+def test_the_doctor_of_a_lake_that_is_not_there(site):
+    """
+    No journal yet is no version of one.
+    """
+    [journal] = [f for f in site.opened().doctor() if f.subject == "journal"]
+    assert ("ok", "not there yet") == (journal.level, journal.message)
+
+
 def test_the_doctor_says_how_long_late_rows_below_the_frozen_bound_can_wait(site):
     """
     Captured is not enough there: they are merged as the changes that they came in, and these go with the source's log.
