@@ -49,7 +49,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "msg_as_table": "whether that function is given a Spark frame (the default); `false`: a tuple of lists, one for each column",
     "versions.keep": "how many previous [versions](changes.md) are kept for `rollback`; 1 without it",
     "maintain.every": "after every so many refreshes, by their number, the tables are [maintained](maintenance.md); never without it",
-    "maintain.retention": "how long files that no version needs stay; 7 days without it, or what the tables say",
+    "maintain.retention": "how long files that no version needs stay, and the log of those versions; 7 days without it, or what the tables say",
     "quality.suite": "file of a [suite](quality.md#the-gate) for the rows of the aggregate; without it the one of the aggregate's name",
     "quality.source_suite": "likewise for the source rows that a refresh aggregates",
     "quality.on_failure": "what is not published when something critical fails; `refresh` without it",
