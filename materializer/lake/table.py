@@ -138,9 +138,8 @@ class DeltaFolder:
         with self._lock, translated(self.path, "reading"):
             try:
                 found: int | None = self.opened().transaction_version(app_id)
-            except (
-                DeltaError
-            ):  # it looks through the commits since the checkpoint that was newest when the table was opened
+            except DeltaError:
+                # it looks through the commits that there were when the table was opened: their log may have been shortened
                 self._table = None
                 found = self.opened().transaction_version(app_id)
             return found

@@ -2,8 +2,8 @@
 
 A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
 current then stays readable), and it is older than the retention itself and than the newest commit (so it is not of a write
-that goes on, by whosever clock). A version that the log was cleaned of counts for nothing. What cannot be told is kept. Unlike the library's vacuum this one commits nothing: a table
-that is cleaned has no new version.
+that goes on, by whosever clock). A version that the log was cleaned of counts for nothing; what cannot be told is kept. Unlike
+the library's vacuum this one commits nothing: a table that is cleaned has no new version.
 """
 
 from __future__ import annotations

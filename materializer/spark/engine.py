@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,7 +28,6 @@ from materializer.core.aggregates.registry import find
 from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
-from materializer.core.engines.counting import Counted
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
@@ -48,6 +47,9 @@ from materializer.spark.failures import feed_gaps, spoken
 from materializer.spark.on_the_fly import Observed, OnTheFly
 from materializer.spark.python import register
 from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
+
+if TYPE_CHECKING:
+    from materializer.core.engines.counting import Counted
 
 SMALL_CHANGES: Final = 200_000
 """Inserted rows that the driver reads itself for a merge; more are read by Spark."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import SLICE, Definition
-from materializer.core.engines.counting import Counted
 from materializer.core.spans import SpanSet
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import instant_of_sql, spans_sql
+
+if TYPE_CHECKING:
+    from materializer.core.engines.counting import Counted
 
 _N: Final = "n"
 
@@ -97,6 +99,8 @@ def counted_rows(
         kept: The stored results of what is replaced.
         computed: Those computed anew.
     """
+    from materializer.core.engines.counting import Counted
+
     time_type = definition.time_type
     if isinstance(computed, pa.Table):
         types = dict(definition.partial_columns)
