@@ -80,7 +80,7 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     After any sequence of commits, commands and deaths: what is clean is true, nothing that a gate refuses is published,
     and a refresh of everything mends the rest.
     """
-    until([*HAPPENS, "lane driver"], spark, tmp_path, 6, lane=Lane.DRIVER, first=3)
+    until([*HAPPENS, "lane driver"], spark, tmp_path, 6, lane=Lane.DRIVER, first=8)
 
 
 @pytest.mark.slow
