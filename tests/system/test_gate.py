@@ -18,6 +18,11 @@ from tests.system.lake import Death, Died, dying, micros
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:10", "A", 4)]
 AT_MOST_10 = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}}
 BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+SPARK_IS_SLOW = pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 
 
 def gated(site: Site, *expectations: dict[str, Any], source: Any = (), **properties: str) -> None:
@@ -65,7 +70,7 @@ def test_what_fails_is_not_published_and_stays_dirty(site):
     site.expect_true()
 
 
-@BOTH_LANES
+@SPARK_IS_SLOW
 def test_only_the_failing_buckets_are_held_back(site):
     """
     The other buckets are published; what is held keeps its old rows, is dirty, and comes with the correction.

@@ -53,7 +53,9 @@ def test_status_tells_how_late_rows_were(late: Site) -> None:
     assert ["doctor.late-rows"] == [f.code for f in late.lake.doctor("hourly") if f.level == "warning"]
 
 
-@pytest.mark.parametrize("is_spark", [False, True], ids=["driver", "spark"])
+@pytest.mark.parametrize(
+    "is_spark", [pytest.param(False, id="driver"), pytest.param(True, id="spark", marks=pytest.mark.slow)]
+)
 def test_doctor_suggests_as_much_as_status(late: Site) -> None:
     """
     Both offsets and how long the source has to keep its changes, whether a policy looks back far enough or not.

@@ -86,7 +86,7 @@ def versions(site: Site) -> dict[str, int]:
 # -- what it does --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+@BOTH
 def test_rows_stay_and_files_go(worn, no_retention):
     """
     Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do. The source's small

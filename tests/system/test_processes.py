@@ -84,7 +84,7 @@ def die(world: World, death: str) -> str:
 
 
 @in_both_lanes
-@pytest.mark.parametrize("death", ["only the partials are", "only the output is"])
+@pytest.mark.parametrize("death", ["only the partials are", pytest.param("only the output is", marks=pytest.mark.slow)])
 def test_killed_between_partials_and_output(world: World, death: str) -> None:
     """
     A merge killed when one of the two tables is written is finished or undone, and merges no row twice.

@@ -69,7 +69,11 @@ def folders(site: Site) -> tuple[int, int]:
 # -- the way of a changed definition -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+@pytest.mark.parametrize(
+    "site",
+    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_the_old_version_is_refreshed_and_read_until_the_switch(refreshed: Site) -> None:
     """
     Apply starts a build and changes nothing; a few runs later the old version still takes new rows; then one commit
