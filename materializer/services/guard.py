@@ -8,7 +8,6 @@ an engine reach beyond buckets: there the rows counted by all results that begin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.grid import Grid
@@ -21,21 +20,12 @@ from materializer.services.bound import Bound
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Computed, Engine
+    from materializer.spark.guard import Fewer
 
 GUARDED: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
 """Causes that do not say which rows went. What a repair left or a canary found to differ may be counted wrong itself."""
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
 """Causes by which the kept results of an engine may be wrong anywhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Missing:
-    """Rows that nobody saw go: what is said of them, the last bucket that lacks some, how many buckets do, and how many rows."""
-
-    words: str
-    last: int
-    buckets: int
-    rows: int
 
 
 def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
@@ -51,15 +41,15 @@ def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_bu
     Raises:
         FewerRowsError: If raw rows are missing that nobody saw go.
     """
-    look = _of_buckets if bound.definition.engine is None else _of_results
-    missing = look(bound, engine, plan, computed)
-    if missing is None:
+    found = (_of_buckets if bound.definition.engine is None else _of_results)(bound, engine, plan, computed)
+    if found is None:
         return
-    hint = f"give it up with 'materializer abandon {bound.name}'" if is_build else _hint(bound, missing)
-    raise FewerRowsError(missing.words, hint=hint, buckets=missing.buckets, rows=missing.rows)
+    words, fewer = found
+    hint = f"give it up with 'materializer abandon {bound.name}'" if is_build else _hint(bound, fewer.last)
+    raise FewerRowsError(words, hint=hint, buckets=fewer.buckets, rows=fewer.rows)
 
 
-def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> _Missing | None:
+def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
     guarded = spans_by_gone(plan)
     if not guarded or bound.definition.layout.row_count is None:
         return None
@@ -73,10 +63,10 @@ def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) ->
         f"[{_text(grid, fewer.first)}, {_text(grid, grid.next(fewer.first))}), its source has {fewer.now:,} there, and nobody "
         f"saw {'it' if fewer.was - fewer.now == 1 else 'them all'} go{more}"
     )
-    return _Missing(words, fewer.last, fewer.buckets, fewer.rows)
+    return words, fewer
 
 
-def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> _Missing | None:
+def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
     from materializer.core.engines import counting  # noqa: PLC0415 (only engines)
 
     definition, grid = bound.definition, bound.definition.grid
@@ -84,15 +74,14 @@ def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) ->
     allowed = counts_gone(plan, grid, counting.most_counts(params))
     if allowed is None or counting.why_not(definition.spec, params):
         return None
-    found = engine.counted_rows(definition, bound.paths["partials"], plan, computed)
-    short = counting.shortfall(found, allowed)
-    if short is None:
+    fewer = engine.fewer_counted(definition, bound.paths["partials"], plan, computed, allowed)
+    if fewer is None:
         return None
     words = (
-        f"results of '{bound.name}' that begin before {_text(grid, grid.next(short.last))} count {short.was:,} rows and would "
-        f"count {short.now:,} (too few from {_text(grid, short.first)} on), and nobody saw them all go"
+        f"results of '{bound.name}' that begin before {_text(grid, grid.next(fewer.last))} count {fewer.was:,} rows and would "
+        f"count {fewer.now:,} (too few from {_text(grid, fewer.first)} on), and nobody saw them all go"
     )
-    return _Missing(words, short.last, short.slices, short.rows)
+    return words, fewer
 
 
 def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
@@ -130,11 +119,11 @@ def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
     return each * sum(e.gone * grid.count(e.span) for e in gone)
 
 
-def _hint(bound: Bound, missing: _Missing) -> str:
+def _hint(bound: Bound, last: int) -> str:
     accept = f"take the source's word with 'materializer refresh {bound.name} --accept-fewer-rows'"
     if bound.definition.engine is not None and bound.definition.engine.not_frozen:
         return f"put the rows back, or {accept}"
-    end = _text(bound.definition.grid, bound.definition.grid.next(missing.last))
+    end = _text(bound.definition.grid, bound.definition.grid.next(last))
     return (
         f"keep history as it is stored with 'materializer expire {bound.name} --before {end} --as-stored', or {accept}"
     )

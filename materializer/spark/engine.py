@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -47,9 +47,6 @@ from materializer.spark.failures import feed_gaps, spoken
 from materializer.spark.on_the_fly import Observed, OnTheFly
 from materializer.spark.python import register
 from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
-
-if TYPE_CHECKING:
-    from materializer.core.engines.counting import Counted
 
 SMALL_CHANGES: Final = 200_000
 """Inserted rows that the driver reads itself for a merge; more are read by Spark."""
@@ -325,12 +322,17 @@ class Engine:
                 self.spark, definition, self._kept(definition, path, plan, spans), computed.partials, gone
             )
 
-    def counted_rows(self, definition: Definition, path: str, plan: Plan, computed: Computed) -> list[Counted]:
-        """Return the rows that an engine's kept and new results count, by slice; arguments as for :meth:`fewer_rows`."""
+    def fewer_counted(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
+    ) -> guard.Fewer | None:
+        """Return where an engine's results count fewer rows than the kept ones; see :mod:`.guard`.
+
+        Arguments are those of :meth:`fewer_rows`, but for *gone*: counts that may be missing.
+        """
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
             kept = c.kept_partials(definition, self._kept(definition, path, plan, spans), spans)
-            return guard.counted_rows(self.spark, definition, kept, computed.partials)
+            return guard.fewer_counted(self.spark, definition, kept, computed.partials, gone)
 
     def _kept(self, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
         if plan.lane is Lane.DRIVER:
