@@ -62,14 +62,14 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def _one(m: Materializer, beside: list[Materializer], refreshes: int, every: int) -> dict[str, Any]:
     _begun(m)
     seconds, new, maintained = [], [], []
+    beside_since = refreshes - FEW * len(beside)
     for i in range(1, refreshes):
         seconds.append(_refreshed(m, i))
-        since = i - (refreshes - FEW * len(beside))
-        if since >= 0:
-            lake = beside[since // FEW]
-            if since % FEW == 0:
-                _begun(lake)
-            new.append(_refreshed(lake, i))
+        if i >= beside_since:
+            at, since = divmod(i - beside_since, FEW)
+            if since == 0:
+                _begun(beside[at])
+            new.append(_refreshed(beside[at], i))
         if i % A_DAY == 0:
             let_a_day_pass(m.root)
         if every and i % every == 0:
@@ -134,7 +134,10 @@ def main() -> None:
     parser.add_argument("--memory", default="2g")
     parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
     parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    options = parser.parse_args()
+    if options.refreshes < 2 * FEW:
+        parser.error(f"--refreshes: at least {2 * FEW}, the first {FEW} and the last")
+    report(options, run, show)
 
 
 if __name__ == "__main__":
