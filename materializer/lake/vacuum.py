@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from materializer.lake.rearrange import SCRATCH
 from materializer.lake.table import open_table
 
 _LOG_FILE: Final = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\b).*")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
+_CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,15 @@ class LogState:
     version: int
     since_checkpoint: int
     expired: int
+
+
+class _LogFile(NamedTuple):
+    """A file of a version in a table's log; of a checkpoint only a whole file says that it is one."""
+
+    version: int
+    name: str
+    time: float
+    is_checkpoint: bool
 
 
 def leftovers(path: str, *, before: float, since: int | None = None) -> list[Leftover]:
@@ -103,8 +112,9 @@ def log_state(path: str, *, seconds: float, since: int | None = None) -> LogStat
         seconds: What is older is not asked for.
         since: But this version and later ones are, when given.
     """
-    version, newest = latest_version(path), max(_checkpoints(path), default=-1)
-    return LogState(version, version - newest, len(_expired(path, seconds, since)))
+    version, files = latest_version(path), _log_files(path)
+    newest = max((f.version for f in files if f.is_checkpoint), default=-1)
+    return LogState(version, version - newest, len(_expired(files, seconds, since)))
 
 
 def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
@@ -115,25 +125,27 @@ def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
     opened = open_table(path)
     try:
         opened.create_checkpoint()
-        for name in _expired(path, seconds, since):
-            os.remove(f"{path}/_delta_log/{name}")  # noqa: PTH107  text, later a URL
+        for file in _expired(_log_files(path), seconds, since):
+            os.remove(f"{path}/_delta_log/{file.name}")  # noqa: PTH107  text, later a URL
     except (DeltaError, OSError):
         return False  # it only makes opening quicker
     return True
 
 
-def _expired(path: str, seconds: float, since: int | None) -> list[str]:
+def _expired(files: Iterable[_LogFile], seconds: float, since: int | None) -> list[_LogFile]:
     """Return the files of the log that nobody asks for, oldest first: those before the last checkpoint that nobody does."""
-    found: list[tuple[int, str]] = []
-    base, before = -1, time.time() - seconds
+    old = sorted(f for f in files if f.time < time.time() - seconds)
+    base = max((f.version for f in old if f.is_checkpoint and (since is None or f.version <= since)), default=-1)
+    return [f for f in old if f.version < base]
+
+
+def _log_files(path: str) -> list[_LogFile]:
     with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
-        for entry in entries:
-            if (match := _LOG_FILE.fullmatch(entry.name)) and entry.stat().st_mtime < before:
-                at = int(match[1])
-                found.append((at, entry.name))
-                if _CHECKPOINT.fullmatch(entry.name) and (since is None or at <= since):
-                    base = max(base, at)
-    return [name for at, name in sorted(found) if at < base]
+        found = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
+        return [
+            _LogFile(int(match[1]), entry.name, entry.stat().st_mtime, bool(_CHECKPOINT.fullmatch(entry.name)))
+            for match, entry in found
+        ]
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:
@@ -159,18 +171,15 @@ def _needed(path: str, before: float, since: int | None) -> set[str] | None:
         try:
             commit = read_commit(path, version)
         except LogGapError:
-            is_all = (since is None or since > version) and all(at >= version for at in _checkpoints(path))
+            is_all = (since is None or since > version) and all(
+                f.version >= version for f in _log_files(path) if f.is_checkpoint
+            )
             return needed if is_all else None
         # the version before this commit was current until it
         if commit.timestamp < before * 1000 and (since is None or version <= since):
             return needed
         needed |= {unquote(f.path) for f in commit.removes}
     return needed
-
-
-def _checkpoints(path: str) -> list[int]:
-    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
-        return [int(match[1]) for entry in entries if (match := _CHECKPOINT.fullmatch(entry.name))]
 
 
 def retention_of(properties: dict[str, str], name: str, default_hours: float) -> float:
