@@ -58,6 +58,8 @@ class Cause(IntEnum):
     """Older than ``output.retention``: its rows are taken out of our tables."""
 
 
+UNTOLD: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
+"""Causes that do not say which rows went. What a repair left or a canary found to differ may be counted wrong itself."""
 Keys = frozenset[tuple[Any, ...]]
 
 
@@ -257,4 +259,6 @@ def _tidy(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _says_the_same(one: Entry, other: Entry) -> bool:
+    if one.cause in UNTOLD and one.gone != other.gone:
+        return False
     return replace(one, span=other.span, gone=other.gone) == other

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.grid import Grid
 from materializer.core.instants import render
-from materializer.core.invalidation import ANY_ROWS, Cause
+from materializer.core.invalidation import ANY_ROWS, UNTOLD, Cause
 from materializer.core.plan import Plan, Recompute
 from materializer.core.spans import SpanSet
 from materializer.errors import FewerRowsError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from materializer.spark.engine import Computed, Engine
     from materializer.spark.guard import Fewer
 
-GUARDED: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
-"""Causes that do not say which rows went. What a repair left or a canary found to differ may be counted wrong itself."""
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
 """Causes by which the kept results of an engine may be wrong anywhere."""
 
@@ -91,7 +89,7 @@ def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
     found: dict[int, SpanSet] = {}
     for entry in plan.taken:
         spans = SpanSet.of(entry.span) & recomputed
-        if entry.cause in GUARDED and spans and entry.gone < ANY_ROWS:
+        if entry.cause in UNTOLD and spans and entry.gone < ANY_ROWS:
             found[entry.gone] = found.get(entry.gone, SpanSet()) | spans
     return found
 
@@ -109,7 +107,7 @@ def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
         knows what was lost with the rows that were seen to go.
     """
     causes = {entry.cause for entry in plan.taken}
-    if not causes & GUARDED or causes & MISTRUSTED:
+    if not causes & UNTOLD or causes & MISTRUSTED:
         return None
     gone = [entry for entry in plan.taken if entry.gone]
     if not gone:

@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
+from materializer.core.invalidation import ANY_ROWS, MAX_KEYS, UNTOLD, Cause, Entry, InvalidationLog
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from tests.model.strategies import EDGES, UNIVERSE, entry_lists, logs, span_sets
 
@@ -122,6 +123,16 @@ def test_rows_that_went_are_never_forgotten(
         remembered = {i: e.gone for e in found.entries for i in UNIVERSE if i in e.span}
         for i in UNIVERSE:
             assert sum(e.gone for e in told if i in e.span) <= remembered.get(i, 0) <= sum(e.gone for e in told)
+
+
+@pytest.mark.parametrize("cause", sorted(UNTOLD))
+def test_where_nobody_can_tell_what_went_no_bucket_takes_the_count_of_another(cause: Cause) -> None:
+    """
+    Rows that were seen to go from one span say nothing about the spans beside it.
+    """
+    seen = [Entry(Span(10, 20), 1, Cause.CHANGE, gone=3), Entry(Span(30, 40), 1, Cause.CHANGE, gone=1)]
+    log = InvalidationLog().add([*seen, Entry(Span(0, 50), None, cause)])
+    assert [0, 3, 0, 1, 0] == [e.gone for e in log.entries]
 
 
 def test_more_rows_than_any_source_has_stay_that_many() -> None:

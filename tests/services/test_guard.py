@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from materializer.core.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.invalidation import ANY_ROWS, UNTOLD, Cause, Entry
 from materializer.core.plan import Lane, Merge, Plan, Recompute, Settle, Step, TableBase
 from materializer.core.spans import Span, SpanSet
-from materializer.services.guard import GUARDED, spans_by_gone
+from materializer.services.guard import spans_by_gone
 
 BASE = TableBase("t", 1)
 
@@ -26,8 +26,8 @@ def test_what_no_captured_change_explains_is_guarded(cause: Cause) -> None:
     Buckets that a change, a repair or nothing yet made dirty are computed as they are; the others are counted first.
     """
     plan = plan_of([Entry(Span(0, 10), None, cause, gone=3)], Recompute(spans((0, 10)), ""))
-    assert ({3: spans((0, 10))} if cause in GUARDED else {}) == spans_by_gone(plan)
-    assert GUARDED.isdisjoint({Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED})
+    assert ({3: spans((0, 10))} if cause in UNTOLD else {}) == spans_by_gone(plan)
+    assert UNTOLD.isdisjoint({Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED})
 
 
 def test_only_what_is_computed_from_raw_rows_is_guarded() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
@@ -29,6 +30,10 @@ SELECT window(ts, '1 hour').start AS bucket, sym, count(*) AS n, sum(price) AS t
 FROM {source} WHERE ts IS NOT NULL GROUP BY 1, 2
 """
 MEASURES: Final = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}
+LANES: Final = [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
+"""Rows that the driver commits itself, for tests of which the second lane is a slow one."""
+spark_is_slow = pytest.mark.parametrize("site", LANES, indirect=True)
+in_both_lanes = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 
 Trade = tuple[str | datetime | None, str | None, int | None]
 
@@ -125,11 +130,17 @@ class Table:
         """Return the commit file of a version."""
         return self.path / "_delta_log" / f"{version:020d}.json"
 
-    def clean_log(self, below: int) -> None:
-        """Write a checkpoint and remove the commits below a version, as Delta does after some weeks."""
-        self.opened().create_checkpoint()
-        for version in range(below):
-            self.log(version).unlink()
+
+def clean_log(path: str | Path) -> None:
+    """Let nobody tell what changed in a table: one more commit that changes nothing, a checkpoint, and no commit before it.
+
+    So Delta cleans a log that is not read for some weeks.
+    """
+    table = DeltaTable(str(path))
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
+    table.create_checkpoint()
+    for version in range(table.version()):
+        (Path(path) / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
 
 
 def _literal(value: Any) -> str:

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.errors import UsageError
-from tests.system.builders import MEASURES, Site
+from tests.system.builders import MEASURES, Site, spark_is_slow
 from tests.system.lake import Death, Died, dying
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3)]
@@ -44,9 +44,7 @@ def told(site: Site, n: int) -> list[tuple[Any, ...]]:
     return sorted((r["bucket"].hour, r["sym"], r["total"], r["_change"], r["_reason"]) for r in rows)
 
 
-@pytest.mark.parametrize(
-    "site", [200_000, pytest.param(0, marks=pytest.mark.slow)], ids=["driver", "spark"], indirect=True
-)
+@spark_is_slow
 def test_each_refresh_says_what_changed_and_why(site):
     """
     New rows, late rows, corrections and deletes, each with the row before; a row that is as it was is no change.

@@ -17,7 +17,7 @@ from materializer.core.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services.workbench import Workbench
 from materializer.spark.engines import questions
-from tests.system.builders import DAY, SCHEMA, Site, at
+from tests.system.builders import DAY, SCHEMA, Site, at, spark_is_slow
 from tests.system.engine_freezing import CUT, Frozen
 from tests.system.engine_histories import World
 
@@ -47,13 +47,6 @@ TRADES = [
     ("03:00", "A", 16), ("03:10", "A", 32),
     ("01:00", "B", 1), ("03:30", "B", 2),
 ]  # fmt: skip
-
-
-BOTH_LANES = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 SMALL_AND_LARGE = pytest.mark.parametrize(
@@ -146,7 +139,7 @@ def test_sliding_windows_across_the_bound_stay(full):
     assert full.lake.verify("w").is_equal
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_running_state_goes_on_from_what_is_kept(full):
     """
     Also where everything above the bound is computed anew, and in an always-fresh read before.
@@ -166,7 +159,7 @@ def test_running_state_goes_on_from_what_is_kept(full):
     assert full.lake.verify("r").is_equal
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_filling_goes_on_from_what_is_kept(full):
     """
     Windows without rows above the bound are filled from the last window below it, of a key without rows above it, too.
@@ -196,7 +189,7 @@ def test_filling_goes_on_from_what_is_kept(full):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [MOVING, MIXED], ids=["moving", "mixed"])
-@BOTH_LANES
+@spark_is_slow
 def test_functions_look_back_on_what_is_kept(full, parts):
     """
     Rows above the bound look back over those below it that are gone, whether what changed is computed or everything, with rows
@@ -393,7 +386,7 @@ def on(day: int, clock: str) -> datetime:
     return DAY + timedelta(days=day - 1, hours=int(hours), minutes=int(minutes))
 
 
-@BOTH_LANES
+@spark_is_slow
 @pytest.mark.parametrize(
     ("purges", "bound"), [pytest.param(True, on(3, "00:00"), marks=pytest.mark.slow), (False, on(3, "02:00"))]
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from materializer.errors import FewerRowsError
+from tests.system.builders import LANES, clean_log
 from tests.system.engine_histories import BASE, DEFINITIONS, World
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 UNGUARDED = ("counts",)
 """Where an older event moves all windows after it."""
 KEPT_IN_CI = ("sessions",)
-
-
-def unseen(world: World) -> None:
-    """Clean the log of the source, so that nobody can tell what changed."""
-    table = DeltaTable(world.source)
-    table.create_checkpoint()
-    for version in range(table.version()):
-        (Path(world.source) / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
 
 
 def lose(world: World, minute: int) -> None:
@@ -49,9 +41,7 @@ def refused(made: Materializer, **options: Any) -> FewerRowsError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "lane_rows", [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("lane_rows", LANES)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in KEPT_IN_CI else pytest.mark.slow) for n in DEFINITIONS if n not in UNGUARDED],
@@ -65,8 +55,9 @@ def test_rows_that_nobody_saw_go_stop_an_engine(name, lane_rows, spark, tmp_path
     made = world.begin()
     world.refresh(made)
     world.insert(12, 0, 520)
-    unseen(world)
+    clean_log(world.source)
     world.refresh(made)
+    assert 2 == world.seen["strategy rebuild"], "at first, and when nobody could tell what came"
     world.refresh(made, force=True)
     made.invalidate("made")
     world.refresh(made)
@@ -74,7 +65,7 @@ def test_rows_that_nobody_saw_go_stop_an_engine(name, lane_rows, spark, tmp_path
     before = published(made)
     world.insert(15, 480, 700)
     lose(world, 120)
-    unseen(world)
+    clean_log(world.source)
     for error in (refused(made), refused(made, force=True)):
         assert "results of 'made' that begin before 2024-01-01T1" in str(error)
         assert ("history.fewer-rows", "nothing was written") == (error.code, error.wrote)
@@ -95,7 +86,7 @@ def test_history_of_an_engine_is_kept_as_it_is_stored(spark, tmp_path) -> None:
     before = published(made)
     world.insert(15, 480, 700)
     lose(world, 120)
-    unseen(world)
+    clean_log(world.source)
     error = refused(made)
 
     bound = error.hint.partition("--before ")[2].partition(" ")[0]
@@ -124,6 +115,27 @@ def test_rows_that_were_seen_to_go_do_not_stop_an_engine(spark, tmp_path) -> Non
         world.refresh(made, force=True)
 
 
+def test_more_rows_that_went_than_were_seen_to_go_stop_an_engine(spark, tmp_path) -> None:
+    """
+    Rows of some minutes were seen to go, and are followed when the log is cleaned; those of hours that went then are not.
+    """
+    world = World(spark, tmp_path, random.Random("more"), DEFINITIONS["hopping"])
+    made = world.begin()
+    world.refresh(made)
+    captured = "2024-02-01T00:00:00Z", "2024-02-02T00:00:00Z"  # and nothing computed: no row lies there
+    lose(world, 40)
+    made.refresh("made", *captured)
+    clean_log(world.source)
+    world.refresh(made)
+    assert 2 == world.seen["strategy rebuild"]
+
+    lose(world, 80)
+    made.refresh("made", *captured)
+    lose(world, 320)
+    clean_log(world.source)
+    assert refused(made).values["rows"]
+
+
 def test_where_rows_move_others_nothing_is_counted(spark, tmp_path) -> None:
     """
     A count window is made of other rows when an older one comes: it follows the source.
@@ -132,5 +144,6 @@ def test_where_rows_move_others_nothing_is_counted(spark, tmp_path) -> None:
     made = world.begin()
     world.refresh(made)
     lose(world, 120)
-    unseen(world)
+    clean_log(world.source)
     world.refresh(made)
+    assert 2 == world.seen["strategy rebuild"]

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from materializer.core.spans import NEG_INF
 from materializer.errors import RetiredWindowError
 from materializer.wiring import Materializer
-from tests.system.builders import DAY, Site
+from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed
 from tests.system.test_engines import some_slow
@@ -29,11 +29,6 @@ SUMS: Final[dict[str, Any]] = {
     "measures": {"sums": "cumsum(price)"},
 }
 TRADES: Final = [("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8)]
-BOTH_LANES = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 def summed(site: Site, **properties: str) -> Site:
@@ -75,7 +70,7 @@ def true(made: Materializer, name: str = "made") -> int:
     return state.retired
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_running_sums_go_on_where_old_rows_left_the_output(site) -> None:
     """
     Results of two hours stay in the output, all of them are kept beside it: late rows below the bound and above it change
@@ -235,7 +230,7 @@ def test_what_is_asked_for_comes_back(site) -> None:
     true(site.lake, "sums")
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_a_repair_rebuilds_the_output_without_what_it_let_go(site) -> None:
     """
     From the kept results the output is made anew without the old ones; when those are lost as well, so is it from raw rows.

@@ -12,17 +12,11 @@ from deltalake import DeltaTable
 
 from materializer.core.spans import Span
 from materializer.errors import CanaryError, DefinitionError, QualityGateError
-from tests.system.builders import DAY, Site
+from tests.system.builders import DAY, Site, in_both_lanes, spark_is_slow
 from tests.system.lake import Death, Died, dying, micros
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:10", "A", 4)]
 AT_MOST_10 = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}}
-BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
-SPARK_IS_SLOW = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 def gated(site: Site, *expectations: dict[str, Any], source: Any = (), **properties: str) -> None:
@@ -43,7 +37,7 @@ def failing(site: Site) -> list[dict[str, Any]]:
     return [r | {"row": json.loads(r["row"])} for r in rows]
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_what_fails_is_not_published_and_stays_dirty(site):
     """
     A critical failure publishes nothing of the run; once the source is corrected everything is published.
@@ -70,7 +64,7 @@ def test_what_fails_is_not_published_and_stays_dirty(site):
     site.expect_true()
 
 
-@SPARK_IS_SLOW
+@spark_is_slow
 def test_only_the_failing_buckets_are_held_back(site):
     """
     The other buckets are published; what is held keeps its old rows, is dirty, and comes with the correction.
@@ -92,7 +86,7 @@ def test_only_the_failing_buckets_are_held_back(site):
     site.expect_true()
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_when_every_bucket_fails_nothing_is_published(site):
     """
     Holding all buckets back is the same as refusing the run.

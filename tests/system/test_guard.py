@@ -21,7 +21,7 @@ from materializer.errors import FewerRowsError
 from materializer.spark import analyse
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
-from tests.system.builders import DAY, MEASURES, Site
+from tests.system.builders import DAY, LANES, MEASURES, Site, clean_log, spark_is_slow
 from tests.system.lake import HOURLY, Source, published
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ GONE = "ts < arrow_cast('2024-03-01T02:00:00+00:00', 'Timestamp(Microsecond, Som
 TOP = "SELECT window(ts, '1 hour').start AS bucket, sym, max(price) AS top FROM {source} GROUP BY 1, 2"
 NEWER = ((DAY + timedelta(hours=3)).replace(tzinfo=None), "A", 9)
 """What the trade makes of its hour that comes when two hours have gone."""
-LANES = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 @pytest.fixture
@@ -55,7 +50,7 @@ def unseen(site: Site) -> None:
     trades = site.tables["trades"]
     trades.delete(GONE)
     trades.trade(("03:40", "A", 9))
-    trades.clean_log(trades.version)
+    clean_log(trades.path)
 
 
 def refused(site: Site, **options: Any) -> FewerRowsError:
@@ -64,7 +59,7 @@ def refused(site: Site, **options: Any) -> FewerRowsError:
     return caught.value
 
 
-@LANES
+@spark_is_slow
 def test_rows_that_nobody_saw_go_take_no_history_with_them(full):
     """
     Rows go and the log is cleaned before a refresh: it stops, says what it counted, and writes nothing, also when it is forced.
@@ -81,7 +76,7 @@ def test_rows_that_nobody_saw_go_take_no_history_with_them(full):
     assert {"aborted"} == {e.outcome for e in full.lake.history("hourly") if e.n > 1}
 
 
-@LANES
+@spark_is_slow
 def test_history_is_kept_as_it_is_stored(full):
     """
     What the error says first keeps history: it is frozen as it is stored, listed, and all above it is made true.
@@ -103,6 +98,21 @@ def test_history_is_kept_as_it_is_stored(full):
     full.lake.thaw("hourly")
     full.lake.refresh("hourly")
     full.expect_true(query=TOP)
+
+
+def test_a_row_seen_to_go_from_one_bucket_is_none_of_another(full):
+    """
+    Where a row was seen to go it may be missing when nobody can tell any more what changed; in other buckets it may not.
+    """
+    trades = full.tables["trades"]
+    trades.delete("ts = arrow_cast('2024-03-01T00:05:00+00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND sym = 'A'")
+    full.lake.refresh("hourly", "2024-04-01T00:00:00Z", "2024-04-02T00:00:00Z")  # captures, and computes nothing
+    trades.delete("ts = arrow_cast('2024-03-01T03:05:00+00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND sym = 'A'")
+    clean_log(trades.path)
+
+    error = refused(full)
+    assert "[2024-03-01T03:00:00Z, 2024-03-01T04:00:00Z)" in str(error)
+    assert (1, 1) == (error.values["buckets"], error.values["rows"])
 
 
 def test_the_sources_word_is_taken_where_somebody_says_so(full):
@@ -156,7 +166,7 @@ def test_a_log_that_was_cleaned_is_no_reason_to_stop_where_no_row_went(full):
     trades = full.tables["trades"]
     trades.trade(("00:10", "C", 50))
     trades.trade(("02:10", "C", 60))
-    trades.clean_log(trades.version)
+    clean_log(trades.path)
     report = full.expect_refresh()
 
     assert ["rebuild"] == [r.report.strategy.removesuffix("+settle") for r in report.runs]
@@ -267,13 +277,6 @@ class Guarded:
             elif ids:
                 self.source.update({ids[pick % len(ids)]}, "ts", DAY + timedelta(hours=hour))
 
-    def clean_log(self) -> None:
-        """Remove all commits but the newest, so that nobody can tell what changed."""
-        table = DeltaTable(self.source.path)
-        table.create_checkpoint()
-        for version in range(table.version()):
-            (Path(self.source.path) / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
-
     def published(self) -> list[tuple[Any, ...]]:
         """Return the rows of the output."""
         return published(self.lake.root, HOURLY)
@@ -283,9 +286,7 @@ class Guarded:
         return not differences(HOURLY.expected(self.source.rows.values()), self.published(), HOURLY.known_by)
 
 
-@pytest.mark.parametrize(
-    "lane_rows", [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("lane_rows", LANES)
 def test_a_rebuild_is_refused_where_rows_are_missing_and_nowhere_else(tmp_path, spark, lane_rows):
     """
     Random changes, some seen, some not: with rows missing that could not have been seen to go a refresh is refused and changes
@@ -305,7 +306,7 @@ def test_a_rebuild_is_refused_where_rows_are_missing_and_nowhere_else(tmp_path, 
             )  # captures, and computes nothing
             world.change(untold)
             if untold:
-                world.clean_log()
+                clean_log(world.source.path)
             now, shown = world.counted(), world.published()
             lacks = max(stored[hour] - now[hour] for hour in range(6))
             try:

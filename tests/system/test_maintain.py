@@ -21,16 +21,11 @@ from materializer.lake.rearrange import pieces_of, rewrite
 from materializer.lake.table import DeltaFolder
 from materializer.services import maintain
 from materializer.wiring import Materializer
-from tests.system.builders import DAY, Site
+from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
 from tests.system.processes.running import World
 
 HOURS = 6
-BOTH = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -> None:
@@ -86,7 +81,7 @@ def versions(site: Site) -> dict[str, int]:
 # -- what it does --------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@spark_is_slow
 def test_rows_stay_and_files_go(worn, no_retention):
     """
     Small files become one, files that nobody needs go, no row changes, and a second time nothing is to do. The source's small
@@ -212,7 +207,7 @@ def test_the_command_shows_its_plan_first(worn):
 # -- nobody notices ------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@spark_is_slow
 def test_a_child_sees_no_change(worn):
     """
     A cascade's child is fresh after its parent's maintenance, and its refresh reads no row and starts no Spark job.

@@ -16,13 +16,7 @@ from materializer.errors import MaterializerError, TablesAheadError
 from materializer.journal.fold import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.repair import RepairReport
-from tests.system.builders import Site
-
-in_both_lanes = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
+from tests.system.builders import Site, spark_is_slow
 
 
 @pytest.fixture
@@ -141,7 +135,7 @@ def test_a_sound_aggregate_is_left_alone(refreshed: Site) -> None:
 # -- numbers that do not agree -------------------------------------------------------------------------------------------
 
 
-@in_both_lanes
+@spark_is_slow
 def test_a_journal_from_an_old_copy(refreshed: Site) -> None:
     """
     Tables ahead of the journal: everything is dirty, numbers go on above theirs, the output stays readable.
@@ -226,7 +220,7 @@ def test_partials_that_cannot_be_used(refreshed: Site, damage: str) -> None:
 # -- the output ----------------------------------------------------------------------------------------------------------
 
 
-@in_both_lanes
+@spark_is_slow
 @pytest.mark.parametrize(
     "damage", ["missing", "file", *(pytest.param(d, marks=pytest.mark.slow) for d in ("foreign", "no log"))]
 )

@@ -27,7 +27,7 @@ from materializer.errors import (
     RetiredWindowError,
 )
 from materializer.wiring import Materializer
-from tests.system.builders import DAY, Site, Table, Trade, at
+from tests.system.builders import DAY, Site, Table, Trade, at, spark_is_slow
 
 HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
 BOUND = "2024-03-01T02:00:00Z"
@@ -40,11 +40,6 @@ CLOCKED: dict[str, Any] = {
     "step": "1 hour",
     "use_system_time": True,
 }
-LANES = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 
 
 def remembered(trades: list[Trade]) -> list[tuple[Any, ...]]:
@@ -83,7 +78,7 @@ def stuck(site: Site, name: str = "hourly") -> list[str]:
     return [f"{(s.start - start) // hour}-{(s.end - start) // hour} {why}" for s, why in status.stuck]
 
 
-@LANES
+@spark_is_slow
 def test_history_stays_when_its_rows_go(frozen):
     """
     The owner runs the statement that `expire` prints; rows that come below later are merged, an ignored DELETE between them
@@ -352,7 +347,7 @@ def test_a_policy_that_catches_dirt_says_what_its_first_refresh_let_go(site):
     assert report.delete.endswith("'2024-03-01 01:00:00Z'")
 
 
-@LANES
+@spark_is_slow
 def test_old_buckets_leave_the_output_and_do_not_come_back(site):
     """
     output.retention takes buckets out once; later rows there make nothing dirty, and asking for them brings them back.

@@ -21,9 +21,19 @@ from materializer.errors import (
     SourceSchemaChangedError,
 )
 from materializer.wiring import Materializer
-from tests.system.builders import DAY, HOURLY, MEASURES, SCHEMA, Site, Table, at
+from tests.system.builders import (
+    DAY,
+    HOURLY,
+    MEASURES,
+    SCHEMA,
+    Site,
+    Table,
+    at,
+    clean_log,
+    in_both_lanes,
+    spark_is_slow,
+)
 
-BOTH_LANES = pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
 TRADE_TIME = datetime(2024, 3, 1, 1, 40, tzinfo=UTC)
 MIDNIGHT = DAY.replace(tzinfo=None)
@@ -48,7 +58,7 @@ def buckets(site, name="hourly"):
 # -- rows change -----------------------------------------------------------------------------------------------------------
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_an_update_moves_a_row_to_another_bucket(refreshed):
     """
     Both buckets are computed again: the one the row left and the one it went to, which is new.
@@ -61,7 +71,7 @@ def test_an_update_moves_a_row_to_another_bucket(refreshed):
     refreshed.expect_true()
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_deletes_empty_a_bucket(refreshed):
     """
     The rows of a bucket without source rows are gone, not zero.
@@ -175,9 +185,7 @@ def test_rows_at_the_ends_of_time_cost_a_bucket_each(refreshed):
     refreshed.expect_true("by_runs")
 
 
-@pytest.mark.parametrize(
-    "site", [200_000, pytest.param(0, marks=pytest.mark.slow)], ids=["driver", "spark"], indirect=True
-)
+@spark_is_slow
 def test_times_that_nanoseconds_cannot_hold(site):
     """
     Spark writes timestamps that the library reads as nanoseconds, which end in 2262: such changes are left to Spark.
@@ -376,7 +384,7 @@ def test_the_log_was_cleaned(refreshed):
     trades = refreshed.tables["trades"]
     trades.update("price = 1", price=10)
     trades.delete("price = 5")
-    trades.clean_log(below=trades.version)
+    clean_log(trades.path)
 
     with pytest.raises(NotIncrementalError, match="no longer tell what changed"):
         refreshed.lake.refresh("hourly", strict=True)
@@ -386,7 +394,7 @@ def test_the_log_was_cleaned(refreshed):
     refreshed.expect_true()
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_versions_were_vacuumed(refreshed):
     """
     Change files that are gone are no reason to miss what they held.
@@ -771,7 +779,7 @@ def test_an_aggregate_over_the_output_of_another(refreshed):
     assert refreshed.lake.verify("daily").is_equal
 
 
-@BOTH_LANES
+@in_both_lanes
 def test_hostile_names(tmp_path, spark, site):
     """
     Spaces, quotes, percent signs and letters of any script in folders and columns are only names.

@@ -28,13 +28,8 @@ from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake import copying
 from materializer.services import processes
 from materializer.services.definitions import Kept, Reads
-from tests.system.builders import HOURLY, MEASURES, Site
+from tests.system.builders import HOURLY, MEASURES, Site, spark_is_slow
 
-BOTH_LANES = pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
 TRADES: Final = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
 PARTS: Final = {"time": "ts", "width": "1 hour", "keys": ["sym"], "measures": MEASURES}
 TWO_HOURS: Final = HOURLY.replace("1 hour", "2 hours")
@@ -69,11 +64,7 @@ def folders(site: Site) -> tuple[int, int]:
 # -- the way of a changed definition -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "site",
-    [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)],
-    indirect=True,
-)
+@spark_is_slow
 def test_the_old_version_is_refreshed_and_read_until_the_switch(refreshed: Site) -> None:
     """
     Apply starts a build and changes nothing; a few runs later the old version still takes new rows; then one commit
@@ -106,7 +97,7 @@ def test_the_old_version_is_refreshed_and_read_until_the_switch(refreshed: Site)
     assert (2, 0) == folders(refreshed)
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_an_added_measure_reads_no_raw_row(refreshed: Site) -> None:
     """
     An average beside sum and count is made from the partials that are there: no run, not a row of the source. What is copied
@@ -143,7 +134,7 @@ def test_building_an_added_measure_takes_what_changed(refreshed: Site) -> None:
     refreshed.expect_true(query=AVERAGE)
 
 
-@BOTH_LANES
+@spark_is_slow
 def test_rolling_back_recomputes_only_what_changed_since(refreshed: Site) -> None:
     """
     The previous version is caught up from its partials and published again; and again the other way.
@@ -487,7 +478,7 @@ STEPS: Final = {
 """Where a switch dies, and how whoever comes next ends it."""
 
 
-@BOTH_LANES
+@spark_is_slow
 @pytest.mark.parametrize(
     "step", [pytest.param(s, marks=[] if s.startswith("switch") else pytest.mark.slow) for s in STEPS]
 )

@@ -10,6 +10,7 @@ import pytest
 
 from materializer.core.spans import Span
 from materializer.errors import DataError
+from tests.system.builders import LANES
 from tests.system.lake import micros
 from tests.system.processes.running import START, World
 
@@ -25,9 +26,7 @@ FAILURES: Final = {
 """A measure, the value it cannot take, and what Spark calls that."""
 
 
-@pytest.mark.parametrize(
-    "driver_lane_rows", [pytest.param(200_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("driver_lane_rows", LANES)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failing_rows(tmp_path: Path, spark: SparkSession, failure: str, driver_lane_rows: int) -> None:
     """
