@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from materializer.config import Config
 from materializer.services.refresh import RefreshReport
 from materializer.wiring import Materializer
+from tests.system.lake import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +121,7 @@ class Table:
 
     def update(self, predicate: str, **columns: Any) -> None:
         """Set columns of some rows in one commit; a datetime or a clock moves them."""
-        self.opened().update(predicate=predicate, updates={name: _literal(value) for name, value in columns.items()})
+        self.opened().update(predicate=predicate, updates={name: literal(value) for name, value in columns.items()})
 
     def set(self, **properties: str) -> None:
         """Set table properties, named without ``delta.``."""
@@ -141,14 +142,6 @@ def clean_log(path: str | Path) -> None:
     table.create_checkpoint()
     for version in range(table.version()):
         (Path(path) / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, datetime):
-        return f"arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
-    if isinstance(value, str):
-        return f"'{value}'"
-    return "NULL" if value is None else str(value)
 
 
 class Site:

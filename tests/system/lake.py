@@ -205,7 +205,7 @@ class Source:
     def update(self, ids: Iterable[int], column: str, value: Any) -> None:
         """Set one column of some rows in one commit; a new time moves them."""
         wanted = list(ids)
-        DeltaTable(self.path).update(predicate=_among(wanted), updates={column: _literal(value)})
+        DeltaTable(self.path).update(predicate=_among(wanted), updates={column: literal(value)})
         for i in wanted:
             self.rows[i] = self.rows[i] | {column: value}
         self._note()
@@ -237,7 +237,8 @@ def _among(ids: Iterable[int]) -> str:
     return f"id IN ({', '.join(map(str, ids))})"
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """Return a value as predicates and updates of the library without a JVM have it."""
     if value is None:
         return "NULL"
     if isinstance(value, datetime):

@@ -21,8 +21,8 @@ from materializer.errors import FewerRowsError
 from materializer.spark import analyse
 from materializer.wiring import Materializer
 from tests.oracle.naive import differences
-from tests.system.builders import DAY, LANES, MEASURES, Site, clean_log, spark_is_slow
-from tests.system.lake import HOURLY, Source, published
+from tests.system.builders import DAY, LANES, MEASURES, Site, at, clean_log, spark_is_slow
+from tests.system.lake import HOURLY, Source, literal, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,9 +105,9 @@ def test_a_row_seen_to_go_from_one_bucket_is_none_of_another(full):
     Where a row was seen to go it may be missing when nobody can tell any more what changed; in other buckets it may not.
     """
     trades = full.tables["trades"]
-    trades.delete("ts = arrow_cast('2024-03-01T00:05:00+00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND sym = 'A'")
+    trades.delete(f"ts = {literal(at('00:05'))} AND sym = 'A'")
     full.lake.refresh("hourly", "2024-04-01T00:00:00Z", "2024-04-02T00:00:00Z")  # captures, and computes nothing
-    trades.delete("ts = arrow_cast('2024-03-01T03:05:00+00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND sym = 'A'")
+    trades.delete(f"ts = {literal(at('03:05'))} AND sym = 'A'")
     clean_log(trades.path)
 
     error = refused(full)
