@@ -53,7 +53,7 @@ quick: $(STAMP)
 	$(BIN)/python -m pytest -q -m "$(QUICK)"
 
 slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
-	$(BIN)/python -m pytest -m "slow and not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "slow and not long"
 
 long: $(EXTRAS) ## Run the long profile of the property tests
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
