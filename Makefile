@@ -55,8 +55,8 @@ quick: $(STAMP)
 slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "slow and not long"
 
-long: $(EXTRAS) ## Run the long profile of the property tests
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not spark or long"
+long: $(EXTRAS) ## Run the long profile of the property tests that need no Spark
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "long or ($(QUICK))"
 
 docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
