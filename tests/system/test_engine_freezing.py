@@ -386,10 +386,9 @@ def on(day: int, clock: str) -> datetime:
     return DAY + timedelta(days=day - 1, hours=int(hours), minutes=int(minutes))
 
 
+@pytest.mark.slow
 @spark_is_slow
-@pytest.mark.parametrize(
-    ("purges", "bound"), [pytest.param(True, on(3, "00:00"), marks=pytest.mark.slow), (False, on(3, "02:00"))]
-)
+@pytest.mark.parametrize(("purges", "bound"), [(True, on(3, "00:00")), (False, on(3, "02:00"))])
 def test_filled_trading_days_go_on_above_the_bound(site, purges, bound):
     """
     From day to day nothing is filled across it; where filling goes on, the last window below is what the ones above are filled

@@ -295,6 +295,7 @@ def test_what_a_handler_was_not_given_stays_readable(site, no_retention):
 # -- leases and deaths ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_may_die_anywhere(worn, no_retention):
     """
     Killed or stopped at any step no row changes, and the next refresh and the next maintenance do the rest.

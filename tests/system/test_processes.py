@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from materializer.errors import LeaseHeldError
+from tests.system.builders import LANES
 from tests.system.processes.running import DEATHS, World, gone
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def world(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -
 
 in_sparks_lane = pytest.mark.parametrize("world", [0], indirect=True, ids=["spark"])
 in_both_lanes = pytest.mark.parametrize("world", [200_000, 0], indirect=True, ids=["driver", "spark"])
+sparks_lane_is_slow = pytest.mark.parametrize("world", LANES, indirect=True)
 
 
 def expect_merge(world: World) -> None:
@@ -83,7 +85,7 @@ def die(world: World, death: str) -> str:
     return how
 
 
-@in_both_lanes
+@sparks_lane_is_slow
 @pytest.mark.parametrize("death", ["only the partials are", pytest.param("only the output is", marks=pytest.mark.slow)])
 def test_killed_between_partials_and_output(world: World, death: str) -> None:
     """
@@ -111,6 +113,7 @@ def test_output_of_an_undone_merge_is_not_merged_into(world: World) -> None:
     world.expect_true()
 
 
+@pytest.mark.slow
 def test_killed_again_while_finishing(world: World) -> None:
     """
     Recovery that dies before and after it publishes the output is taken up; the output is published once.

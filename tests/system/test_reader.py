@@ -79,7 +79,7 @@ def generation_of(read: Seen) -> int:
     return generation
 
 
-@pytest.mark.parametrize("change", ["insert", "correct"])
+@pytest.mark.parametrize("change", [pytest.param("insert", marks=pytest.mark.slow), "correct"])
 def test_readers_see_each_refresh_whole(tmp_path: Path, spark: SparkSession, change: str) -> None:
     """
     Each refresh changes all buckets and keys by one generation; no read of any reader mixes two, or goes back.

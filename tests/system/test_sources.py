@@ -71,7 +71,7 @@ def test_an_update_moves_a_row_to_another_bucket(refreshed):
     refreshed.expect_true()
 
 
-@in_both_lanes
+@spark_is_slow
 def test_deletes_empty_a_bucket(refreshed):
     """
     The rows of a bucket without source rows are gone, not zero.

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from materializer.config import Config
 from materializer.errors import MaterializerError, OutputHandlerError, StorageError
 from materializer.wiring import Materializer
+from tests.system.builders import LANES
 from tests.system.processes.child import COMMANDS
 from tests.system.processes.disk import Disk
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, published
@@ -49,7 +50,7 @@ def test_disk_of_the_tables_is_full(
     world.expect_true()
 
 
-@in_both_lanes
+@pytest.mark.parametrize("driver_lane_rows", LANES)
 @pytest.mark.parametrize(
     "checkpoint",
     ["wrote_partials", *(pytest.param(c, marks=pytest.mark.slow) for c in ("lease", "plan", "write", "check", "done"))],

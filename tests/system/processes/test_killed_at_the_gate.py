@@ -95,7 +95,7 @@ class Gated:
 
 SLOW: Final = {"marks": pytest.mark.slow}
 KILLED: Final = [
-    pytest.param("nothing is written", "refresh", 200_000),
+    pytest.param("nothing is written", "refresh", 200_000, **SLOW),
     pytest.param("only the partials are", "apply", 200_000),
     pytest.param("both are", "refresh", 200_000, **SLOW),
     pytest.param("nothing is written", "apply", 200_000, **SLOW),
