@@ -1,6 +1,6 @@
 """Random cases: random definitions over random rows in random commits, answered by the oracles and by the package.
 
-    python -m tests.cases.chance [--cases 20] [--histories 1] [--seed 1] [--engine NAME] [--jobs 2]
+    python -m tests.cases.chance [--cases 20] [--histories 1] [--seed 1] [--engine NAME] [--with JSON] [--jobs 2]
 
 Half of them run under ``recompute`` (the commits must not matter), half under the case's own lateness, where the rows that
 become final with each commit and the rows that are refused are compared too.
@@ -9,6 +9,7 @@ become final with each commit and the rows that are refused are compared too.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -62,6 +63,7 @@ STATES: Final = (
     *("mavg(v, 3)", "msum(v, 2)", "mmax(v, 4)", "mmin(v, 3)", "mstd(v, 3)", "mcount(v, 3)", "cumsum(v)", "cummax(v)"),
     *("cummin(v)", "cumavg(v)", "cumcount(v)", "prev(v)", "move(v, 2)", "deltas(v)", "ratios(w)", "mavg(v, 2) - w"),
 )
+NO: Final[Mapping[str, Any]] = {}
 FEW: Final = 3
 """Values of a key in one history."""
 
@@ -69,13 +71,14 @@ Draw = random.Random
 Rows = Callable[[], list[dict[str, Any]]]
 
 
-def case_of(engine: str, seed: int, histories: int = 1) -> dict[str, Any]:
+def case_of(engine: str, seed: int, histories: int = 1, more: Mapping[str, Any] = NO) -> dict[str, Any]:
     """Return a random case of an engine; its answer is the oracle's to give.
 
     Args:
         engine: As case files name it.
         seed: What everything follows from.
         histories: So many sets of rows, with keys of their own, stand beside each other in one source.
+        more: Parameters that are set whatever was drawn; None takes one away.
     """
     draw = Draw(f"{engine} {seed}")
     params, rows_of = MAKERS[engine](draw)
@@ -90,15 +93,12 @@ def case_of(engine: str, seed: int, histories: int = 1) -> dict[str, Any]:
             own = {} if histories == 1 else {"k": f"{row['k']}{history}"}
             found.append(row | own | {"_commit": 1 + sum(i >= c for c in cuts)})
     found.sort(key=lambda row: row["_commit"])  # stable: rows of a history stay in their order
+    timed = {} if engine == "reactiveState" else {"timeType": "TIMESTAMP"}
+    given = {**timed, **keys, "metrics": wanted, **params, **more}
     return {
         "id": f"{engine}-{seed}",
         "engine": engine,
-        "params": {
-            **({} if engine == "reactiveState" else {"timeType": "TIMESTAMP"}),
-            **keys,
-            "metrics": wanted,
-            **params,
-        },
+        "params": {name: value for name, value in given.items() if value is not None},
         "input_rows": [row | {"_seq": i} for i, row in enumerate(found, 1)],
         "expected_rows": [],
         "histories": len({row["k"][1:] for row in found}),
@@ -334,10 +334,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--histories", type=int, default=1, help="sets of rows with keys of their own in each source")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", action="append", choices=list(MAKERS), default=[])
+    parser.add_argument(
+        "--with", dest="more", type=json.loads, default={}, help="parameters of every case; null: without"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args(argv)
     names = args.engine or list(MAKERS)
-    made = [case_of(names[i % len(names)], args.seed + i, args.histories) for i in range(args.cases)]
+    made = [case_of(names[i % len(names)], args.seed + i, args.histories, args.more) for i in range(args.cases)]
     began, passed = time.perf_counter(), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="chance-") as folder:
         options = {"spark.sql.warehouse.dir": folder, "spark.sql.shuffle.partitions": "2"}

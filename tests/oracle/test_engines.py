@@ -217,7 +217,7 @@ TRADING = {"sizes": (30,), "groups": (SUM,), "step": 30, "time_type": "DATETIME"
 
 def daily(rows: list[Event], begins: list[int], ends: list[int], **more: Any) -> Any:
     """Return what a daily engine with windows of 30 minutes says; times are minutes since 1970."""
-    setting = {k: more.pop(k) for k in ("fills", "holds_end", "keys") if k in more}
+    setting = {k: more.pop(k) for k in ("fills", "force", "holds_end", "keys") if k in more}
     about = sessions.Daily(sessions.schedule(begins, ends, DAY), DAY, **more)
     return sessions.run(rows, time_series.Setting(**TRADING, **setting), about, lateness="strict")  # type: ignore[arg-type]
 
@@ -268,6 +268,20 @@ def test_a_new_day_closes_what_is_pending() -> None:
 
     assert [(600, 5)] == sums(said.final)
     assert [(DAY + 600, 7)] == sums(said.open)
+
+
+def test_force_fills_a_day_to_its_end() -> None:
+    """
+    Rows of other keys on a later day close and fill what is left of a day; a key's own row there only closes (D15, D18).
+    """
+    rows = [event(571, 5, key="a"), event(DAY + 571, 7, key="b"), event(DAY + 640, 8, key="a")]
+    forced = daily(rows, [570], [660], fills=("ffill",), force=0, keys=("k",))
+    waits = daily(rows, [570], [660], fills=("ffill",), keys=("k",))
+    later = daily(rows[:2], [570], [660], fills=("ffill",), force=DAY, keys=("k",))
+
+    assert [(600, 5), (630, 5), (660, 5), (DAY + 600, 7), (DAY + 630, 7)] == sums(forced.final)
+    assert [(600, 5)] == sums(waits.final)
+    assert [(600, 5)] == sums(later.final)
 
 
 def test_a_short_last_window() -> None:

@@ -224,10 +224,17 @@ def _say(
 def _bound_of_day(
     date: int, key: Key, events: Sequence[Event], setting: Setting, daily: Daily, lateness: Lateness
 ) -> int | None:
-    """The bound that stood before the next trading day began: what is filled before keys are forgotten."""
+    """The bound up to which a day of a key is filled before the key is forgotten.
+
+    Its own rows count until the next trading day begins. What closes by force goes by the rows of all keys, whenever they
+    are: the row that begins a later day also ends what the days before it still wait for.
+    """
     begins_next = panes(date + 1, setting, daily)[0].first
-    arrived = Arrivals()
+    own, everyone = Arrivals(), Arrivals()
     for event in events:
+        everyone.see(event)
         if event.t < begins_next:
-            arrived.see(event)
-    return _bound(arrived, key, setting, lateness)
+            own.see(event)
+    delay = 0 if lateness == "strict" else setting.delay
+    forced = None if setting.force is None else less(everyone.everyone, setting.force)
+    return most(less(own.own.get(key), delay), forced)
