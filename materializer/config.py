@@ -42,6 +42,17 @@ class SparkConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a refresh may not exceed; it is refused before anything is written.
+
+    Args:
+        windows: Windows that one row may make, and, beside ten times its own share for each row, all rows of a run.
+    """
+
+    windows: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of one lake.
 
@@ -49,6 +60,7 @@ class Config:
         lake: Root of the lake, a path or a URI.
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
         spark: How the embedded Spark is started.
+        limits: What a refresh may not exceed.
         lease_seconds: How long a lease lasts without renewal.
         driver_lane_rows: Results up to this many rows are committed by the driver without Spark.
         run_rows: Source rows that one run of a backfill aims at.
@@ -63,6 +75,7 @@ class Config:
     lake: str = "lake"
     sources: Mapping[str, str] = field(default_factory=dict)
     spark: SparkConfig = field(default_factory=SparkConfig)
+    limits: Limits = field(default_factory=Limits)
     lease_seconds: int = 30
     driver_lane_rows: int = 1_000_000
     run_rows: int = 4_000_000
@@ -100,8 +113,11 @@ def read(
     found |= _Table("environment", here, problems).read_environment(env)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
-    spark = {k.removeprefix("spark."): found.pop(k) for k in list(found) if k.startswith("spark.")}
-    return Config(spark=SparkConfig(**spark), file=path, **found)
+    spark, limits = (
+        {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
+        for name in _SECTIONS
+    )
+    return Config(spark=SparkConfig(**spark), limits=Limits(**limits), file=path, **found)
 
 
 def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path | None:
@@ -139,12 +155,12 @@ class _Table:
     def read(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a parsed file by key; problems go to the list."""
         found: dict[str, Any] = {}
-        for key, value in _with_one_level("spark", data):
+        for key, value in _with_one_level(data):
             convert = _KEYS.get(key)
-            if key == "spark":
-                self.problems.append(f"{self.place}: 'spark' must be a table, found {value!r}")
+            if key in _SECTIONS:
+                self.problems.append(f"{self.place}: {key!r} must be a table, found {value!r}")
             elif convert is None:
-                self._unknown(key, [*_KEYS, "spark"])
+                self._unknown(key, [*_KEYS, *_SECTIONS])
             else:
                 self._take(found, key, key, convert, value)
         return found
@@ -175,10 +191,10 @@ class _Table:
         self.problems.append(f"{self.place}: unknown key {key!r}; {advice}")
 
 
-def _with_one_level(section: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _with_one_level(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
-        if key == section and isinstance(value, Mapping):
-            yield from ((f"{section}.{k}", v) for k, v in value.items())
+        if key in _SECTIONS and isinstance(value, Mapping):
+            yield from ((f"{key}.{k}", v) for k, v in value.items())
         else:
             yield key, value
 
@@ -186,6 +202,7 @@ def _with_one_level(section: str, data: Mapping[str, Any]) -> Iterator[tuple[str
 # -- what a value must be: each takes the value as found and the folder that relative paths start from -------------------
 
 _Convert = Callable[[Any, Path], Any]
+_SECTIONS = ("spark", "limits")
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -274,6 +291,7 @@ _KEYS: dict[str, _Convert] = {
     "python_aggregates": _names,
     "output_handlers": _names,
     "expectations": _folder,
+    "limits.windows": _count,
     "spark.profile": _profile,
     "spark.memory": _memory,
     "spark.jars": _folder,

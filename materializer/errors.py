@@ -311,6 +311,13 @@ class DataError(MaterializerError):
     exit_status = 66
 
 
+class TooManyWindowsError(MaterializerError):
+    """A row, or all rows of a refresh together, would make more windows than ``limits.windows`` allows."""
+
+    code = "data.too-many-windows"
+    exit_status = 66
+
+
 class OutOfRangeError(MaterializerError):
     """A time, or the start of its bucket, lies outside what the type of the time column can hold."""
 

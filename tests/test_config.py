@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from materializer import config
-from materializer.config import Config, SparkConfig
+from materializer.config import Config, Limits, SparkConfig
 from materializer.errors import ConfigError
 from materializer.wiring import Materializer
 
@@ -19,6 +19,9 @@ lease_seconds = 45
 flights = "raw/flights"
 trades = "bronze.trades"
 remote = "s3://bucket/trades"
+
+[limits]
+windows = 20_000
 
 [spark]
 profile = "long"
@@ -57,6 +60,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert read(tmp_path, FULL) == Config(
         lake=str(tmp_path / "tables"),
         lease_seconds=45,
+        limits=Limits(windows=20_000),
         sources={
             "flights": str(tmp_path / "raw/flights"),
             "trades": "bronze.trades",
@@ -101,6 +105,8 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
         ("run_rows = 1.5", "'run_rows' must be a whole number of at least 1, found 1.5"),
         ("lake = 3", "'lake' must be a path or URI, found 3"),
         ("spark = 3", "'spark' must be a table, found 3"),
+        ("[limits]\nwindow = 3", "unknown key 'limits.window'; the nearest known one is 'limits.windows'"),
+        ("limits = 3", "'limits' must be a table, found 3"),
         ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
         ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
         ("[spark]\nmemory = '2gb'", "'spark.memory' must be a size such as '2g' or '900m', found '2gb'"),

@@ -91,6 +91,7 @@ class Recompute:
             are at most the kept ones and these.
         is_discard: Whether the buckets are replaced by nothing, without reading a row: they are older than
             ``output.retention``. The partials of an engine stay as they are.
+        windows: Windows that an engine makes at most; None where they are no more than the rows.
     """
 
     spans: SpanSet
@@ -100,6 +101,7 @@ class Recompute:
     is_rebuild: bool = False
     changed_rows: int | None = None
     is_discard: bool = False
+    windows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,11 @@ class Plan:
     def estimate(self) -> Estimate:
         """What all steps read."""
         return sum((s.estimate for s in self.steps if not isinstance(s, Settle)), Estimate())
+
+    @property
+    def windows(self) -> int:
+        """Windows that an engine makes at most, as far as they are more than the rows that are read."""
+        return sum(s.windows or 0 for s in self.steps if isinstance(s, Recompute))
 
     @property
     def strategy(self) -> str:

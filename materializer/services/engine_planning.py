@@ -7,11 +7,12 @@ plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.cardinality import Life
 from materializer.core.engines.changed import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.registry import planner
@@ -22,6 +23,7 @@ from materializer.errors import ChangeFeedGapError
 from materializer.journal.fold import AggregateState
 from materializer.services.bound import Bound
 from materializer.services.planning import Request
+from materializer.services.window_limit import WindowLimit
 
 if TYPE_CHECKING:
     from materializer.core.definition import EngineDefinition
@@ -64,10 +66,12 @@ class EnginePlanner:
         bound: The aggregate.
         engine: Starts Spark on first use.
         request: What was asked.
+        limit: Counts the windows of a run before they are made.
     """
 
-    def __init__(self, bound: Bound, engine: Callable[[], Engine], request: Request) -> None:
+    def __init__(self, bound: Bound, engine: Callable[[], Engine], request: Request, limit: WindowLimit) -> None:
         self._bound = bound
+        self._limit = limit
         self._definition = bound.definition
         self._made = _made(bound)
         self._engine = engine
@@ -117,8 +121,9 @@ class EnginePlanner:
         at = self._bounds(state, changed)
         parts = None
         conflicts = SpanSet()
+        lives: Mapping[Key, Life] = {}
         if changed is not None and not (why_not := self._why_all(state, at)):
-            parts, conflicts, why_not = self._parts(state, changed, at, partials_version, told)
+            parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, told)
         if changed is not None and parts is not None:
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
@@ -126,16 +131,18 @@ class EnginePlanner:
             if reached and (more := dirt(spans | reached)) != taken:
                 return self.run(state, window, more, partials_version, estimate, dirt, told)
             # above the threshold everything is still to be materialised
-            steps = self._fine(spans, touched - stale, changed, parts, estimate)
-            return EngineRun(Work(at, tuple(parts), state.frozen), steps, taken, conflicts)
+            work = Work(at, tuple(parts), state.frozen)
+            windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
+            steps = self._fine(spans, touched - stale, changed, parts, estimate, windows)
+            return EngineRun(work, steps, taken, conflicts)
         whole = self._whole(window)
         if differed:  # results anywhere may have been built on what differs
             whole |= SpanSet.of(Span(NEG_INF, state.threshold))
         rejected = (Rejected("recompute of what changed", why_not),)
-        step = Recompute(whole & above, why_not, estimate(above), rejected, is_rebuild=True)
-        return EngineRun(
-            Work(at, since=state.frozen), (step,), taken, self._all_conflicts(state, taken, partials_version, told)
-        )
+        work, cost = Work(at, since=state.frozen), estimate(above)
+        windows = self._limit.of_everything(work, cost.rows, state.cursor, partials_version)
+        step = Recompute(whole & above, why_not, cost, rejected, is_rebuild=True, windows=windows)
+        return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, told))
 
     def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
         """Return all that has results in some slices, to be computed beside an open plan that leaves nothing dirty.
@@ -247,8 +254,10 @@ class EnginePlanner:
 
     def _parts(
         self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int, told: SpanSet
-    ) -> tuple[list[Part] | None, SpanSet, str]:
-        """Return what is computed anew (None, with the reason, where that is too much to tell), and what would be if it might."""
+    ) -> tuple[list[Part] | None, SpanSet, str, Mapping[Key, Life]]:
+        """Return what is computed anew (None, with the reason, where that is too much to tell), what would be if it might, and
+        from when to when the keys have rows or results.
+        """
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
         kept = self._kept(version, keys, near, state.frozen) if keys else {}
@@ -256,7 +265,7 @@ class EnginePlanner:
         if at != Bounds.of(state.engine):
             others = self._kept(version, None, SpanSet())
         if kept is None or others is None:
-            return None, SpanSet(), TOO_MANY
+            return None, SpanSet(), TOO_MANY, {}
         kept |= {key: rows for key, rows in others.items() if key not in changed.spans}
         found = {
             k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
@@ -268,7 +277,7 @@ class EnginePlanner:
             since = None if wider is None else self._near(changed, wider)
             older = self._kept(version, unclear, since, state.frozen)
             if older is None:
-                return None, SpanSet(), TOO_MANY
+                return None, SpanSet(), TOO_MANY, {}
             kept |= {key: older.get(key, []) for key in unclear}
             found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
         conflicts = SpanSet()
@@ -277,8 +286,12 @@ class EnginePlanner:
             found = {key: self._above(state.frozen, ranges or [], kept.get(key, [])) for key, ranges in found.items()}
         parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
         if len(parts) > MAX_PARTS:
-            return None, SpanSet(), f"{len(parts):,} ranges of keys are touched"
-        return parts, conflicts, ""
+            return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
+        lives = {
+            part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in kept.get(part.key, [])])
+            for part in parts
+        }
+        return parts, conflicts, "", lives
 
     def _above(self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Range]:
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
@@ -355,13 +368,14 @@ class EnginePlanner:
         changed: ChangedKeys,
         parts: Sequence[Part],
         estimate: Callable[[SpanSet], Estimate],
+        windows: int | None,
     ) -> tuple[Recompute | Settle, ...]:
         steps: list[Recompute | Settle] = []
         if replaced:
             cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
             what = _counted(changed.rows, "changed row")
             reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
-            steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows))
+            steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows, windows=windows))
         if others := spans - replaced:
             steps.append(Settle(others))
         return tuple(steps)

@@ -21,6 +21,7 @@ from materializer.services.engine_planning import EnginePlanner
 from materializer.services.planning import Request, Run
 from materializer.services.protocol import Decision, TableHead, Which
 from materializer.services.survey import Survey, applied, estimate_of
+from materializer.services.window_limit import WindowLimit
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
@@ -76,7 +77,11 @@ class RunPlanner:
             request = replace(request, end=None)
         self.survey = survey
         self.request = request
-        self.of_engine = EnginePlanner(survey.bound, engine, request) if made else None
+        self.of_engine = (
+            EnginePlanner(survey.bound, engine, request, WindowLimit(survey, engine, config.limits.windows))
+            if made
+            else None
+        )
         """Plans what an engine computes; None for a continuous aggregate."""
         self.work: Work | None = None
         """What an engine computes by the plan that was made last."""
@@ -225,6 +230,8 @@ class RunPlanner:
         bound = _likely(kept, plan.replaced - plan.spans)
         for step in plan.steps:
             match step:
+                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
+                    bound += windows + (0 if is_rebuild else _likely(kept, spans))
                 case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
                     groups = float(estimate.rows) if changed is None else _likely(kept, spans) + changed
                     if ratio:

@@ -52,7 +52,7 @@ class Survey:
         self._capture = Capture(bound, config, engine)
         self._source = DeltaFolder.at(bound.source.path)
         self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
-        self._extents: dict[tuple[str, int], Extent] = {}
+        self._extents: dict[tuple[str, int, str], Extent] = {}
         self._captured: dict[tuple[int, int], Captured | None] = {}
 
     def head(self, which: Which) -> TableHead:
@@ -223,14 +223,18 @@ class Survey:
         spec = self.bound.definition.spec
         return self._extent(self.bound.source.path, version, spec.time_column)
 
+    def ends(self, version: int, column: str) -> Extent:
+        """Return the same of the ends of events that last."""
+        return self._extent(self.bound.source.path, version, column)
+
     def kept(self, version: int) -> Extent:
         """Return the same of the partials."""
         return self._extent(self.bound.paths["partials"], version, "slice")
 
     def _extent(self, path: str, version: int, column: str) -> Extent:
-        if (path, version) not in self._extents:
-            self._extents[path, version] = files(path, version, column, self.bound.definition.time_type)
-        return self._extents[path, version]
+        if (path, version, column) not in self._extents:
+            self._extents[path, version, column] = files(path, version, column, self.bound.definition.time_type)
+        return self._extents[path, version, column]
 
     def _extent_end(self, extent: Extent) -> int:
         hull = extent.hull

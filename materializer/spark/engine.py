@@ -52,6 +52,10 @@ SMALL_CHANGES: Final = 200_000
 """Inserted rows that the driver reads itself for a merge; more are read by Spark."""
 ONE_PARTITION: Final = 50_000
 """Rows up to which a query is neither compiled nor re-planned, and an engine's runs in one task, without a shuffle."""
+MAX_STARTS: Final = 100_000
+"""Buckets that are told apart one by one; more are told by the spans that they are in, however many these are."""
+FEW_WINDOWS: Final = 10 * ONE_PARTITION
+"""Windows up to which an engine's query runs so: few rows may make many."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _SIMPLE: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -143,7 +147,8 @@ class Engine:
         """
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
-        is_small = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= small.MOST_OPENED
+        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= small.MOST_OPENED
+        is_small = few and plan.windows <= FEW_WINDOWS
         with self.counted(), self._planned_simply(compiles=not _is_plain(definition)) if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
@@ -251,10 +256,10 @@ class Engine:
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
     def _starts(self, definition: Definition, spans: SpanSet) -> DataFrame | None:
-        """Return the starts of the buckets of *spans* when they are in too many pieces for a predicate."""
-        if len(spans) <= MAX_SPANS:
-            return None
+        """Return the starts of the buckets of *spans* when they are in too many pieces for a predicate, and not too many."""
         grid, starts = definition.grid, []
+        if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else MAX_STARTS for s in spans) >= MAX_STARTS:
+            return None
         for span in spans:
             at = span.start
             while at < span.end:

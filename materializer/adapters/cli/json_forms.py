@@ -198,6 +198,7 @@ def _plan(plan: Plan, kind: TimeType) -> dict[str, Any]:
         "strategy": plan.strategy,
         "lane": plan.lane.value,
         "reads": _estimate(plan.estimate),
+        "windows": plan.windows,
         "steps": [_step(s, kind) for s in plan.steps],
     }
 

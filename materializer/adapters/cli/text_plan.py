@@ -39,6 +39,11 @@ def reads(estimate: Estimate) -> str:
     return f"at most {count(estimate.rows, 'row')}, {size(estimate.bytes)} in {count(estimate.files, 'file')}"
 
 
+def makes(windows: int) -> str:
+    """Return how many windows an engine makes at most; "" where they are no more than the rows."""
+    return f"at most {count(windows, 'window')}" if windows else ""
+
+
 def plan_lines(preview: Preview, width: int) -> Iterator[str]:
     """Yield a plan: the window, what is known of the source, each step with its reasons, and what stays dirty."""
     kind, plan = preview.time_type, preview.plan
@@ -66,6 +71,7 @@ def plan_lines(preview: Preview, width: int) -> Iterator[str]:
         first = f"about {number(preview.runs)}; the first takes {span(plan.window, kind)}"
         pairs += [
             ("reads", reads(plan.estimate)),
+            ("makes", makes(plan.windows)),
             ("commits", f"by {LANES[plan.lane]}"),
             ("runs", first if preview.runs > 1 else "1"),
         ]
@@ -97,6 +103,8 @@ def short_plan_lines(name: str, plan: Plan, kind: TimeType, width: int) -> Itera
     steps = [s for s in plan.steps if not isinstance(s, Settle)] or plan.steps
     for step in steps:
         read = "" if isinstance(step, Settle) else f"; reads {reads(step.estimate)}"
+        if isinstance(step, Recompute) and step.windows:
+            read += f"; makes {makes(step.windows)}"
         against = (
             ""
             if isinstance(step, Settle)

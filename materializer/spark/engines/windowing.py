@@ -21,6 +21,7 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark import commit, small
 from materializer.spark import compute as c
 from materializer.spark.engines import arrival, questions, run
+from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
 from materializer.spark.failures import feed_gaps, spoken
 
@@ -84,6 +85,33 @@ class Windowing:
             return run.revised(run.everything(definition, raw, work.at, replaced, before), kept), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, kept, before)
         return c.kept_partials(definition, found, replaced), [seen]
+
+    def census(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        partials_path: str,
+        partials_version: int,
+        version: int,
+        work: Work,
+        limit: int,
+    ) -> Census:
+        """Return how many windows some work would make, and which row makes the most of them.
+
+        Args:
+            definition: What would be computed.
+            source: Where raw rows come from.
+            partials_path: The kept result rows.
+            partials_version: At this version.
+            version: Of the source.
+            work: What would be computed.
+            limit: Windows that one row may make.
+        """
+        with spoken("counting windows", table=source.path, version=version):
+            parts = run.part_frame(self._spark, definition, work.parts) if work.parts else None
+            raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
+            before = self._before(definition, partials_path, partials_version, work, parts)
+            return census(definition, raw, work.at, limit, before)
 
     def everything(
         self,

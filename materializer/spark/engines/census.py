@@ -1,0 +1,199 @@
+"""Counting the windows of an engine before they are made, and finding the row that makes the most of them.
+
+Rows are read once, keys and times alone. Rows of a key that lie near each other are taken together in blocks of time: between two
+rows of one block fewer windows begin than one row may make, so the largest gap lies between two blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from materializer.core.definition import Definition, quoted
+from materializer.core.engines import cardinality, daily_time_series, interval_windows
+from materializer.core.engines.bounds import Bounds
+from materializer.spark.engines.daily_time_series import day_sql
+from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
+from materializer.spark.engines.run import query_of
+
+LONGEST: Final = 1 << 61
+"""Blocks of time are at most so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many windows rows make.
+
+    Args:
+        windows: Windows that all rows make, at most.
+        rows: How many rows there are.
+        most: Windows that one row makes, at most.
+        key: Values of the key of that row; None without rows.
+        time: Its time.
+        other: The next row of its key, or until when windows are filled after it, or the end of an event.
+        is_last: Whether no row of the key follows: a clock, or the newest row of all keys, fills after it.
+        is_later: Whether the row at *other* has fewer rows on its side than the one at *time*: it is the stray one.
+        newest: Key of the newest row, where that is at *other*.
+    """
+
+    windows: int
+    rows: int
+    most: int
+    key: tuple[Any, ...] | None = None
+    time: int = 0
+    other: int = 0
+    is_last: bool = False
+    is_later: bool = False
+    newest: tuple[Any, ...] | None = None
+
+
+def census(definition: Definition, raw: DataFrame, at: Bounds, limit: int, before: Before | None = None) -> Census:
+    """Return how many windows prepared *raw* rows make.
+
+    Args:
+        definition: Whose windows.
+        raw: The rows; see :mod:`.query`.
+        at: What closes windows.
+        limit: Windows that one row may make.
+        before: The last windows before the rows, from which others are filled.
+    """
+    params = query_of(definition).params
+    if isinstance(params, interval_windows.Params) and params.kind == interval_windows.HOPPING:
+        return _of_events(definition, raw, params)
+    if isinstance(params, daily_time_series.Params) and params.fills and params.key_purge_daily:
+        return _of_days(definition, raw, params)
+    if not getattr(params, "fills", ()):
+        return _alike(definition, raw, cardinality.share(params))
+    return _of_gaps(definition, raw, params, at, limit, before)
+
+
+def _key(definition: Definition) -> Any:
+    return sf.struct(sf.lit(0).alias("_mz"), *[sf.col(quoted(k)) for k in query_of(definition).keys])
+
+
+def _found(row: Any, most: int | None = None, **more: Any) -> Census:
+    """Return a census from a row with ``windows``, ``rows``, and ``worst``: the key and what else is known of it."""
+    if not row["rows"]:
+        return Census(0, 0, 0)
+    worst = row["worst"]
+    most = int(worst["most"]) if most is None else most
+    return Census(int(row["windows"]), row["rows"], most, tuple(worst["key"])[1:], worst["time"], **more)
+
+
+def _alike(definition: Definition, raw: DataFrame, share: int) -> Census:
+    """Every row makes as many windows."""
+    worst = sf.min_by(sf.struct(_key(definition).alias("key"), sf.col(TIME).alias("time")), TIME)
+    row = raw.agg(sf.count(sf.lit(1)).alias("rows"), worst.alias("worst")).collect()[0]
+    return _found({"windows": share * row["rows"], "rows": row["rows"], "worst": row["worst"]}, share)
+
+
+def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params) -> Census:
+    """Each key has at most all windows of the trading days in which it has rows."""
+    keys, a_day = [quoted(k) for k in query_of(definition).keys], cardinality.windows_a_day(p)
+    day = sf.expr(day_sql(p.calendar, TIME)).alias("_day")
+    days = raw.groupBy(*keys, PART, day).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
+    worst = sf.min_by(sf.struct(_key(definition).alias("key"), sf.col(TIME).alias("time")), TIME)
+    columns = [
+        sf.count(sf.lit(1)).alias("days"),
+        sf.coalesce(sf.sum("n"), sf.lit(0)).alias("rows"),
+        worst.alias("worst"),
+    ]
+    row = days.agg(*columns).collect()[0]
+    return _found({"windows": a_day * row["days"], "rows": row["rows"], "worst": row["worst"]}, a_day)
+
+
+def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Params) -> Census:
+    """Each event is in the windows that begin in its life, or less than their length before it."""
+    open_end = TIME if p.default_end is None else f"{p.default_end}L"
+    end = f"greatest({TIME}, CASE WHEN {END} IS NULL THEN {open_end} ELSE {END} END)"
+    counted = raw.withColumn("_mz_end", sf.expr(end)).withColumn(
+        "_mz_most", sf.expr(f"({_length(TIME, '_mz_end')}) div {p.period}L + {cardinality.share(p)}L")
+    )
+    worst = sf.struct(
+        _key(definition).alias("key"),
+        sf.col(TIME).alias("time"),
+        sf.col("_mz_end").alias("end"),
+        sf.col("_mz_most").alias("most"),
+    )
+    row = counted.agg(
+        sf.count(sf.lit(1)).alias("rows"),
+        sf.coalesce(sf.sum(sf.col("_mz_most").cast("double")), sf.lit(0.0)).alias("windows"),
+        sf.max_by(worst, "_mz_most").alias("worst"),
+    ).collect()[0]
+    return _found(row, other=row["worst"]["end"] if row["worst"] else 0)
+
+
+def _of_gaps(definition: Definition, raw: DataFrame, p: Any, at: Bounds, limit: int, before: Before | None) -> Census:
+    """Windows are filled from each row of a key to the next, and after the last one until something closes no more."""
+    keys = query_of(definition).keys
+    groups = [quoted(k) for k in keys] + [PART]
+    points = raw.select(*groups, TIME, KNOWN_MAX, sf.lit(1).alias("n"))
+    if before is not None:
+        points = points.unionByName(_from_before(before, p, groups))
+    block = sf.expr(f"floor({TIME} / {_block(p, limit)}D)")
+    blocks = points.groupBy(*groups, block.alias("_block")).agg(
+        sf.min(TIME).alias("lo"), sf.max(TIME).alias("hi"), sf.max(KNOWN_MAX).alias("known"), sf.sum("n").alias("n")
+    )
+    ordered = Window.partitionBy(*groups).orderBy("_block")
+    whole = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    until = cardinality.filled_until(p, at)
+    after = "hi" if until is None else f"greatest(hi, {until}L)"
+    tail = f"CASE WHEN _next IS NOT NULL THEN _next WHEN last_known > hi THEN hi ELSE {after} END"
+    counted = (
+        blocks.withColumn("_next", sf.lead("lo").over(ordered))
+        .withColumn("last_known", sf.max("known").over(whole))
+        .withColumn("_before", sf.sum("n").over(ordered))
+        .withColumn("_all", sf.sum("n").over(whole))
+        .withColumn("other", sf.expr(tail))
+        .withColumn("most", sf.expr(_between(p, "hi", "other")))
+        .withColumn("windows", sf.expr(f"{_between(p, 'lo', 'hi')} + most"))
+    )
+    worst = sf.struct(
+        _key(definition).alias("key"),
+        sf.col("hi").alias("time"),
+        *[sf.col(n) for n in ("other", "most")],
+        sf.col("_next").isNull().alias("is_last"),
+        sf.expr("_next IS NOT NULL AND _all - _before < _before").alias("is_later"),
+    )
+    row = counted.agg(
+        sf.coalesce(sf.sum("n"), sf.lit(0)).alias("rows"),
+        sf.coalesce(sf.sum(sf.col("windows").cast("double")), sf.lit(0.0)).alias("windows"),
+        sf.max_by(worst, "most").alias("worst"),
+        sf.max_by(sf.struct(_key(definition).alias("key"), sf.col("hi").alias("time")), "hi").alias("newest"),
+    ).collect()[0]
+    if not row["worst"]:
+        return _found(row)
+    newest = tuple(row["newest"]["key"])[1:] if row["newest"]["time"] == row["worst"]["other"] else None
+    return _found(row, newest=newest, **{n: row["worst"][n] for n in ("other", "is_last", "is_later")})
+
+
+def _from_before(before: Before, p: Any, groups: list[str]) -> DataFrame:
+    """The last window below the frozen bound of each key, as a row at the bound: below it nothing is made."""
+    since = sf.greatest(sf.col("w_start"), sf.lit(before.since - _unit(p)))
+    return before.windows.select(
+        *groups, since.alias(TIME), sf.lit(None).cast("bigint").alias(KNOWN_MAX), sf.lit(0).alias("n")
+    )
+
+
+def _unit(p: Any) -> int:
+    return int(p.day if isinstance(p, daily_time_series.Params) else p.step)
+
+
+def _block(p: Any, limit: int) -> int:
+    """Length of a block of time, in which fewer windows begin than half of what one row may make."""
+    windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
+    return min(LONGEST, max(1, limit // (2 * windows)) * _unit(p))
+
+
+def _between(p: Any, start: str, end: str) -> str:
+    """SQL of :func:`.cardinality.between`."""
+    windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
+    return f"(({end} - {start}) div {_unit(p)}L + 1L) * {windows}L"
+
+
+def _length(start: str, end: str) -> str:
+    """SQL of a length that is never too long for 64 bits."""
+    return f"least({2**62}, CAST({end} AS DECIMAL(38)) - CAST({start} AS DECIMAL(38)))"
