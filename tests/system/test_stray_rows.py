@@ -157,7 +157,7 @@ def test_many_dirty_spans_are_not_walked_bucket_by_bucket(spark, tmp_path) -> No
     made.hourly("ticks", width="1 microsecond", keys=[], measures={"n": "count(*)", "total": "sum(price)"})
     made.lake.refresh("ticks")
     for i in range(0, 24 * 60, 20):
-        made.lake.invalidate("ticks", *[made_at(i + m) for m in (0, 10)])
+        made.lake.invalidate("ticks", clock(i), clock(i + 10))
     began = time.monotonic()
     report = made.lake.refresh("ticks")
     assert time.monotonic() - began < 120
@@ -165,9 +165,9 @@ def test_many_dirty_spans_are_not_walked_bucket_by_bucket(spark, tmp_path) -> No
     made.expect_true("ticks", "SELECT ts, count(*), sum(price) FROM {source} GROUP BY 1")
 
 
-def made_at(minute: int) -> datetime:
+def clock(minute: int) -> str:
     """Return a minute of the first day of the trades."""
-    return DAY + timedelta(minutes=minute)
+    return (DAY + timedelta(minutes=minute)).isoformat()
 
 
 def test_the_limit_is_a_setting_and_what_is_made_decides_the_lane(spark, tmp_path) -> None:
