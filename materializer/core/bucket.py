@@ -21,6 +21,7 @@ from materializer.errors import MaterializerError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONS: Final = ("timezone", "origin", "offset")
+_NULL_CODES: Final = {"timezone": "definition.timezone", "origin": "definition.origin", "offset": "definition.width"}
 _TICKS_PER_SECOND: Final = {
     Resolution.S: 1,
     Resolution.MS: 1_000,
@@ -243,8 +244,11 @@ def _time_bucket(
     if not 2 <= len(positional) <= 5:
         raise fragment.refused("definition.bucket-arguments", f"time_bucket takes 2 to 5 arguments, got `{fragment.text}`",
                         "write time_bucket('1 hour', time, timezone => 'Europe/Paris')")  # fmt: skip
-    options |= named
-    given = {name: value for name, value in options.items() if value.text.lower() != "null"}
+    given = options | named
+    for name, value in given.items():
+        if value.text.lower() == "null":
+            hint = f"leave it out; what follows it is named, such as `{_OPTIONS[-1]} => '1 hour'`"
+            raise value.refused(_NULL_CODES[name], f"the {name} of time_bucket is NULL, which divides nothing", hint)
     timezone = _zone(given["timezone"]) if "timezone" in given else None
     origin = read_instant(given["origin"]) if "origin" in given else None
     offset = read_width(given["offset"], what="offset", may_be_zero=True) if "offset" in given else None
@@ -284,7 +288,7 @@ def _time_column(fragment: Fragment, qualifiers: frozenset[str]) -> str:
     tokens = fragment.tokens
     if len(tokens) == 3 and tokens[1].token_type == TokenType.DOT and tokens[0].text.lower() in qualifiers:
         tokens = tokens[2:]
-    if len(tokens) != 1 or not is_name(tokens[0]):
+    if len(tokens) != 1 or not is_name(tokens[0]) or tokens[0].token_type == TokenType.NULL:
         raise fragment.refused("definition.time-column", f"the time must be a column of the source, got `{fragment.text}`",
                         "store the computed time in a column, or name a column here")  # fmt: skip
     return tokens[0].text
