@@ -187,6 +187,17 @@ class WallClock:
             total += _points(self.lattice, start + regime.before, last + regime.before)
         return total
 
+    def bends(self, span: Span) -> Iterator[int]:
+        """Yield instants, those inside a bounded span among them, between which edges are points of the lattice in one offset."""
+        for regime in self.zone.regimes(span):
+            if regime.start == NEG_INF:
+                continue
+            yield regime.start
+            if regime.offset > regime.before:
+                yield self._first_after_gap(regime)
+            elif self.has_one_pass:
+                yield regime.start + regime.before - regime.offset
+
     def _first_after_gap(self, regime: Regime) -> int:
         """The first edge of the new offset, up to which those of the old one go on."""
         return _ceil(self.lattice, regime.start + regime.offset) - regime.offset
