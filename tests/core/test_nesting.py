@@ -70,6 +70,7 @@ def walked_to(grid: Grid, start: int, end: int) -> set[int]:
         # 1 March and 31 days is 1 April in every year; 1 February and 28 days is 1 March but in leap years
         (grid("1 month"), grid("1 year", origin="2000-03-01", offset="31 days"), None),
         (grid("1 month"), grid("1 year", origin="2001-02-01", offset="28 days"), "2000-02-29T00:00:00Z"),
+        (grid("1 month"), grid("4 years", origin="2000-02-01", offset="29 days"), "2100-03-02T00:00:00Z"),
         # four years are equally long until 2100, four hundred for ever
         (grid("1 month"), grid("1461 days", origin="2000-01-01"), "2104-01-02T00:00:00Z"),
         (grid("1 month"), grid("146097 days", origin="2000-01-01"), None),
