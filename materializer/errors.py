@@ -76,6 +76,12 @@ class UnknownAggregateError(UsageError):
     code = "aggregate.unknown"
 
 
+class HasReadersError(UsageError):
+    """An aggregate that others read would be dropped."""
+
+    code = "aggregate.has-readers"
+
+
 class RefreshWindowError(UsageError):
     """A window is reversed or empty, or its ends cannot be read."""
 

@@ -248,14 +248,23 @@ class Materializer:
             define(name, source, **{k: v for k, v in parts.items() if k != "engine"}, known_python=known)
         )[0]
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, *, cascade: bool = False) -> list[str]:
         """Remove an aggregate with all its tables; its source is never touched.
 
         Args:
             name: The aggregate.
+            cascade: Remove the aggregates that read it, too, those that nobody reads first.
+
+        Returns:
+            The names of what was removed, in this order.
+
+        Raises:
+            HasReadersError: If others read it, without *cascade*; nothing was written.
         """
-        self._versions.drop(name)
-        self.journal.tidy()
+        try:
+            return self._versions.drop(name, cascade=cascade)
+        finally:
+            self.journal.tidy()
 
     # -- versions --------------------------------------------------------------------------------------------------------
 

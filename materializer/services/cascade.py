@@ -2,20 +2,25 @@
 
 The parent's published rows are the child's source; of an engine's output only final rows count. Any engine may feed any
 other. A continuous aggregate over another's output is allowed only where the finalised value aggregates again: a sum of sums
-or counts, the smallest of minima, the first of firsts. An average of averages is refused.
+or counts, the smallest of minima, the first of firsts. An average of averages is refused. Where it divides the parent's
+buckets, each of them has to lie in one of its own: :mod:`materializer.core.nesting`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from materializer.core.aggregates.parts import group
-from materializer.core.spec import AggregateSpec, Call, Formula
-from materializer.errors import Problem
+from materializer.core.grid import Grid, build
+from materializer.core.instants import render
+from materializer.core.nesting import misfit
+from materializer.core.spans import NEG_INF
+from materializer.core.spec import AggregateSpec, Call, Formula, TimeType
+from materializer.errors import DefinitionError, Problem
 from materializer.journal.fold import AggregateState, States
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
@@ -32,10 +37,30 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 }
 """Aggregate → those whose finalised values it may aggregate."""
 
+MISFIT: Final = "definition.not-nested"
+
 
 def parent_of(path: str, root: Path, states: States) -> AggregateState | None:
     """Return the aggregate whose output lies at *path*, or None."""
     return next((s for s in states.values() if str((root / s.name / "output").resolve()) == path), None)
+
+
+def readers_of(path: str, states: States) -> list[AggregateState]:
+    """Return the aggregates, and next versions of aggregates, that read the table at *path*, by name."""
+    return sorted((s for s in states.values() if str(s.source.path) == path), key=lambda s: s.name.lower())
+
+
+def dropped_with(state: AggregateState, root: Path, everything: States) -> list[AggregateState]:
+    """Return what reads an aggregate, and what reads that, the last first: aggregates and next versions of aggregates."""
+    found: dict[str, AggregateState] = {}
+    for reader in readers_of(str((root / state.name / "output").resolve()), everything):
+        found |= {s.id: s for s in [*dropped_with(reader, root, everything), reader] if s.id not in found}
+    return list(found.values()) if not state.builds else []
+
+
+def is_materialised(state: AggregateState) -> bool:
+    """Whether anything of an aggregate was published, so that a changed definition of it becomes a next version."""
+    return state.threshold != NEG_INF
 
 
 def parents_first(root: Path, states: States) -> list[str]:
@@ -103,3 +128,92 @@ def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Fo
             hint = "read the raw source, or aggregate sums and counts of the parent and divide them"
             return Problem("definition.not-again", message, hint)
     return None
+
+
+# -- grids ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One of the definitions that an aggregate has at a time.
+
+    Args:
+        spec: The definition, resolved.
+        which: Which one it is, in words, where another may be meant; else "".
+        path: The table that it reads.
+    """
+
+    spec: AggregateSpec
+    which: str
+    path: str = ""
+
+    @classmethod
+    def of(cls, state: AggregateState, which: str) -> Form:
+        """Return the definition of *state*."""
+        return cls(AggregateSpec.from_json(state.spec), which, str(state.source.path))
+
+
+def misfits_of_child(spec: AggregateSpec, parents: Iterable[Form]) -> list[Problem]:
+    """Return why *spec* may not divide the buckets of what it reads, of which *parents* are the definitions; at most one."""
+    for parent in parents:
+        found = _misfit(spec, parent.spec)
+        if found is None:
+            continue
+        name = parent.spec.name
+        made = f"'{name}' {parent.which}".rstrip()
+        message = f"{spec.name}: `{spec.time_column}` cannot be divided into {found.divided}: the edge {found.edge} lies inside the bucket {found.bucket} of {made}, which is counted whole"
+        hint = f"divide it so that each edge is one of '{name}', or read what '{name}' reads"
+        return [Problem(MISFIT, message, hint)]
+    return []
+
+
+def misfits_of_parent(spec: AggregateSpec, children: Iterable[Form]) -> list[Problem]:
+    """Return why *spec* may not divide time as it does: one problem for each of its *children* that this does not fit."""
+    problems: dict[str, Problem] = {}
+    for child in children:
+        found = _misfit(child.spec, spec)
+        if found is None or child.spec.name in problems:
+            continue
+        name = child.spec.name
+        made = f"'{name}' {child.which}".rstrip()
+        message = f"{spec.name}: {made} reads it and divides it into {found.divided}: the edge {found.edge} of that lies inside the bucket {found.bucket} of this definition"
+        hint = f"keep a division that fits '{name}', or change or drop '{name}' first"
+        problems[name] = Problem(MISFIT, message, hint)
+    return list(problems.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """A child's edge that lies inside a bucket of its parent, as text; *divided* is how the child divides time."""
+
+    divided: str
+    edge: str
+    bucket: str
+
+
+def _misfit(child: AggregateSpec, parent: AggregateSpec) -> _Misfit | None:
+    grids = _grids(child, parent)
+    edge = None if grids is None else misfit(*grids)
+    if grids is None or edge is None:
+        return None
+    one, other = grids
+    start, end = (render(at, other.time_type) for at in (other.edge_at(edge), other.edge_from(edge + 1)))
+    return _Misfit(one.describe(), render(edge, one.time_type), f"[{start}, {end})")
+
+
+def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | None:
+    """Return how a child and its parent divide the same instants; None where no bucket of the parent is divided again.
+
+    The results of engines are windows of their own, and a child may divide time by another column than a bucket's edge.
+    """
+    edges = {name.lower() for name in (parent.bucket_start, parent.bucket_end) if name}
+    if child.is_engine or parent.is_engine or child.time_column.lower() not in edges or parent.time_type is None:
+        return None
+    try:
+        return _grid(child, parent.time_type), _grid(parent, parent.time_type)
+    except DefinitionError:
+        return None  # it is told where the definition is resolved
+
+
+def _grid(spec: AggregateSpec, time_type: TimeType) -> Grid:
+    return build(spec.grid, time_type, spec.resolution)

@@ -39,12 +39,13 @@ from materializer.errors import (
 )
 from materializer.journal.events import Defined, Described, Event, SourceIdentity
 from materializer.journal.fold import AggregateState, by_name
-from materializer.journal.journal import Journal, View
+from materializer.journal.journal import Journal
 from materializer.lake.commit import create_table
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, changes, schedules, suites
+from materializer.services.batch import Awaited, Batch
 from materializer.services.bound import output_path, partials_path
 
 if TYPE_CHECKING:
@@ -159,22 +160,51 @@ class Definitions:
         self._checkpoint = on_checkpoint
 
     def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
-        """Check all definitions against their sources and the journal; writes nothing.
+        """Check all definitions against their sources, the journal and each other; writes nothing.
+
+        Returns:
+            What was checked, aggregates that others read before these.
 
         Raises:
             DefinitionError: With every problem of every definition.
         """
-        view = self._journal.view()
+        batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         problems: list[Problem] = []
         prepared: list[Prepared] = []
-        for spec in specs:
+        for spec in batch.ordered():
+            if found := batch.problems_of(spec):
+                problems += found
+                batch.refuse(spec)
+                continue
             try:
-                prepared.append(self._prepare(spec, view))
+                prepared.append(self._prepare(spec, batch))
             except DefinitionError as exc:
                 problems += [_of(spec, p) for p in exc.problems]
+                batch.refuse(spec)
+            else:
+                batch.accept(prepared[-1].spec, prepared[-1].source, prepared[-1].schemas)
         if problems:
             raise DefinitionError(problems)
         return prepared
+
+    def refuse_misfit(self, state: AggregateState) -> None:
+        """Refuse to make the definition of *state* the next one of its aggregate where buckets would not lie in one another.
+
+        Raises:
+            DefinitionError: Naming what it reads, or who reads it.
+        """
+        spec = AggregateSpec.from_json(state.spec)
+        batch = Batch(self._root, self._config.sources, self._journal.view(), [spec])
+        if problems := [*batch.misfits_of_child(spec, str(state.source.path)), *batch.misfits_of_parent(spec)]:
+            raise DefinitionError(problems)
+
+    def settled(self, prepared: Prepared) -> Prepared:
+        """Return a checked definition whose source was made by the same command since, with the table that this is."""
+        if prepared.source.table_id:
+            return prepared
+        head = DeltaFolder.at(prepared.source.path).head()
+        source = replace(prepared.source, table_id=head.table_id)
+        return replace(prepared, source=source, change=replace(prepared.change, source_version=head.version))
 
     def apply(self, prepared: Prepared, *, writing: Callable[[str], Any]) -> Change:
         """Write one prepared definition that is new, or changes metadata only.
@@ -256,15 +286,17 @@ class Definitions:
             raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
         return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state, None)
 
-    def _prepare(self, spec: AggregateSpec, view: View) -> Prepared:
+    def _prepare(self, spec: AggregateSpec, batch: Batch) -> Prepared:
+        view = batch.view
         existing = by_name(view.states, spec.name)
         if existing is None:
             view.refuse_broken(spec.name)
         build = None if existing is None else view.build_of(existing)
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
-        source = self._source_of(spec)
-        folder = DeltaFolder.at(source.path)
-        spec = cascade.over_final_rows(spec, source.path, self._root, view.states)
+        source, folder = batch.awaited(spec) or self._source_of(spec)
+        spec = cascade.over_final_rows(spec, source.path, self._root, batch.states)
+        if unfit := batch.misfits_of_child(spec, source.path):
+            raise DefinitionError([*cascade.problems_of(spec, source.path, self._root, batch.states), *unfit])
         if existing is not None and _is_same(spec, existing, source, folder):
             prepared = self._same_data(spec, existing, folder)
             return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
@@ -279,9 +311,11 @@ class Definitions:
             message = f"{spec.name}: lateness '{spec.lateness}' depends on arrival, and the source's change feed does not begin with it"
             hint = "create the source with delta.enableChangeDataFeed = true, or write 'recompute'"
             raise DefinitionError([Problem("definition.lateness", message, hint)])
-        if problems := cascade.problems_of(spec, source.path, self._root, view.states):
+        if problems := cascade.problems_of(spec, source.path, self._root, batch.states):
             raise DefinitionError(problems)
         resolved = _resolved(spec, folder)
+        if problems := batch.misfits_of_parent(resolved):
+            raise DefinitionError(problems)
         _refuse_policies(resolved)
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
@@ -314,10 +348,14 @@ class Definitions:
             with suppress(MaterializerError):  # who starts it says what is wrong with them
                 kept = Kept(*changes.rows_to_copy(existing, self._root))
             return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept)
-        reads = Reads(*changes.rows_to_read(existing, spec, source, version, self._config.run_rows))
+        reads = Reads(0, 0, 0, 0)
+        if source.table_id:  # else it is made by the same command, and empty
+            reads = Reads(*changes.rows_to_read(existing, spec, source, version, self._config.run_rows))
         return Change(spec.name, "data", lines, source.path, version, reads=reads)
 
-    def _same_data(self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | None) -> Prepared:
+    def _same_data(
+        self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | Awaited | None
+    ) -> Prepared:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
         new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
@@ -332,15 +370,16 @@ class Definitions:
         self,
         spec: AggregateSpec,
         schemas: Mapping[str, Any],
-        folder: DeltaFolder,
+        folder: DeltaFolder | Awaited,
         applied: Iterable[tuple[str, str]] = (),
     ) -> tuple[tuple[str, str], ...]:
         columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
         return suites.found(spec, self._config.expectations, columns, applied)
 
-    def _source_of(self, spec: AggregateSpec) -> SourceIdentity:
+    def _source_of(self, spec: AggregateSpec) -> tuple[SourceIdentity, DeltaFolder]:
         try:
-            return self.resolve_source(spec.source)
+            source = self.resolve_source(spec.source)
+            return source, DeltaFolder.at(source.path)
         except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
             raise _problem(spec, exc.code, exc.message, exc.hint) from exc
 
@@ -417,7 +456,7 @@ def create_tables(
     return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
 
 
-def _resolved(spec: AggregateSpec, folder: DeltaFolder) -> AggregateSpec:
+def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:
     resolved = resolve(spec, folder.schema())
     if not resolved.is_engine:
         return resolved
@@ -482,7 +521,9 @@ def _going_on(
     return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
 
 
-def _is_same(spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder) -> bool:
+def _is_same(
+    spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder | Awaited
+) -> bool:
     """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
     old = AggregateSpec.from_json(existing.spec)
     types = {name.lower(): kind for name, kind in folder.schema()}

@@ -221,6 +221,10 @@ class Doctor:
         folder = DeltaFolder.at(state.source.path)
         head = folder.head()
         parent = cascade.parent_of(state.source.path, self.root, states)
+        if parent is not None:
+            # a lake of an older release may have one
+            for problem in cascade.misfits_of_child(AggregateSpec.from_json(state.spec), [cascade.Form.of(parent, "")]):
+                yield Finding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # told with the tables: a repair mends it
         if head.table_id != state.source.table_id:

@@ -31,7 +31,15 @@ from materializer.core.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.quality.verdict import Severity
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
-from materializer.errors import LeaseHeldError, NothingBuiltError, QualityGateError, RetryableError, TablesAheadError
+from materializer.errors import (
+    HasReadersError,
+    LeaseHeldError,
+    MaterializerError,
+    NothingBuiltError,
+    QualityGateError,
+    RetryableError,
+    TablesAheadError,
+)
 from materializer.journal.events import BuildStarted, Checked, Described, Dropped, Event
 from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
@@ -41,6 +49,7 @@ from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
 from materializer.services.bound import Bound, build_path, partials_path
+from materializer.services.cascade import dropped_with, readers_of
 from materializer.services.check import Checker
 from materializer.services.definitions import Change, Definitions, Prepared, create_tables, refuse_frozen
 from materializer.services.gate import has_gate, summary
@@ -137,6 +146,7 @@ class Versions:
             LeaseHeldError: If another process works on the aggregate, or on a build that would be replaced.
             QualityGateError: If what would be published from stored partials does not meet its expectations.
         """
+        prepared = self.definitions.settled(prepared)
         change = prepared.change
         match change.next:
             case "":
@@ -316,15 +326,18 @@ class Versions:
 
         Raises:
             NothingBuiltError: If it is not kept.
+            DefinitionError: If it does not divide time as what it reads, or what reads it, needs.
             FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
         now = self.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
             _refuse_outlived(now, _previous(now, back))
+            self.definitions.refuse_misfit(replace(now, **fields_of(_previous(now, back))))
         with self.refresher.writing(name) as state:
             before = _previous(state, back)
             _refuse_outlived(state, before)
+            self.definitions.refuse_misfit(replace(state, **fields_of(before)))
             self._give_up(state)
             self._start_from(state, before, _thawed(state, before))
 
@@ -380,8 +393,43 @@ class Versions:
             raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
         return build
 
-    def drop(self, name: str) -> None:
-        """Remove an aggregate with all its versions; its source is never touched."""
+    def drop(self, name: str, *, cascade: bool = False) -> list[str]:
+        """Remove an aggregate with all its versions; its source is never touched.
+
+        Args:
+            name: The aggregate.
+            cascade: Whether the aggregates that read it are removed, too, before it; a next version that alone reads it is
+                given up.
+
+        Returns:
+            What was removed, in this order.
+
+        Raises:
+            HasReadersError: If others read it, without *cascade*.
+            LeaseHeldError: If another process works on one of them; those before it are gone.
+        """
+        view = self.journal.view()
+        state = view.named(name)
+        readers = dropped_with(state, self.root, view.all)
+        if readers and not cascade:
+            raise _has_readers(state, readers, readers_of(Bound.of(state, self.root).paths["output"], view.all))
+        gone = [s.name for s in readers if not s.builds]
+        done: list[str] = []
+        try:
+            for reader in readers:
+                if not reader.builds:
+                    self._drop(reader.name)
+                    done.append(reader.name)
+                elif reader.name not in gone:
+                    self.abandon(reader.name)
+            self._drop(state.name)
+        except MaterializerError as exc:
+            if done:
+                exc.follows(f"{', '.join(done)} {'are' if done[1:] else 'is'} dropped")
+            raise
+        return [*done, state.name]
+
+    def _drop(self, name: str) -> None:
         with self.refresher.writing(name) as state:
             build = self.journal.view().build_of(state)
             if build is not None:
@@ -391,6 +439,17 @@ class Versions:
             self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.journal.insist(gone)
+
+
+def _has_readers(
+    state: AggregateState, readers: Iterable[AggregateState], direct: Iterable[AggregateState]
+) -> HasReadersError:
+    names = [f"the next version of {s.name}" if s.builds else s.name for s in direct]
+    told = ", ".join(dict.fromkeys(names))
+    aggregates = ", ".join(s.name for s in readers if not s.builds)
+    what = f"drops {aggregates} with it" if aggregates else "gives that up"
+    hint = f"drop them first, or run 'materializer drop {state.name} --cascade --yes', which {what}"
+    return HasReadersError(f"'{state.name}' is read by {told}", hint=hint, name=state.name, readers=told)
 
 
 def _lacks_partials(state: AggregateState) -> bool:
