@@ -116,6 +116,8 @@ class Materializer:
             refuse_unsafe_settings(spark)
         self._spark = spark
         self._built: Engine | None = None
+        self._texts: dict[str, tuple[str, str]] = {}
+        """The text and the file in which a statement stood that was read."""
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
@@ -171,6 +173,7 @@ class Materializer:
                 problems += exc.problems
             else:
                 specs += report.specs
+                self._texts |= {spec.sql: (text, file) for spec in report.specs}
                 warnings += report.warnings
         problems += _named_twice(specs)
         if problems:
@@ -201,11 +204,11 @@ class Materializer:
             TableNotFoundError: If a source is not there.
         """
         specs, _ = self.read_definitions(what)
-        prepared = self._prepared(specs, what)
+        prepared = self._prepared(specs)
         if dry_run:
             return [p.change for p in prepared]
         if self._versions.end_open_switches(prepared):
-            prepared = self._prepared(specs, what)
+            prepared = self._prepared(specs)
         self._versions.refuse_frozen(prepared)
         changes: list[Change] = []
         try:
@@ -219,11 +222,11 @@ class Materializer:
             self.journal.tidy()
         return changes
 
-    def _prepared(self, specs: Sequence[AggregateSpec], what: Any) -> list[Prepared]:
+    def _prepared(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
         try:
             return self._definitions.prepare(specs)
         except DefinitionError as exc:
-            raise DefinitionError(_placed(exc.problems, specs, what)) from exc
+            raise DefinitionError(_with_place(p, specs, self._texts) for p in exc.problems) from exc
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
         """Define an aggregate from Python, and apply the definition.
@@ -295,6 +298,7 @@ class Materializer:
             on_run: Told each run when it is done.
 
         Raises:
+            UsageError: If *buckets_per_run* or *max_runs* is less than 1.
             NothingBuiltError: If there is no next version.
             QualityGateError: If what was computed does not meet the expectations; it is not kept.
             DataError: If rows make a measure fail.
@@ -419,6 +423,7 @@ class Materializer:
             on_run: Told each run when it is done.
 
         Raises:
+            UsageError: If *max_runs* is less than 1.
             RefreshWindowTooSmallError: If the window holds no whole bucket.
             FrozenWindowError: If it lies wholly in frozen history; RetiredWindowError, before what the output keeps.
             NotIncrementalError: If *strict* refuses the plan.
@@ -462,7 +467,7 @@ class Materializer:
             on_run: Told each run when it is done.
 
         Raises:
-            UsageError: If *buckets_per_run* is less than 1.
+            UsageError: If *buckets_per_run* or *max_runs* is less than 1.
             QualityGateError: As :meth:`refresh`, and whatever else that raises; runs that were done stay.
         """
         request = replace(
@@ -1087,27 +1092,17 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
         raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
 
 
-def _placed(problems: Sequence[Problem], specs: Sequence[AggregateSpec], what: Any) -> list[Problem]:
-    """Give problems that were found against the source the place in the text that they speak of, where it can be told."""
-    items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
-    texts = [(t, f) for item in items for t, f in _texts(item) if isinstance(t, str)]
-    return [_with_place(p, specs, texts) for p in problems]
-
-
-def _with_place(problem: Problem, specs: Sequence[AggregateSpec], texts: Sequence[tuple[str, str]]) -> Problem:
-    spec = next((s for s in specs if s.sql and problem.message.startswith(f"{s.name}:")), None)
+def _with_place(problem: Problem, specs: Sequence[AggregateSpec], texts: Mapping[str, tuple[str, str]]) -> Problem:
+    """Give a problem that was found against the source the place in the text that it speaks of, where it can be told."""
+    spec = next((s for s in specs if s.sql in texts and problem.message.startswith(f"{s.name}:")), None)
     named = re.search(r"[`']([^`']+)[`']", problem.message)
     if problem.line or spec is None:
         return problem
-    for text, file in texts:
-        start = text.find(spec.sql)
-        if start < 0:
-            continue
-        word = re.search(rf"(?<!\w){re.escape(named[1])}(?!\w)", spec.sql, re.IGNORECASE) if named else None
-        at = start + (word.start() if word else 0)
-        line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
-        return replace(problem, file=file, line=line, column=column)
-    return problem
+    text, file = texts[spec.sql]
+    word = re.search(rf"(?<!\w){re.escape(named[1])}(?!\w)", spec.sql, re.IGNORECASE) if named else None
+    at = text.find(spec.sql) + (word.start() if word else 0)
+    line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+    return replace(problem, file=file, line=line, column=column)
 
 
 def _named_twice(specs: Sequence[AggregateSpec]) -> list[Problem]:

@@ -3,131 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
-from materializer.core.aggregates.decompose import decompose
-from materializer.core.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError, HasReadersError, LeaseHeldError
-from materializer.journal.repaired import Repaired
 from materializer.journal.versions import version_of
 from materializer.services import cascade, versions
-from materializer.services.definitions import Change
-from materializer.wiring import Materializer
+from tests.services.no_spark import Lake, each, view
 
 MISFIT = "definition.not-nested"
-RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A type as Spark names it."""
-
-    text: str
-
-    def simpleString(self) -> str:  # noqa: N802 (as Spark's)
-        """Return its text."""
-        return self.text
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column as Spark has it."""
-
-    name: str
-    dataType: Kind  # noqa: N815 (as Spark's)
-
-
-@dataclass(frozen=True)
-class Analysed:
-    """What Spark would say of a definition whose measures are all whole numbers."""
-
-    spec: AggregateSpec
-
-    @property
-    def key_types(self) -> list[tuple[str, str]]:
-        """All keys are times here."""
-        return [(k.name, "timestamp") for k in self.spec.keys]
-
-    @property
-    def partial_schema(self) -> list[Field]:
-        """As the layout names them."""
-        return [Field(p.name, Kind("bigint")) for p in decompose(self.spec).partials]
-
-    @property
-    def output_schema(self) -> list[Field]:
-        """Keys and the bucket are times."""
-        times = {self.spec.bucket_start, self.spec.bucket_end, *(k.name for k in self.spec.keys)}
-        return [Field(name, Kind("timestamp" if name in times else "bigint")) for name in self.spec.columns]
-
-
-class NoSpark:
-    """Stands for the engine: it believes every expression."""
-
-    def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
-        """See :class:`materializer.spark.engine.Engine`."""
-        assert all(f'"{name}"' in schema_json for name in spec.reads)
-
-        def typed(formula: Formula) -> Formula:
-            calls = tuple(replace(c, types=tuple("bigint" for _ in c.args)) for c in formula.calls)
-            return replace(formula, calls=calls)
-
-        return Analysed(replace(spec, measures=tuple(replace(m, formula=typed(m.formula)) for m in spec.measures)))
-
-
-class Lake:
-    """A lake over one raw table, without a JVM.
-
-    Args:
-        root: Its folder.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
-        self.opened = Materializer(root)
-        self.opened._built = NoSpark()  # type: ignore[assignment]
-
-    def apply(self, *sql: str, **options: Any) -> list[Change]:
-        """Apply definitions in one text."""
-        return self.opened.apply("\n".join(sql), **options)
-
-    def refused(self, *sql: str) -> list[tuple[str, str]]:
-        """Return code and message of every problem."""
-        with pytest.raises(DefinitionError) as caught:
-            self.apply(*sql)
-        return [(p.code, p.message) for p in caught.value.problems]
-
-    def materialise(self, *names: str) -> None:
-        """Tell the journal that something of an aggregate was published."""
-        for name in names:
-            state = self.opened.journal.view().named(name)
-            told = Repaired(1, state.data_version, state.tables, "a test", is_everything_dirty=True, threshold=10**15)
-            self.opened.journal.insist([(state.id, told)])
-
-    @property
-    def names(self) -> list[str]:
-        """The aggregates that the journal knows."""
-        return sorted(s.name for s in self.opened.journal.view().states.values())
-
-
-def view(name: str, bucket: str, source: str = "raw", measure: str = "sum(v) AS v", *, column: str = "at") -> str:
-    """Return a definition that divides the time of its source by a call, written with `{}` for the time column."""
-    time = "ts" if source == "raw" else "at"
-    return (
-        f"CREATE MATERIALIZED VIEW {name}\nAS SELECT {bucket.format(time)} AS {column}, {measure}\n"
-        f"   FROM {source}\n   GROUP BY {bucket.format(time)};"
-    )
-
-
-def each(width: str, zone: str = "") -> str:
-    """Return a bucket."""
-    return f"time_bucket('{width}', {{}}" + (f", '{zone}')" if zone else ")")
 
 
 @pytest.fixture
@@ -353,6 +238,17 @@ def test_an_aggregate_may_begin_to_read_a_new_one(lake: Lake) -> None:
     build = journal.build_of(journal.named("months"))
     assert build is not None
     assert build.source.table_id == journal.named("days").tables["output"]
+
+
+def test_a_problem_stands_in_its_file_also_when_the_definitions_were_read_before(lake: Lake) -> None:
+    """As the command does it, which tells warnings first."""
+    for name, text in (("1.sql", view("months", each("1 month"), "weeks")), ("2.sql", view("weeks", each("7 days")))):
+        (lake.root / name).write_text(f"\n{text}")
+    specs, _ = lake.opened.read_definitions(lake.root)
+    with pytest.raises(DefinitionError) as caught:
+        lake.opened.apply(specs)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line, problem.column) == (str(lake.root / "1.sql"), 3, 34)
 
 
 # -- dropping ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.options import BuildNow, DryRun, Name, Paths, PublishAnyway, Yes
+from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
 from materializer.adapters.cli.results import Applied, Dropped
 from materializer.adapters.cli.versions import build_one
 from materializer.errors import MaterializerError, UsageError
@@ -40,9 +40,11 @@ def apply(
     call.show(Applied(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
 
 
-def drop(call: Call, name: Name, *, yes: Yes = False) -> None:
+def drop(call: Call, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
     """Remove an aggregate with its tables; its source is never touched."""
     if not yes:
-        raise UsageError(f"'{name}' and its tables would be removed", hint=f"run 'materializer drop {name} --yes'")
-    call.lake.drop(name)
-    call.show(Dropped(name))
+        what = f"'{name}', what reads it, and their tables" if cascade else f"'{name}' and its tables"
+        flags = "--cascade --yes" if cascade else "--yes"
+        raise UsageError(f"{what} would be removed", hint=f"run 'materializer drop {name} {flags}'")
+    *also, gone = call.lake.drop(name, cascade=cascade)
+    call.show(Dropped(gone, tuple(also)))

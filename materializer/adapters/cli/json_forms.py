@@ -114,8 +114,8 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "", json_retention.thaw(thaw)
         case Maintained(report=report):
             return "maintained", _maintained(report)
-        case Dropped(name=name):
-            return "", {"name": name, "dropped": True}
+        case Dropped(name=name, readers=readers):
+            return "", {"name": name, "dropped": True, "readers": list(readers)}
         case Examined(findings=findings):
             return "", {"findings": [asdict(f) for f in findings]}
         case Repaired(report=repair):

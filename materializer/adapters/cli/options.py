@@ -193,6 +193,9 @@ BackupFolder: TypeAlias = Annotated[
 ]
 Again: TypeAlias = Annotated[bool, Option("--again", help="Make the archive even when there is one.")]
 Yes: TypeAlias = Annotated[bool, Option("--yes", help="Really do it.")]
+Cascade: TypeAlias = Annotated[
+    bool, Option("--cascade", help="Remove the aggregates that read it, too, those that nobody reads first.")
+]
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")
 ]

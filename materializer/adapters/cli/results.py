@@ -189,9 +189,10 @@ class Thawed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An aggregate that is gone."""
+    """An aggregate that is gone, with those that read it, which went before it."""
 
     name: str
+    readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,9 @@ def lines(result: Result, *, width: int) -> list[str]:
             return list(switch_lines(report, width))
         case Abandoned(name=name):
             return [f"{name}: the next version is given up; what is published stays"]
-        case Dropped(name=name):
-            return [f"{name}: dropped with its tables; its source was not touched"]
+        case Dropped(name=name, readers=readers):
+            first = [f"{reader}: dropped with its tables" for reader in readers]
+            return [*first, f"{name}: dropped with its tables; its source was not touched"]
         case Examined(findings=findings):
             return list(_examined(findings, width))
         case Repaired(report=repair):

@@ -393,7 +393,7 @@ RESULTS: dict[str, Result] = {
     "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
     "expire": Expired(EXPIRY),
     "thaw": Thawed(THAW),
-    "drop": Dropped("flights_hourly"),
+    "drop": Dropped("flights_hourly", ("flights_daily",)),
     "doctor": Examined(
         (
             Finding("ok", "environment", "doctor.java", "Java 17"),

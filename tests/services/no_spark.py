@@ -1,0 +1,132 @@
+"""A lake without a JVM: definitions are analysed by a stand-in that believes every expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.spec import AggregateSpec, Formula
+from materializer.errors import DefinitionError
+from materializer.journal.events import Captured
+from materializer.journal.repaired import Repaired
+from materializer.services.definitions import Change
+from materializer.wiring import Materializer
+
+RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type as Spark names it."""
+
+    text: str
+
+    def simpleString(self) -> str:  # noqa: N802 (as Spark's)
+        """Return its text."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column as Spark has it."""
+
+    name: str
+    dataType: Kind  # noqa: N815 (as Spark's)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """What Spark would say of a definition whose measures are all whole numbers."""
+
+    spec: AggregateSpec
+
+    @property
+    def key_types(self) -> list[tuple[str, str]]:
+        """All keys are times here."""
+        return [(k.name, "timestamp") for k in self.spec.keys]
+
+    @property
+    def partial_schema(self) -> list[Field]:
+        """As the layout names them."""
+        return [Field(p.name, Kind("bigint")) for p in decompose(self.spec).partials]
+
+    @property
+    def output_schema(self) -> list[Field]:
+        """Keys and the bucket are times."""
+        times = {self.spec.bucket_start, self.spec.bucket_end, *(k.name for k in self.spec.keys)}
+        return [Field(name, Kind("timestamp" if name in times else "bigint")) for name in self.spec.columns]
+
+
+class NoSpark:
+    """Stands for the engine: it believes every expression."""
+
+    def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
+        """See :class:`materializer.spark.engine.Engine`."""
+        assert all(f'"{name}"' in schema_json for name in spec.reads)
+
+        def typed(formula: Formula) -> Formula:
+            calls = tuple(replace(c, types=tuple("bigint" for _ in c.args)) for c in formula.calls)
+            return replace(formula, calls=calls)
+
+        return Analysed(replace(spec, measures=tuple(replace(m, formula=typed(m.formula)) for m in spec.measures)))
+
+
+class Lake:
+    """A lake over one raw table, without a JVM.
+
+    Args:
+        root: Its folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
+        self.opened = Materializer(root)
+        self.opened._built = NoSpark()  # type: ignore[assignment]
+
+    def apply(self, *sql: str, **options: Any) -> list[Change]:
+        """Apply definitions in one text."""
+        return self.opened.apply("\n".join(sql), **options)
+
+    def refused(self, *sql: str) -> list[tuple[str, str]]:
+        """Return code and message of every problem."""
+        with pytest.raises(DefinitionError) as caught:
+            self.apply(*sql)
+        return [(p.code, p.message) for p in caught.value.problems]
+
+    def materialise(self, *names: str) -> None:
+        """Tell the journal that something of an aggregate was published."""
+        for name in names:
+            state = self.opened.journal.view().named(name)
+            told = Repaired(1, state.data_version, state.tables, "a test", is_everything_dirty=True, threshold=10**15)
+            self.opened.journal.insist([(state.id, told)])
+
+    def filled(self, name: str, end: int) -> None:
+        """Tell the journal where the bucket of the source's newest row ends."""
+        state = self.opened.journal.view().named(name)
+        self.opened.journal.insist([(state.id, Captured(state.cursor, (), extent_end=end))])
+
+    @property
+    def names(self) -> list[str]:
+        """The aggregates that the journal knows."""
+        return sorted(s.name for s in self.opened.journal.view().states.values())
+
+
+def view(name: str, bucket: str, source: str = "raw", measure: str = "sum(v) AS v", *, column: str = "at") -> str:
+    """Return a definition that divides the time of its source by a call, written with `{}` for the time column."""
+    time = "ts" if source == "raw" else "at"
+    return (
+        f"CREATE MATERIALIZED VIEW {name}\nAS SELECT {bucket.format(time)} AS {column}, {measure}\n"
+        f"   FROM {source}\n   GROUP BY {bucket.format(time)};"
+    )
+
+
+def each(width: str, zone: str = "") -> str:
+    """Return a bucket."""
+    return f"time_bucket('{width}', {{}}" + (f", '{zone}')" if zone else ")")
