@@ -11,6 +11,7 @@ from materializer.core.spans import NEG_INF
 from materializer.core.spec import TimeType
 from materializer.errors import NotCoveredError
 from materializer.journal.fold import AggregateState
+from materializer.services import planning
 from materializer.services.bound import Bound
 from materializer.services.covering import Lack, lack_of, required_start
 from materializer.services.planning import Request
@@ -77,11 +78,13 @@ class Builder:
             on_run: Told each run when it is done.
 
         Raises:
+            UsageError: If *max_runs* is less than 1.
             NothingBuiltError: If there is no next version.
             QualityGateError: If it was made from stored partials and does not meet its expectations.
             LeaseHeldError: If another process works on it; nothing was written.
             MaterializerError: Whatever planning, computing or writing found.
         """
+        planning.refuse_no_runs(max_runs)
         began = time.perf_counter()
         v = self.versions
         v.refuse_unfit(name, request.publish_anyway)

@@ -11,7 +11,7 @@ from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import RefreshWindowError, RefreshWindowTooSmallError
+from materializer.errors import RefreshWindowError, RefreshWindowTooSmallError, UsageError
 from materializer.journal.fold import AggregateState
 
 
@@ -50,6 +50,12 @@ class Request:
     publish_anyway: str = ""
     accepts_fewer_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def refuse_no_runs(max_runs: int | None) -> None:
+    """Raise UsageError when a request may do no run at all: what it says then would be said of nothing."""
+    if max_runs is not None and max_runs < 1:
+        raise UsageError(f"at least 1 run is done, got max_runs = {max_runs}", hint="leave it out for as many as it takes")
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

@@ -46,7 +46,7 @@ from materializer.services import cascade, schedules
 from materializer.services.bound import Bound
 from materializer.services.definitions import Change, Definitions
 from materializer.services.planning import Request
-from materializer.services.refresh import Refresher, RefreshReport, RunDone, dirty_below_newest
+from materializer.services.refresh import Refresher, RefreshReport, RunDone, dirty_below_newest, outcome_of
 from materializer.services.run_planning import RunNote
 
 
@@ -364,7 +364,8 @@ def _unknown(name: str, policy: str, known: set[str]) -> UnknownPolicyError:
 def _nothing(state: AggregateState) -> RefreshReport:
     """Report of a window that holds no whole bucket."""
     dirty = dirty_below_newest(state)
-    return RefreshReport(state.name, "up-to-date", None, state.cursor, left=dirty, null_times=state.null_times)
+    outcome = outcome_of((), None, dirty)
+    return RefreshReport(state.name, outcome, None, state.cursor, left=dirty, null_times=state.null_times)
 
 
 def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:
@@ -372,7 +373,7 @@ def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:
     runs = (*first.runs, *second.runs)
     return replace(
         second,
-        outcome="refreshed" if runs else "up-to-date",
+        outcome=outcome_of(runs, first.window, second.left),
         window=first.window,
         runs=runs,
         recovered=(*first.recovered, *second.recovered),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,7 +74,8 @@ class RefreshReport:
 
     Args:
         name: The aggregate.
-        outcome: ``refreshed`` or ``up-to-date``.
+        outcome: ``refreshed``, ``up-to-date``, or ``empty-window`` when the window holds no whole bucket and something is
+            dirty elsewhere.
         window: The whole buckets of the refresh window; None when an open end left nothing.
         source_version: Version of the source that the result reflects.
         runs: What was done, in order.
@@ -147,9 +148,11 @@ class Refresher:
             on_run: Told each run when it is done.
 
         Raises:
+            UsageError: If *max_runs* is less than 1.
             LeaseHeldError: If another live process works on it; nothing was written.
             MaterializerError: Whatever planning, computing or writing found.
         """
+        planning.refuse_no_runs(max_runs)
         began = time.perf_counter()
         state = self.journal.view().named(name)
         was = state.frozen
@@ -200,7 +203,7 @@ class Refresher:
         after = afterwards(self, state, [run.plan.n for run in runs])
         return RefreshReport(
             state.name,
-            "refreshed" if runs else "up-to-date",
+            outcome_of(runs, window, dirty_below_newest(state)),
             window,
             runs[-1].plan.source_version if runs else state.cursor,
             tuple(runs),
@@ -275,12 +278,13 @@ class Refresher:
             return None
         if held.outlived(bound, lambda: DeltaFolder.at(bound.paths["output"]).head().version, state.retired):
             return None
+        left = dirty_below_newest(state)
         return RefreshReport(
             state.name,
-            "up-to-date",
+            outcome_of((), window, left),
             window,
             state.cursor,
-            left=dirty_below_newest(state),
+            left=left,
             null_times=state.null_times,
             frozen=state.frozen,
             stuck=stuck_spans(state),
@@ -413,6 +417,11 @@ def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:
 def _is_same_time(one: Bound, other: Bound) -> bool:
     specs = one.definition.spec, other.definition.spec
     return len({(spec.time_type, spec.resolution) for spec in specs}) == 1
+
+
+def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:
+    """Return what a refresh says of itself; that nothing was left to do only where something was looked at, or all is done."""
+    return "refreshed" if runs else "up-to-date" if window is not None or not left else "empty-window"
 
 
 def dirty_below_newest(state: AggregateState) -> SpanSet:

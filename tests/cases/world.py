@@ -101,7 +101,7 @@ class World:
                 report = self.materializer.refresh(name, start, end, force=force)
         except RefreshWindowError as exc:
             return f"error: {exc.code}"
-        return "already up-to-date" if report.outcome == "up-to-date" else report.outcome
+        return "already up-to-date" if report.outcome in {"up-to-date", "empty-window"} else report.outcome
 
     def rows(self, name: str, *, fresh: bool = False) -> list[dict[str, Any]]:
         """Return published rows, or those of the always-fresh read, with times as instants of the core."""

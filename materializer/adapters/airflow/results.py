@@ -54,13 +54,19 @@ def summary(document: Mapping[str, Any]) -> str:
     if not refreshes:
         return "nothing was to do"
     if not _runs(document):
-        looked = ", ".join(f"{r['name']} is {r['outcome']} at source version {r['source_version']}" for r in refreshes)
+        looked = ", ".join(f"{r['name']} {_idle(r)} at source version {r['source_version']}" for r in refreshes)
         return f"nothing was to do: {looked}"
     did = event_of(document)
     return (
         f"{did['aggregate']}: {did['dirty_buckets']:,} buckets by {did['strategy']}, {did['rows_read']:,} rows read, "
         f"{did['rows_written']:,} written, {did['seconds']} s, source version {did['source_version']}"
     )
+
+
+def _idle(refresh: Mapping[str, Any]) -> str:
+    """Return what a refresh without a run says of its aggregate."""
+    is_empty = refresh["outcome"] == "empty-window"
+    return "has no whole bucket in the window" if is_empty else f"is {refresh['outcome']}"
 
 
 def planned(document: Mapping[str, Any]) -> list[str]:

@@ -146,7 +146,8 @@ def refresh_lines(report: RefreshReport, kind: TimeType, width: int) -> Iterator
     if report.runs:
         yield from wrapped(_total(report, f"{window} at {at}"), f"{report.name}: ", width=width)
     else:
-        yield from wrapped(f"up to date{window} at {at}, {duration(report.seconds)}", f"{report.name}: ", width=width)
+        done = f"up to date{window}" if report.outcome == "up-to-date" else "nothing done, no whole bucket in the window,"
+        yield from wrapped(f"{done} at {at}, {duration(report.seconds)}", f"{report.name}: ", width=width)
     pairs = [
         ("stays dirty", spans(report.left, kind) if report.left else ""),
         ("left out", f"{count(report.null_times, 'row')} whose time is null" if report.null_times else ""),
