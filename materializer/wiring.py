@@ -264,10 +264,9 @@ class Materializer:
         Raises:
             HasReadersError: If others read it, without *cascade*; nothing was written.
         """
-        try:
-            return self._versions.drop(name, cascade=cascade)
-        finally:
-            self.journal.tidy()
+        gone = self._versions.drop(name, cascade=cascade)
+        self.journal.tidy()
+        return gone
 
     # -- versions --------------------------------------------------------------------------------------------------------
 
