@@ -1,7 +1,8 @@
 """Retention as properties: how long the source keeps rows, and how long the output keeps buckets.
 
-Both are lengths back from the end of the newest bucket, never from a clock: what is old depends on the data alone, and a
-source that stands still loses nothing. They change no result as long as the raw rows are there, and need no computing.
+Both are lengths back from the end of the newest bucket, not from a clock: what is old depends on the data, and a source
+that stands still loses nothing. The clock only says which rows do not count: a row in a bucket after the clock's own is taken
+for a mistake, and would let go of everything. They change no result as long as the raw rows are there, and need no computing.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from materializer.core.grid import Grid, describe_width, parse_width
-from materializer.core.instants import SECOND, TICKS_PER_SECOND
-from materializer.core.policies import Refusal, back, length_of, micros_of
-from materializer.core.spans import NEG_INF
-from materializer.core.spec import GridSpec, Resolution, Width
+from materializer.core.instants import HOUR, SECOND, TICKS_PER_SECOND
+from materializer.core.policies import Refusal, back, has_clock, instant_of, length_of, micros_of
+from materializer.core.spans import NEG_INF, POS_INF, Span
+from materializer.core.spec import GridSpec, Resolution, TimeType, Width
 
 SOURCE: Final = "source.retention"
 """How long raw rows are kept: the frozen bound follows."""
 OUTPUT: Final = "output.retention"
 """How long buckets are kept in the output."""
 PROPERTIES: Final = (SOURCE, OUTPUT)
+MOST_AHEAD: Final = 14 * HOUR
+"""How far the wall clock of a zone is ahead of UTC at most: times without a zone may be of any."""
 
 
 def length(properties: Mapping[str, str], name: str) -> Width | None:
@@ -39,6 +42,31 @@ def edge(retention: Width, extent_end: int, grid: Grid) -> int:
         return NEG_INF
     at = back(micros_of(extent_end, grid), retention, grid)
     return NEG_INF if at <= grid.limits.start else grid.edge_at(at)
+
+
+def latest_instant(clock: int, grid: Grid) -> int | None:
+    """Return the latest time that a row can have which does not lie past the clock; None where no clock tells.
+
+    Args:
+        clock: Microseconds since the epoch.
+        grid: How the aggregate divides time.
+    """
+    if not has_clock(grid):
+        return None
+    has_zone = grid.time_type is TimeType.TIMESTAMP or grid.time_type.is_integer
+    return instant_of(clock if has_zone else clock + MOST_AHEAD, grid)
+
+
+def clock_edge(latest: int | None, grid: Grid) -> int:
+    """Return the end of the bucket that holds an instant: rows from there on are not followed.
+
+    Args:
+        latest: See :func:`latest_instant`; None where all rows are followed.
+        grid: How the aggregate divides time.
+    """
+    if latest is None or not grid.limits.start <= latest < grid.limits.end:
+        return POS_INF
+    return grid.cover(Span(latest, latest + 1)).end
 
 
 def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution: Resolution) -> Iterator[Refusal]:

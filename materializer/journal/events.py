@@ -129,6 +129,8 @@ class Captured:
         lateness: How late the inserted rows were: rows by step of :class:`materializer.core.lateness.Lateness`.
         waited: Seconds that the oldest of the versions had waited to be captured, when known.
         expired: Rows that went below the frozen bound and count for nothing, as far as known.
+        followed_end: End of the bucket of the newest row that retention follows, where rows lie past the clock;
+            ``POS_INF`` where none do.
     """
 
     version: int
@@ -141,6 +143,7 @@ class Captured:
     lateness: Mapping[str, int] = field(default_factory=dict)
     waited: float | None = None
     expired: int = 0
+    followed_end: int = POS_INF
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +442,7 @@ def _payload(event: Event) -> dict[str, Any]:
                 "lateness": dict(event.lateness),
                 "waited": event.waited,
                 "expired": event.expired,
+                **({} if event.followed_end == POS_INF else {"followed_end": _instant(event.followed_end)}),
             }
         case Invalidated():
             return {"entries": [e.as_json() for e in event.entries], "reason": event.reason}
@@ -495,7 +499,9 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
             end = instant_from_json(data["extent_end"])
             reasons = tuple(data.get("reasons", ()))
             later = {k: data[k] for k in ("max_entries", "lateness", "waited", "expired") if k in data}
-            return Captured(data["version"], entries, end, tuple(data["counts"]), data["null_times"], reasons, **later)
+            followed = instant_from_json(data.get("followed_end", "inf"))
+            counts, null_times = tuple(data["counts"]), data["null_times"]
+            return Captured(data["version"], entries, end, counts, null_times, reasons, followed_end=followed, **later)
         case "invalidated":
             return Invalidated(tuple(Entry.from_json(e) for e in data["entries"]), data["reason"])
         case "frozen":

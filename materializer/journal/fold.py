@@ -14,7 +14,7 @@ from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationL
 from materializer.core.lateness import Lateness
 from materializer.core.plan import Plan, RunReport
 from materializer.core.quality.canaries import after_sample
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import CONTINUOUS
 from materializer.errors import JournalError
 from materializer.journal.events import (
@@ -106,6 +106,8 @@ class AggregateState:
         threshold: Nothing at or above it was ever materialised.
         log: What is dirty.
         extent_end: End of the bucket of the newest row, at the cursor; ``NEG_INF`` without rows.
+        followed_end: End of the bucket of the newest row that retention follows, where rows lay past the clock when they
+            were captured; ``POS_INF`` where none did.
         last_n: Largest refresh number planned.
         written_n: Largest refresh number that both tables carry, as data or as a fence.
         plan: The refresh that has not ended, or None.
@@ -145,6 +147,7 @@ class AggregateState:
     threshold: int = NEG_INF
     log: InvalidationLog = field(default_factory=InvalidationLog.everything)
     extent_end: int = NEG_INF
+    followed_end: int = POS_INF
     last_n: int = 0
     written_n: int = 0
     plan: Plan | None = None
@@ -217,6 +220,7 @@ class AggregateState:
             "source": asdict(self.source),
             "threshold": instant_as_json(self.threshold),
             "extent_end": instant_as_json(self.extent_end),
+            "followed_end": instant_as_json(self.followed_end),
             "frozen": instant_as_json(self.frozen),
             "retired": instant_as_json(self.retired),
             "log": self.log.as_json(),
@@ -244,6 +248,7 @@ class AggregateState:
             source=SourceIdentity(**data["source"]),
             threshold=instant_from_json(data["threshold"]),
             extent_end=instant_from_json(data["extent_end"]),
+            followed_end=instant_from_json(data.get("followed_end", "inf")),
             frozen=instant_from_json(data.get("frozen", "-inf")),
             retired=instant_from_json(data.get("retired", "-inf")),
             log=InvalidationLog.from_json(data["log"]),
@@ -431,6 +436,7 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         threshold=NEG_INF,
         log=InvalidationLog.everything(),
         extent_end=NEG_INF,
+        followed_end=POS_INF,
         engine={},
         engine_next={},
         delivered=None,
@@ -458,6 +464,7 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
         cursor=event.version,
         log=log,
         extent_end=event.extent_end,
+        followed_end=event.followed_end,
         null_times=event.null_times,
         changes=changes,
         lateness=state.lateness + Lateness.from_json(event.lateness),

@@ -83,6 +83,14 @@ class Extent:
         """The smallest span that holds all files with known times, or None when there are none."""
         return Span(self.files[0].start, max(f.end for f in self.files)) if self.files else None
 
+    def newest_before(self, edge: int) -> int | None:
+        """Return the time of a row before *edge* that is as new as the files tell; None when they tell of none.
+
+        A file that reaches beyond the edge tells of its first row only.
+        """
+        known = (f.end - 1 if f.end <= edge else f.start for f in self.files if f.start < edge)
+        return max(known, default=None)
+
     def rows_in(self, spans: SpanSet) -> int:
         """Return the rows that likely lie in *spans*, files without statistics counted whole."""
         return self.estimate(spans).likely_rows

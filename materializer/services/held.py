@@ -19,6 +19,7 @@ from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, retention
 from materializer.services.bound import Bound
+from materializer.services.clock import followed_below
 
 OUTLIVED = "repaired"
 """The reason of a bound that a repair moved."""
@@ -83,11 +84,23 @@ def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[F
     if (engine is not None and engine.not_frozen) or state.builds or not is_asked:
         return ()
     grid = bound.definition.grid
-    lets_go = retention.wanted(replace(state, extent_end=state.threshold), grid, SOURCE)
+    lets_go = retention.wanted(replace(state, extent_end=_followed_end(state, bound)), grid, SOURCE)
     at = max(lets_go, _first_edge(state, bound, states))
     at = min(at, state.threshold)
     at = retention.cut_edge(bound.definition, at)
     return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
+
+
+def _followed_end(state: AggregateState, bound: Bound) -> int:
+    """Return the end of the newest bucket that was materialised, of those that do not lie past the clock."""
+    grid = bound.definition.grid
+    edge = followed_below(None, grid)
+    if state.threshold <= edge:
+        return state.threshold
+    newest = None
+    with suppress(MaterializerError):
+        newest = partials(bound).newest_before(edge)
+    return NEG_INF if newest is None else grid.cover(Span(newest, newest + 1)).end
 
 
 def _first_edge(state: AggregateState, bound: Bound, states: States) -> int:

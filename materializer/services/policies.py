@@ -6,7 +6,6 @@ moves the schedule on, so that looking for what is due writes nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,15 +43,11 @@ from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
 from materializer.services import cascade, schedules
 from materializer.services.bound import Bound
+from materializer.services.clock import wall_clock
 from materializer.services.definitions import Change, Definitions
 from materializer.services.planning import Request
 from materializer.services.refresh import Refresher, RefreshReport, RunDone, dirty_below_newest, outcome_of
 from materializer.services.run_planning import RunNote
-
-
-def wall_clock() -> int:
-    """Return the time, microseconds since the epoch."""
-    return time.time_ns() // 1_000
 
 
 @dataclass(frozen=True, slots=True)

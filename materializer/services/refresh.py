@@ -195,7 +195,7 @@ class Refresher:
         if not runs:
             self._deliver(name, handler)
         if runs:
-            self._follow_newest(name)
+            self._follow_newest(name, request.as_of)
         self.journal.tidy()
         state = self.journal.view().named(name)
         if self.bound(state).definition.spec.lateness != "recompute" and not state.builds:
@@ -224,7 +224,7 @@ class Refresher:
             return "", ()
         return left_to_owner(state, self.bound(state).definition, self.root, self.journal.view())
 
-    def _follow_newest(self, name: str) -> None:
+    def _follow_newest(self, name: str, as_of: int | None) -> None:
         """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""
         state, view = self.journal.view().named(name), self.journal.view()
         bound = self.bound(state)
@@ -236,7 +236,7 @@ class Refresher:
             while True:
                 view = self.journal.view()
                 state = view.named(name)
-                survey = self.survey(state)
+                survey = self.survey(state, as_of)
                 captured = survey.uncaptured(state)  # what went before the bound moves is a correction
                 moves = survey.moves(survey.looked(state))
                 try:
@@ -269,6 +269,9 @@ class Refresher:
         if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
             return None
         if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
+            return None
+        survey = self.survey(state, request.as_of)
+        if survey.counts_anew(state) and survey.uncaptured(state) is not None:
             return None
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
@@ -392,13 +395,13 @@ class Refresher:
                 bench = self._bound_now(process, bench, closing)
                 process = protocol.advance(process, bench)
 
-    def survey(self, state: AggregateState) -> Survey:
-        """Return what there is of the aggregate of *state*."""
-        return Survey(self.journal, self.bound(state), self.config, self.engine)
+    def survey(self, state: AggregateState, as_of: int | None = None) -> Survey:
+        """Return what there is of the aggregate of *state*; *as_of* is the clock, the wall clock where it is None."""
+        return Survey(self.journal, self.bound(state), self.config, self.engine, as_of)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
         """Return what plans a run, for who does not do it."""
-        return RunPlanner(self.survey(state), request, self.config, self.engine)
+        return RunPlanner(self.survey(state, request.as_of), request, self.config, self.engine)
 
     def bound(self, state: AggregateState) -> Bound:
         """Return the aggregate of *state*, compiled once a data version."""

@@ -8,7 +8,8 @@
 ```
 
 Both bounds are edges and move up only; they follow the newest row at each refresh, in the journal commit that also holds
-what was captured. The frozen bound stops at the first bucket that is dirty: what is not true yet has to be computed while
+what was captured. Rows past the clock are not followed: which those were stands in the journal with what was captured, so that
+every command counts from the same row. The frozen bound stops at the first bucket that is dirty: what is not true yet has to be computed while
 its raw rows are there. Moving it back is :meth:`materializer.services.expire.Expirer.thaw`.
 """
 
@@ -21,7 +22,7 @@ from materializer.core.grid import Grid
 from materializer.core.instants import render
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import reason_of
-from materializer.core.retention import OUTPUT, SOURCE, edge, length
+from materializer.core.retention import OUTPUT, PROPERTIES, SOURCE, edge, length
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import FrozenWindowError, RetiredWindowError
@@ -34,9 +35,21 @@ FOLLOWED = SOURCE
 
 
 def wanted(state: AggregateState, grid: Grid, name: str) -> int:
-    """Return the bound that a retention asks for as of the newest row; ``NEG_INF`` without one."""
+    """Return the bound that a retention asks for as of the newest row that it follows; ``NEG_INF`` without one."""
     width = length(AggregateSpec.from_json(state.spec).property_map, name)
-    return NEG_INF if width is None else edge(width, state.extent_end, grid)
+    return NEG_INF if width is None else edge(width, min(state.extent_end, state.followed_end), grid)
+
+
+def counts_anew(state: AggregateState, clock_edge: int) -> bool:
+    """Whether the clock may let a retention follow other rows than it did when the source was captured.
+
+    Args:
+        state: The aggregate.
+        clock_edge: See :func:`materializer.services.clock.followed_below`.
+    """
+    if not any(name in AggregateSpec.from_json(state.spec).property_map for name in PROPERTIES):
+        return False
+    return state.followed_end != POS_INF or state.extent_end > clock_edge
 
 
 def cut_edge(definition: Definition, bound: int) -> int:

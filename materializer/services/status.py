@@ -14,7 +14,8 @@ from materializer.core.lateness import Advice, Lateness, advice
 from materializer.core.plan import RunReport
 from materializer.core.policies import has_clock, promise_of
 from materializer.core.quality.canaries import Canaries, canaries_of
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.retention import clock_edge, latest_instant
+from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.fold import AggregateState, Ended, policy_of
@@ -22,8 +23,10 @@ from materializer.journal.journal import Journal
 from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
+from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
 from materializer.services.bound import Bound
+from materializer.services.clock import wall_clock
 from materializer.services.freshness import Freshness, freshness_of
 from materializer.services.next_version import (
     NextVersion,
@@ -32,10 +35,25 @@ from materializer.services.next_version import (
     next_version,
     previous_versions,
 )
-from materializer.services.policies import PolicyState, now_to_look, outside, policy_states, wall_clock
+from materializer.services.policies import PolicyState, now_to_look, outside, policy_states
 from materializer.services.raw_rows import Reader, left_to_owner
 from materializer.services.refresh import dirty_below_newest
 from materializer.services.retention import why_stuck
+
+
+@dataclass(frozen=True, slots=True)
+class PastClock:
+    """Rows of the source in buckets after the one that holds now, as file statistics tell: retention does not follow them.
+
+    Args:
+        newest: Time of the newest one, an instant; the start of its bucket where no file tells more.
+        rows: How many there are, at most; None when nobody can tell.
+        files: How many files hold them.
+    """
+
+    newest: int
+    rows: int | None
+    files: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,7 @@ class Status:
         delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where nothing is frozen,
             or the rows are not the owner's to delete.
         readers: Who else reads them and is not frozen there.
+        past_clock: Rows of the source past the clock; None when there are none.
     """
 
     name: str
@@ -116,6 +135,7 @@ class Status:
     stuck: tuple[tuple[Span, str], ...] = ()
     delete: str = ""
     readers: tuple[Reader, ...] = ()
+    past_clock: PastClock | None = None
 
 
 @dataclass(slots=True)
@@ -242,6 +262,7 @@ class Looker:
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.stuck),
             *left_to_owner(state, bound.definition, self.root, self.journal.view()),
+            past_clock(state, bound, newest, now),
         )
 
     def show(
@@ -260,6 +281,31 @@ def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
         return None
     start = grid.edge_at(state.extent_end - 1)
     return advice(state.lateness, (grid.next(start) - start) / SECOND, max(state.waits, default=None))
+
+
+def past_clock(state: AggregateState, bound: Bound, version: int | None, now: int | None) -> PastClock | None:
+    """Return which rows that were captured lie past the clock; no file is listed where none do.
+
+    Args:
+        state: The aggregate.
+        bound: The same, compiled.
+        version: Version of the source whose files tell of them, None when it cannot be read.
+        now: As *now* counts for the aggregate; None when nobody said.
+    """
+    definition, grid = bound.definition, bound.definition.grid
+    edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
+    if state.extent_end <= edge:
+        return None
+    told = None
+    with suppress(MaterializerError):
+        if version is not None:
+            told = files(state.source.path, version, definition.spec.time_column, definition.time_type)
+    if told is None or told.unknown.files:
+        return PastClock(grid.edge_at(state.extent_end - 1), None, 0 if told is None else told.unknown.files)
+    past = told.estimate(SpanSet.of(Span(edge, POS_INF)))
+    tick = unit(definition.time_type)  # files end a tick after their newest row, cut to whole ticks
+    newest = (max((f.end for f in told.files), default=edge) - 1) // tick * tick
+    return PastClock(newest, past.rows, past.files) if past.files else None
 
 
 def _held(state: AggregateState) -> SpanSet:

@@ -28,6 +28,7 @@ from materializer.lake.log import LogGapError, commits
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, held, retention
 from materializer.services.capture import Capture
+from materializer.services.clock import followed_below
 from materializer.services.protocol import TableHead, Which
 
 if TYPE_CHECKING:
@@ -43,10 +44,19 @@ class Survey:
         bound: The aggregate's definition, compiled for use.
         config: Settings.
         engine: Starts Spark on first use and returns the engine.
+        as_of: The clock, an instant of the time column; None takes the wall clock. Retention follows no row past it.
     """
 
-    def __init__(self, journal: Journal, bound: Bound, config: Config, engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        bound: Bound,
+        config: Config,
+        engine: Callable[[], Engine],
+        as_of: int | None = None,
+    ) -> None:
         self.bound = bound
+        self._clock_edge = followed_below(as_of, bound.definition.grid)
         self._journal = journal
         self._engine = engine
         self._capture = Capture(bound, config, engine)
@@ -93,11 +103,11 @@ class Survey:
     def uncaptured(self, state: AggregateState) -> Captured | None:
         """Return what the source did since the cursor, or None when it is known already.
 
-        It is remembered between attempts.
+        It is remembered between attempts. Where rows lay past the clock, the clock may have reached them since.
         """
         head = self._source.head()
         self.check_source(state, head.table_id, head.version)
-        if head.version == state.cursor and state.extent_end != NEG_INF:
+        if head.version == state.cursor and state.extent_end != NEG_INF and not self.counts_anew(state):
             return None
         key = (state.cursor, head.version)
         if key not in self._captured:
@@ -106,11 +116,20 @@ class Survey:
 
     def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
         extent = self.raw(version)
+        if version == state.cursor and state.extent_end != NEG_INF and extent.unknown.files:
+            return None  # looking again takes a scan: the next version of the source is soon enough
         end = self._extent_end(extent)
+        followed = self._followed_end(extent, end)
         if version > state.cursor:
             captured = self._capture.upto(state, version)
-            return replace(captured, extent_end=end, null_times=extent.null_times)
-        return None if end == NEG_INF else Captured(version, (), end, (), extent.null_times)
+            return replace(captured, extent_end=end, null_times=extent.null_times, followed_end=followed)
+        if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
+            return None
+        return Captured(version, (), end, (), extent.null_times, followed_end=followed)
+
+    def counts_anew(self, state: AggregateState) -> bool:
+        """Whether the clock may let a retention follow other rows than were captured, as cheaply as that can be told."""
+        return retention.counts_anew(state, self._clock_edge)
 
     def looked(self, state: AggregateState) -> AggregateState:
         """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
@@ -244,6 +263,16 @@ class Survey:
         if hull is None:
             return NEG_INF
         return self.bound.definition.grid.cover(hull).end
+
+    def _followed_end(self, extent: Extent, end: int) -> int:
+        """Return the end of the bucket of the newest row that retention follows; ``POS_INF`` where no row lies past the clock."""
+        edge = self._clock_edge
+        if end <= edge:
+            return POS_INF
+        newest = extent.newest_before(edge)
+        if extent.unknown.files:
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version, before=edge)
+        return NEG_INF if newest is None else self.bound.definition.grid.cover(Span(newest, newest + 1)).end
 
 
 def applied(state: AggregateState, event: Event) -> AggregateState:

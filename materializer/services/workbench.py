@@ -71,7 +71,7 @@ class Workbench(SwitchTables):
     ) -> None:
         self.bound = bound
         self.counters = Counters()
-        self.survey = Survey(journal, bound, config, engine)
+        self.survey = Survey(journal, bound, config, engine, request.as_of)
         self.planner = RunPlanner(self.survey, request, config, engine)
         self._journal = journal
         self._config = config

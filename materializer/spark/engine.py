@@ -29,7 +29,7 @@ from materializer.core.definition import SLICE, Definition, quoted
 from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.changed import Work
 from materializer.core.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import AggregateSpec
 from materializer.errors import TableNotFoundError, UsageError
 from materializer.journal.events import SourceIdentity
@@ -38,7 +38,7 @@ from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
 from materializer.spark import guard, small
 from materializer.spark.analyse import Analysed, analyse
-from materializer.spark.bucket_sql import instant_of_sql
+from materializer.spark.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.changes import Changes, changes
 from materializer.spark.compare import Compared, compare
 from materializer.spark.engines.compare import compare_results
@@ -418,11 +418,15 @@ class Engine:
             raise TableNotFoundError(msg, hint="name it as the session's catalog does, or give its path") from exc
         return SourceIdentity(row["location"].removeprefix("file:"), row["id"], name)
 
-    def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the largest event time of the source as an instant, by a scan; None without rows."""
+    def newest_time(
+        self, definition: Definition, source: SourceIdentity, version: int, *, before: int = POS_INF
+    ) -> int | None:
+        """Return the largest event time of the source, below an instant, as an instant, by a scan; None without rows."""
         column = quoted(definition.spec.time_column)
         with spoken("looking for the newest row", table=source.path, version=version):
             frame = c.read_version(self.spark, source, version)
+            if before != POS_INF:
+                frame = frame.where(spans_sql(column, SpanSet.of(Span(NEG_INF, before)), definition.time_type))
             newest = sf.expr(instant_of_sql(f"max({column})", definition.time_type))
             value = frame.agg(newest.alias("newest")).collect()[0]["newest"]
         return None if value is None else int(value)

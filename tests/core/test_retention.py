@@ -8,8 +8,8 @@ from materializer.core.grid import build, parse_width
 from materializer.core.instants import HOUR, parse
 from materializer.core.invalidation import Cause, Entry
 from materializer.core.plan import Estimate, Facts, Merge, Recompute, Settle, decide, strategy_of
-from materializer.core.retention import OUTPUT, SOURCE, edge, problems_of
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.retention import OUTPUT, SOURCE, clock_edge, edge, latest_instant, problems_of
+from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.spec import GridSpec, Resolution, TimeType, Width
 
 HOURLY = GridSpec(Width(micros=HOUR))
@@ -109,6 +109,28 @@ def test_the_edge_of_integers():
     assert 86_400 == edge(Width(days=1), 2 * 86_400, seconds)
     assert NEG_INF == edge(Width(ticks=35), NEG_INF, build(TICKS, TimeType.INT))
     assert NEG_INF == edge(Width(ticks=1 << 40), 100, build(TICKS, TimeType.SMALLINT))
+
+
+NOON = parse("2024-03-10T12:20:00Z", TimeType.TIMESTAMP)
+
+
+@pytest.mark.parametrize(
+    ("grid", "edge_after"),
+    [
+        (build(HOURLY, TimeType.TIMESTAMP), parse("2024-03-10T13:00:00Z", TimeType.TIMESTAMP)),
+        (build(HOURLY, TimeType.TIMESTAMP_NTZ), parse("2024-03-11T03:00:00Z", TimeType.TIMESTAMP)),
+        (build(GridSpec(Width(days=1)), TimeType.DATE), parse("2024-03-12T00:00:00Z", TimeType.TIMESTAMP)),
+        (build(GridSpec(Width(ticks=3600)), TimeType.BIGINT, Resolution.S), NOON // 10**6 // 3600 * 3600 + 3600),
+        (build(GridSpec(Width(ticks=3600)), TimeType.BIGINT, Resolution.MS), NOON // 10**3 // 3600 * 3600 + 3600),
+        (build(GridSpec(Width(ticks=3600)), TimeType.BIGINT), POS_INF),
+        (build(GridSpec(Width(ticks=60)), TimeType.SMALLINT, Resolution.S), POS_INF),
+    ],
+)
+def test_rows_are_followed_up_to_the_bucket_that_holds_the_clock(grid, edge_after):
+    """
+    Times without a zone may be 14 hours ahead of UTC; plain integers have no clock, and some types do not reach up to now.
+    """
+    assert edge_after == clock_edge(latest_instant(NOON, grid), grid)
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(20, 10**5))

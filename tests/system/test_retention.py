@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from materializer.adapters.cli.app import main
 from materializer.config import Config
 from materializer.core.invalidation import Cause
-from materializer.core.plan import reason_of
+from materializer.core.plan import reason_of, strategy_of
 from materializer.core.spans import NEG_INF
 from materializer.errors import (
     DefinitionError,
@@ -26,6 +26,8 @@ from materializer.errors import (
     FrozenWindowError,
     RetiredWindowError,
 )
+from materializer.services import clock
+from materializer.services.status import PastClock
 from materializer.wiring import Materializer
 from tests.system.builders import DAY, Site, Table, Trade, at, spark_is_slow
 
@@ -383,6 +385,42 @@ def test_old_buckets_leave_the_output_and_do_not_come_back(site):
     report = site.lake.refresh("hourly")
     assert ["discard"] == [run.report.strategy for run in report.runs]
     assert [(DAY.replace(hour=6, tzinfo=None), "A", 1, 1, 1)] == site.published("hourly")
+
+
+def test_a_row_past_the_clock_moves_no_bound(site, monkeypatch):
+    """
+    One row of 2999 empties no output and freezes nothing: both bounds follow the rows before the clock, in a plan, a fresh read,
+    a refresh and whatever comes after it, and `status` names the row. Once the clock has come to a row, the next refresh follows
+    it, although the source has not changed.
+    """
+    trades = site.table()
+    trades.trade(*HOURS)
+    site.hourly(properties={"output.retention": "2 hours", "source.retention": "2 hours"})
+    site.lake.refresh("hourly")
+    kept = [row for row in remembered(HOURS) if row[0].hour >= 3]
+    trades.trade(("05:10", "A", 5))
+    trades.trade((datetime(2999, 1, 1, tzinfo=UTC), "A", 1))
+    stray = (datetime(2999, 1, 1), "A", 1, 1, 1)  # noqa: DTZ001 (as published)
+
+    fresh = site.lake.read("hourly", fresh=True).toArrow().to_pylist()
+    assert [4, 4, 5, 0] == [row["bucket"].hour for row in sorted(fresh, key=lambda row: row["bucket"])]
+    assert ["discard"] == [
+        strategy_of(s) for s in site.lake.plan("hourly").plan.steps if getattr(s, "is_discard", False)
+    ]
+    report = site.lake.refresh("hourly")
+    expected = [row for row in [*kept, (DAY.replace(hour=5, tzinfo=None), "A", 1, 5, 5), stray] if row[0].hour != 3]
+    assert sorted(expected) == sorted(site.published("hourly"))
+    assert int(at("04:00").timestamp() * 1_000_000) == report.frozen == site.lake.journal.view().named("hourly").retired
+    assert "up-to-date" == site.lake.refresh("hourly").outcome
+    [status] = site.lake.status("hourly")
+    past = int(datetime(2999, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
+    assert (PastClock(past, 1, 1), "fresh") == (status.past_clock, status.state)
+    assert harmed(site).refresh("hourly").frozen == report.frozen
+
+    monkeypatch.setattr(clock, "wall_clock", lambda: past)
+    assert None is site.lake.status("hourly", now="2999-01-01T00:30:00Z")[0].past_clock
+    site.lake.refresh("hourly")
+    assert [stray] == site.published("hourly")
 
 
 def harmed(site: Site) -> Materializer:

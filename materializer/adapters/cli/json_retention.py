@@ -56,6 +56,13 @@ def status(s: Status) -> dict[str, Any]:
         "frozen_below": _instant(s.frozen, s.time_type),
         "kept_from": _instant(s.retired, s.time_type),
         "expired_rows": s.expired_rows,
+        "past_clock": None
+        if s.past_clock is None
+        else {
+            "newest": _instant(s.past_clock.newest, s.time_type),
+            "rows": s.past_clock.rows,
+            "files": s.past_clock.files,
+        },
         **let_go(s.delete, s.readers),
         "stuck": [
             {"start": _instant(span.start, s.time_type), "end": _instant(span.end, s.time_type), "reason": why}

@@ -76,6 +76,12 @@ def status_pairs(s: Status) -> list[tuple[str, str]]:
         ("frozen", "" if s.frozen == NEG_INF else f"below {instant(s.frozen, kind)}{gone}"),
         ("kept", "" if s.retired == NEG_INF else f"from {instant(s.retired, kind)} on (output.retention)"),
     ]
+    if s.past_clock is not None:
+        past = s.past_clock
+        many = "" if past.rows is None else f", at most {count(past.rows, 'row')} in {count(past.files, 'file')}"
+        pairs.append(
+            ("past the clock", f"newest time {instant(past.newest, kind)} in the source{many}; no retention follows")
+        )
     if s.delete:
         pairs.append(("raw rows", f"{let_go_text(s.readers)}\n{s.delete}"))
     stuck: dict[str, SpanSet] = {}

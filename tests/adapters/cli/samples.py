@@ -83,7 +83,7 @@ from materializer.services.preview import Preview
 from materializer.services.raw_rows import Reader
 from materializer.services.refresh import RefreshReport, RunDone
 from materializer.services.repair import RepairReport
-from materializer.services.status import Status
+from materializer.services.status import PastClock, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Difference, VerifyReport
 from materializer.services.versions import SwitchReport
@@ -246,6 +246,7 @@ STATUS = Status(
     retired=day(1, 1),
     expired_rows=1_200,
     stuck=((Span(NEG_INF, day(1)), reason_of(Cause.CONFLICT)),),
+    past_clock=PastClock(day(30), 12, 1),
 )
 EXPIRY = Expiry(
     "flights_hourly",
