@@ -32,6 +32,7 @@ from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
 from materializer.services import change_feed, handlers, held, planning, processes, protocol, quarantine, retention
 from materializer.services.bound import Bound
+from materializer.services.clock import followed_below
 from materializer.services.handlers import OutputHandler
 from materializer.services.maintain import MaintainReport, afterwards
 from materializer.services.planning import Request
@@ -270,8 +271,8 @@ class Refresher:
             return None
         if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
             return None
-        survey = self.survey(state, request.as_of)
-        if survey.counts_anew(state) and survey.uncaptured(state) is not None:
+        looks_ahead = retention.counts_anew(state, followed_below(request.as_of, bound.definition.grid))
+        if looks_ahead and self.survey(state, request.as_of).uncaptured(state) is not None:
             return None
         window = planning.whole_window(request, state, bound.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:

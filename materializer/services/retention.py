@@ -47,9 +47,9 @@ def counts_anew(state: AggregateState, clock_edge: int) -> bool:
         state: The aggregate.
         clock_edge: See :func:`materializer.services.clock.followed_below`.
     """
-    if not any(name in AggregateSpec.from_json(state.spec).property_map for name in PROPERTIES):
+    if state.followed_end == POS_INF and state.extent_end <= clock_edge:
         return False
-    return state.followed_end != POS_INF or state.extent_end > clock_edge
+    return any(name in AggregateSpec.from_json(state.spec).property_map for name in PROPERTIES)
 
 
 def cut_edge(definition: Definition, bound: int) -> int:
