@@ -736,7 +736,8 @@ class Materializer:
         Args:
             name: The aggregate.
             as_: ``spark`` or ``pandas``. Published rows reach pandas without a JVM.
-            fresh: As of the newest source version: dirty buckets are computed on the fly, clean ones are read.
+            fresh: As of the newest source version: dirty buckets are computed on the fly, clean ones are read. An aggregate over
+                another is computed from the other's rows as of now.
 
         Raises:
             TableNotFoundError: If the output is gone.
@@ -827,6 +828,8 @@ class Materializer:
 
     def fresh(self, name: str, start: Instant = None, end: Instant = None) -> FreshRead:
         """Return rows as of the newest source version, and what computing the dirty ones costs.
+
+        The source of an aggregate over another is read fresh too, down to the raw rows.
 
         Args:
             name: The aggregate.

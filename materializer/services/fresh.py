@@ -3,7 +3,8 @@
 Dirty *old* buckets count as much as the tail above the threshold: dirty(v) is the log, the spans of an unfinished
 refresh, and what changed in the source since the log was last told. They are computed as a refresh would compute them,
 from kept partials and inserted rows where it may merge, and from raw rows elsewhere; of an engine what the changes touch.
-Nothing is written.
+An aggregate over another is computed from the parent's rows as of now, see :mod:`materializer.services.upstream`. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from materializer.core.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
 from materializer.journal.fold import AggregateState
+from materializer.services import cascade, held
 from materializer.services.planning import Request, whole_buckets
 from materializer.services.protocol import ATTEMPTS, TableHead, Which
 from materializer.services.refresh import Refresher
 from materializer.services.run_planning import RunPlanner
 from materializer.services.survey import Survey, applied
+from materializer.services.upstream import Upstream, above, judges_arrival, wanted_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,13 +143,20 @@ class FreshReader:
         return replace(read, seconds=round(time.perf_counter() - began, 3))
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
+        return self._told(name, window, may_merge=may_merge)[0]
+
+    def _told(self, name: str, window: Span | None, *, may_merge: bool) -> tuple[FreshRead, Upstream]:
+        """Return the read, and the same as the aggregates that read its output see it."""
         r = self.refresher
-        survey, state, heads = _consistent(r, name)
+        survey, state, heads, parent = self._looked(name, window, may_merge=may_merge)
         bound = survey.bound
         is_engine = bound.definition.engine is not None
         if is_engine and may_merge and _is_doubtful(state):
-            return self._read(name, window, may_merge=False)
-        state = survey.without_old(survey.looked(_given_back(survey, state)))
+            return self._told(name, window, may_merge=False)
+        if parent is not None:
+            state = above(survey, state, parent, r.engine())
+            bound = survey.bound
+        state = survey.without_old(state)
         window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
         inside = SpanSet.of(window) & (
             SpanSet.of(Span(state.retired, POS_INF)) if is_engine else SpanSet.of(EVERYTHING)
@@ -157,7 +167,7 @@ class FreshReader:
         clean = inside - plan.replaced
         rows = r.engine().fresh(
             bound.definition,
-            state.source,
+            bound.source,
             bound.paths,
             plan,
             clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
@@ -165,7 +175,40 @@ class FreshReader:
             work=planner.work,
             inside=bound.predicate("output", inside) if plan.replaced - inside else None,
         )
-        return FreshRead(state.cursor, plan.spans & inside, plan.strategy, plan.estimate, 0.0, rows)
+        estimate = plan.estimate + parent.estimate if parent is not None and plan.spans else plan.estimate
+        computed = plan.spans & inside
+        gone = held.outlived(bound, lambda: heads[Which.OUTPUT].version, state.retired)
+        column, is_end = bound.slice_column("output")
+        upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, is_end, rows, estimate)
+        return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows), upstream
+
+    def _looked(
+        self, name: str, window: Span | None, *, may_merge: bool
+    ) -> tuple[Survey, AggregateState, dict[Which, TableHead], Upstream | None]:
+        """Return an aggregate as it is, everything captured that its source stores, and its parent where that has more to say."""
+        r = self.refresher
+        for _ in range(ATTEMPTS):
+            parent = self._upstream(name, window, may_merge=may_merge)
+            survey, state, heads = _consistent(r, name)
+            state = survey.looked(_given_back(survey, state))
+            if parent is None or state.cursor == parent.version:
+                return survey, state, heads, parent
+        # another version of the parent is being published all the time: what it stores is what there is to say
+        return survey, state, heads, None
+
+    def _upstream(self, name: str, window: Span | None, *, may_merge: bool) -> Upstream | None:
+        """Return the parent of an aggregate, read fresh, where that is not what it stores."""
+        r, view = self.refresher, self.refresher.journal.view()
+        state = view.named(name)
+        parent = cascade.parent_of(state.source.path, r.root, view.states)
+        definition = r.bound(state).definition
+        if parent is None or judges_arrival(definition):
+            return None
+        of = r.bound(parent).definition
+        if window is not None:
+            window = wanted_of(definition, whole_buckets(window, definition.grid), of.spec.bucket_start or "", of.grid)
+        _, upstream = self._told(parent.name, window, may_merge=may_merge)
+        return upstream if upstream.spans else None
 
 
 def _is_doubtful(state: AggregateState) -> bool:

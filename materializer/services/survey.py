@@ -56,7 +56,10 @@ class Survey:
         as_of: int | None = None,
     ) -> None:
         self.bound = bound
-        self._clock_edge = followed_below(as_of, bound.definition.grid)
+        self.coming = SpanSet()
+        """Where the source may have rows that it does not store yet."""
+        self.clock_edge = followed_below(as_of, bound.definition.grid)
+        """Retention follows no row from there on."""
         self._journal = journal
         self._engine = engine
         self._capture = Capture(bound, config, engine)
@@ -107,7 +110,11 @@ class Survey:
         """
         head = self._source.head()
         self.check_source(state, head.table_id, head.version)
-        if head.version == state.cursor and state.extent_end != NEG_INF and not self.counts_anew(state):
+        if (
+            head.version == state.cursor
+            and state.extent_end != NEG_INF
+            and not retention.counts_anew(state, self.clock_edge)
+        ):
             return None
         key = (state.cursor, head.version)
         if key not in self._captured:
@@ -126,10 +133,6 @@ class Survey:
         if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
             return None
         return Captured(version, (), end, (), extent.null_times, followed_end=followed)
-
-    def counts_anew(self, state: AggregateState) -> bool:
-        """Whether the clock may let a retention follow other rows than were captured, as cheaply as that can be told."""
-        return retention.counts_anew(state, self._clock_edge)
 
     def looked(self, state: AggregateState) -> AggregateState:
         """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
@@ -202,7 +205,7 @@ class Survey:
     def present_in(self, raw: Extent, kept: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
         """Return the part of *spans*, in whole buckets, in which one of these may have rows."""
         grid = self.bound.definition.grid
-        return grid.cover_set(raw.present(spans) | kept.present(spans) | (stale & spans)) & spans
+        return grid.cover_set(raw.present(spans) | kept.present(spans) | ((stale | self.coming) & spans)) & spans
 
     def stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
         """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
@@ -235,7 +238,8 @@ class Survey:
     def hull(self, version: int) -> Span | None:
         """Return where the source has rows at a version, or None when some file does not tell."""
         extent = self.raw(version)
-        return None if extent.unknown.files else extent.hull
+        stored = SpanSet() if extent.hull is None else SpanSet.of(extent.hull)
+        return None if extent.unknown.files else (stored | self.coming).hull
 
     def raw(self, version: int) -> Extent:
         """Return which files the source has at a version, and where in time their rows lie."""
@@ -266,7 +270,7 @@ class Survey:
 
     def _followed_end(self, extent: Extent, end: int) -> int:
         """Return the end of the bucket of the newest row that retention follows; ``POS_INF`` where no row lies past the clock."""
-        edge = self._clock_edge
+        edge = self.clock_edge
         if end <= edge:
             return POS_INF
         newest = extent.newest_before(edge)

@@ -7,9 +7,11 @@ names of the definition. Every frame is built with the public DataFrame API, so 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -29,8 +31,38 @@ KEPT: Final = "f_kept"
 """In a combined frame: whether HAVING lets the group through."""
 
 
+@dataclass(frozen=True, slots=True)
+class ComputedSource(SourceIdentity):
+    """A table whose rows are computed, because what is stored is not all there is to say at its version.
+
+    Args:
+        build: Makes a frame of all its rows, and says where the rows that these are made from are counted.
+        counts: Where they are counted of each frame that was made.
+    """
+
+    build: Callable[[], tuple[DataFrame, list[Observation]]] | None = None
+    counts: list[Observation] = field(default_factory=list, compare=False)
+
+    def frame(self) -> DataFrame:
+        """Return all rows."""
+        if self.build is None:
+            msg = f"nothing computes the rows of {self.path}"
+            raise ValueError(msg)
+        frame, counts = self.build()
+        self.counts.extend(counts)
+        return frame
+
+    def counted(self) -> list[Observation]:
+        """Return where rows are counted of the frames that were made since it was last asked."""
+        found = list(self.counts)
+        self.counts.clear()
+        return found
+
+
 def read_version(spark: SparkSession, source: SourceIdentity, version: int) -> DataFrame:
-    """Read a table at a pinned version."""
+    """Read a table at a pinned version, as it is stored or as it is computed."""
+    if isinstance(source, ComputedSource):
+        return source.frame()
     reader = spark.read.format("delta").option("versionAsOf", version)
     return reader.table(source.name) if source.name else reader.load(source.path)
 
@@ -163,9 +195,9 @@ def to_arrow(frame: DataFrame) -> pa.Table:
     """
     wanted = StructType.fromJson(json.loads(frame.schema.json().replace('"nullable":false', '"nullable":true')))
     columns = []
-    for has, field in zip(frame.schema, wanted, strict=True):
+    for has, wants in zip(frame.schema, wanted, strict=True):
         column = sf.col(quoted(has.name))
-        columns.append(column if has.dataType == field.dataType else column.cast(field.dataType).alias(has.name))
+        columns.append(column if has.dataType == wants.dataType else column.cast(wants.dataType).alias(has.name))
     return frame.select(*columns).toArrow()
 
 
@@ -255,8 +287,8 @@ def aggregated(
 
 
 def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
-    """Return *frame* counting its rows as they pass, and where the count will be."""
-    observation = Observation(name)
+    """Return *frame* counting its rows as they pass, and where the count will be; one query may hold several of a name."""
+    observation = Observation(f"{name}_{uuid4().hex}")
     return frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), observation
 
 

@@ -472,6 +472,8 @@ class Engine:
         """
 
         def build() -> Observed:
+            above = source.counted if isinstance(source, c.ComputedSource) else list
+            above()  # planning has asked for rows, too
             published = self.read_output(paths["output"], plan.output.version)
             published = published.where(clean) if clean else published
             if not plan.spans:
@@ -486,9 +488,26 @@ class Engine:
                     parts, counts = [found], seen
                 dirty = c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced)
                 frame = published.unionByName(dirty)
-            return (frame.where(inside) if inside else frame), counts
+            return (frame.where(inside) if inside else frame), [*counts, *above()]
 
         return OnTheFly(self, build, table=source.path, version=plan.source_version)
+
+    def over(self, source: SourceIdentity, rows: OnTheFly) -> SourceIdentity:
+        """Return a source whose rows are those of another always-fresh read; the changes of its versions are as stored."""
+        return c.ComputedSource(source.path, source.table_id, source.name, rows.taken)
+
+    def times(
+        self, definition: Definition, source: SourceIdentity, version: int, *, before: int
+    ) -> tuple[int, int, int | None] | None:
+        """Return the first and the newest event time of a source, and the newest one below an instant; None without rows."""
+        time, inside = quoted(definition.spec.time_column), SpanSet.of(Span(NEG_INF, before))
+        with spoken("looking for the newest row", table=source.path, version=version):
+            frame = c.read_version(self.spark, source, version).where(f"{time} IS NOT NULL")
+            at = sf.expr(instant_of_sql(time, definition.time_type))
+            below = sf.expr("true" if before == POS_INF else spans_sql(time, inside, definition.time_type))
+            found = frame.agg(sf.min(at), sf.max(at), sf.max(sf.when(below, at))).collect()[0]
+        first, newest, followed = (None if value is None else int(value) for value in found)
+        return None if first is None or newest is None else (first, newest, followed)
 
     def verify(
         self,

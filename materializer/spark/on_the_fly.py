@@ -47,7 +47,7 @@ class OnTheFly:
     def frame(self) -> DataFrame:
         """The rows as a frame, always the same one."""
         if self._frame is None:
-            self._frame, _ = self._taken()
+            self._frame, _ = self.taken()
         return self._frame
 
     def fetch(self, limit: int | None) -> tuple[pa.Table, ReadCost]:
@@ -57,7 +57,7 @@ class OnTheFly:
             limit: How many at most, the largest by their first column; None for all.
         """
         began, group = time.perf_counter(), f"materializer-{uuid4().hex}"
-        frame, counts = self._taken()
+        frame, counts = self.taken()
         if limit is not None:
             frame = frame.orderBy(frame.columns[0], ascending=False).limit(limit)
         with self._engine.counted(group), spoken("computing what is dirty", table=self._table, version=self._version):
@@ -65,5 +65,6 @@ class OnTheFly:
             rows = sum(map(c.rows_seen, counts))
         return table, ReadCost(rows, self._engine.jobs_in(group), round(time.perf_counter() - began, 3))
 
-    def _taken(self) -> Observed:
+    def taken(self) -> Observed:
+        """Return a frame of the rows that nobody else has had, for a query that has them as a part."""
         return self._unused.pop() if self._unused else self._build()

@@ -186,8 +186,15 @@ class Site:
 
     def published(self, name: str) -> list[tuple[Any, ...]]:
         """Return the rows of an aggregate as any reader of Delta sees them, sorted likewise."""
-        found = DeltaTable(str(self.lake.root / name / "output")).to_pyarrow_table().to_pylist()
-        return _sorted([tuple(_naive(v) for v in row.values()) for row in found])
+        return self.sorted(DeltaTable(str(self.lake.root / name / "output")).to_pyarrow_table())
+
+    def fresh(self, name: str, *window: str) -> list[tuple[Any, ...]]:
+        """Return the rows of an always-fresh read, sorted likewise."""
+        return self.sorted(self.lake.fresh(name, *window).frame.toArrow())
+
+    def sorted(self, rows: pa.Table) -> list[tuple[Any, ...]]:
+        """Return the rows of a table, sorted; instants are naive and UTC."""
+        return _sorted([tuple(_naive(v) for v in row.values()) for row in rows.to_pylist()])
 
     def expect_true(self, name: str = "hourly", query: str = HOURLY, source: Table | None = None) -> None:
         """Assert that an aggregate is what plain Spark says by *query*, and once for each name by its own verification."""

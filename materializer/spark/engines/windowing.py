@@ -291,7 +291,10 @@ class Windowing:
         """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""
         try:
             with feed_gaps(source.path, -1, version):
-                return questions.first_time(self._spark, definition, source, version, from_feed=True)
+                found = questions.first_time(self._spark, definition, source, version, from_feed=True)
+            if found is not None or not isinstance(source, c.ComputedSource):
+                return found
+            return questions.first_time(self._spark, definition, source, version, from_feed=False)
         except ChangeFeedGapError:
             with spoken("looking for the first row", table=source.path, version=version):
                 return questions.first_time(self._spark, definition, source, version, from_feed=False)
