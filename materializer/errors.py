@@ -408,6 +408,19 @@ class SparkError(MaterializerError):
     exit_status = 71
 
 
+class SparkDiedError(SparkError):
+    """The process that Spark runs in ended while it was needed."""
+
+    code = "spark.died"
+
+
+class ResultTooLargeError(SparkError):
+    """What the driver was to hold at once does not fit: the limit of a result, or the heap."""
+
+    code = "spark.result-too-large"
+    default_hint = "give spark.memory or spark.driver.maxResultSize more, or refresh less at once (run_rows)"
+
+
 class StorageError(MaterializerError):
     """Writing or reading files failed: disk full, permission, a lost mount."""
 

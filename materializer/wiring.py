@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from materializer import config as configuration
 from materializer.config import Config
@@ -58,17 +59,23 @@ from materializer.services.status import Looker, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
 from materializer.services.versions import SwitchReport, Versions
+from materializer.spark.jvm import watched
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
     from materializer.spark.engine import Engine
+    from materializer.spark.jvm import Death
+
+_Item = TypeVar("_Item")
+_Done = TypeVar("_Done")
 
 Instant = str | int | None
 """An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
 
 
+@watched
 class Materializer:
     """Continuous aggregates of one lake.
 
@@ -118,6 +125,8 @@ class Materializer:
         self._built: Engine | None = None
         self._texts: dict[str, tuple[str, str]] = {}
         """The text and the file in which a statement stood that was read."""
+        self._died: Death | None = None
+        self._starting = RLock()
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
@@ -128,15 +137,27 @@ class Materializer:
         self._policies = Policies(self.root, self.journal, self._definitions, self._refresher)
 
     def engine(self) -> Engine:
-        """Return Spark, started on the first call."""
-        if self._built is None:
-            from materializer.spark.session import start
+        """Return Spark, started on the first call, and once more after its process has died.
 
-            spark = self._spark if self._spark is not None else start(self.config, loads=["materializer.spark.engine"])
-            from materializer.spark.engine import Engine
+        Raises:
+            SparkDiedError: If it has died again, or runs in a session that was given.
+        """
+        with self._starting:
+            if self._built is not None and (death := self._built.death()):
+                if self._spark is not None or self._died is not None:
+                    raise death.error()
+                self._built, self._died = None, death
+            elif self._built is None and self._died is not None:
+                raise self._died.error()  # what was to take its place did not start
+            if self._built is None:
+                from materializer.spark.session import start
 
-            self._built = Engine(spark, self._python)
-        return self._built
+                given = self._spark
+                spark = given if given is not None else start(self.config, loads=["materializer.spark.engine"])
+                from materializer.spark.engine import Engine
+
+                self._built = Engine(spark, self._python)
+            return self._built
 
     @property
     def has_started_spark(self) -> bool:
@@ -635,16 +656,16 @@ class Materializer:
         return self._policies.due(name, now)
 
     def run_due(self, name: str | None = None, now: Instant = None) -> list[PolicyReport]:
-        """Run every policy that is due; the first that fails ends it, and is due still.
+        """Run every policy that is due; one that fails is due still, and does not stop the others.
 
         Args:
             name: The aggregate; None for all, parents first.
             now: As in :meth:`policies`.
 
         Raises:
-            QualityGateError: As :meth:`run_policy`, and whatever else that raises.
+            QualityGateError: As :meth:`run_policy`, and whatever else that raises; when all were run, the first of them.
         """
-        return [self.run_policy(each, policy, now) for each, policy in self.due(name, now)]
+        return _each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))
 
     # -- looking ---------------------------------------------------------------------------------------------------------
 
@@ -958,11 +979,17 @@ class Materializer:
             on_plan: Told what is about to be done, before it is.
 
         Raises:
-            LeaseHeldError: If another live process works on an aggregate; what was done before stays.
+            LeaseHeldError: If another live process works on an aggregate; what was done stays, and the others are done.
         """
-        names = [name] if name is not None else self.names()
-        done = [self.maintainer.aggregate(each, is_dry_run=dry_run, on_plan=on_plan) for each in names]
-        return [*done, self.maintainer.journal(is_dry_run=dry_run, on_plan=on_plan)]
+        if name is not None:
+            self.journal.view().named(name)
+
+        def one(each: str | None) -> MaintainReport:
+            if each is None:
+                return self.maintainer.journal(is_dry_run=dry_run, on_plan=on_plan)
+            return self.maintainer.aggregate(each, is_dry_run=dry_run, on_plan=on_plan)
+
+        return _each("tables", [*(self.names() if name is None else [name]), None], one)
 
     @property
     def maintainer(self) -> Maintainer:
@@ -1060,6 +1087,24 @@ class Materializer:
             run_rows=self.config.run_rows,
             as_of=None if as_of is None else _window(as_of, None, grid).start,
         )
+
+
+def _each(what: str, items: Sequence[_Item], work: Callable[[_Item], _Done]) -> list[_Done]:
+    """Return what was done with each of some items; one that fails does not stop the others, and the first is raised."""
+    done: list[_Done] = []
+    failures: list[MaterializerError] = []
+    for item in items:
+        try:
+            done.append(work(item))
+        except MaterializerError as exc:
+            failures.append(exc)
+    if failures:
+        first, *more = failures
+        if done or more:
+            failed = f", {len(more)} failed" if more else ""
+            first.wrote += f"; of the others of the {what} {len(done)} were done{failed}"
+        raise first
+    return done
 
 
 def _folder(lake: str) -> Path:

@@ -26,6 +26,7 @@ from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services.bound import Bound
 from materializer.spark.bucket_sql import spans_sql
+from materializer.spark.jvm import telling
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
@@ -111,7 +112,8 @@ def deliver(
 
 def _call(handler: OutputHandler, message: Any, version: int, name: str) -> None:
     try:
-        handler(message, version)
+        with telling(wrote="what was refreshed so far is published"):
+            handler(message, version)
     except MaterializerError:
         raise
     except Exception as exc:

@@ -17,6 +17,7 @@ from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.suite import Expectation, Suite
 from materializer.core.quality.verdict import Verdict
 from materializer.spark import audit as in_spark
+from materializer.spark.jvm import refuse_dead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,6 +98,7 @@ def audit(
     if left:
         ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
         answers, where = ask(frame, bound, left, bucket_column, most=most)
+        refuse_dead(frame, "auditing")  # the library tells of failures as of expectations that are not met
         findings, failing = [*findings, *answers], failing | where
     findings.sort(key=lambda f: f.index)
     verdict = Verdict(bound.name, tuple(findings), dict(parameters))

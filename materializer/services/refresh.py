@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from materializer.config import Config
 from materializer.core.plan import Plan, RunReport
@@ -23,6 +23,7 @@ from materializer.errors import (
     LeaseHeldError,
     LeaseLostError,
     MaterializerError,
+    ResultTooLargeError,
     SourceDamagedError,
     SparkError,
 )
@@ -41,11 +42,10 @@ from materializer.services.raw_rows import Reader, left_to_owner
 from materializer.services.run_planning import RunNote, RunPlanner
 from materializer.services.survey import Survey
 from materializer.services.workbench import Workbench
+from materializer.spark.jvm import telling
 
 if TYPE_CHECKING:
     from materializer.spark.engine import Engine
-
-_TOO_LARGE: Final = ("maxResultSize", "OutOfMemory")
 
 Checkpoint = Callable[[str], None]
 
@@ -351,14 +351,18 @@ class Refresher:
         thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
         thread.start()
         try:
-            with processes.at_work(lease):
+            with processes.at_work(lease), telling():
                 yield
-        except BaseException:
+        except BaseException as exc:
             stopped.set()
             # what stopped the work is what is to be told; a lease that nobody works under is taken over, and one that
             # somebody else holds is left alone
             with suppress(MaterializerError):
                 protocol.release(Process(lease), bench)
+                if isinstance(exc, SparkError) and (plan := bench.read()[1].plan) is not None:
+                    exc.wrote = (
+                        f"refresh {plan.n} has not ended: what it wrote is finished or undone by the next command"
+                    )
             raise
         finally:
             stopped.set()
@@ -413,7 +417,7 @@ def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:
     """Return a request that goes about it in another way than the one that failed, or None."""
     if isinstance(exc, SourceDamagedError) and asked.may_merge:
         return replace(asked, may_merge=False)
-    if isinstance(exc, SparkError) and asked.may_fetch and any(word in exc.message for word in _TOO_LARGE):
+    if isinstance(exc, ResultTooLargeError) and asked.may_fetch:
         return replace(asked, may_fetch=False)
     return None
 

@@ -78,6 +78,7 @@ class Workbench(SwitchTables):
         self._engine = engine
         self._checkpoint = on_checkpoint
         self._computed: Computed | None = None
+        self._used: Engine | None = None  # what was computed is of no use to another that takes its place
         self._lock = threading.Lock()
 
     # -- journal ---------------------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class Workbench(SwitchTables):
             removed = result.files_removed
         else:
             predicate, before = bound.predicate(which.value, spans), latest_version(path)
-            self._engine().commit(
+            (self._used or self._engine()).commit(
                 rows,
                 path,
                 predicate=predicate,
@@ -207,7 +208,8 @@ class Workbench(SwitchTables):
         version = self.head(Which.PARTIALS).version
         rows = self.survey.kept(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
-        output = self._engine().finalise_committed(
+        self._used = self._engine()
+        output = self._used.finalise_committed(
             self._published(), self.bound.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
@@ -235,7 +237,7 @@ class Workbench(SwitchTables):
 
     def compute(self, plan: Plan) -> Computed:
         """See :class:`Ports`."""
-        engine = self._engine()
+        engine = self._used = self._engine()
         if plan.lane is Lane.SPARK:
             _, state = self.read()
             pid = engine.jvm_pid()
@@ -277,13 +279,13 @@ class Workbench(SwitchTables):
             rows_read=result.rows_read,
             partials_written=result.rows,
             rows_written=result.output_rows,
-            jobs=self._engine().jobs_of(result),
+            jobs=(self._used or self._engine()).jobs_of(result),
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
         )
 
     def close(self) -> None:
         """Give back what the last computation holds in memory."""
-        if self._computed is not None:
-            self._engine().free(self._computed)
+        if self._computed is not None and self._used is not None:
+            self._used.free(self._computed)
             self._computed = None

@@ -23,6 +23,7 @@ from materializer.core.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
+from materializer.spark.jvm import death_behind
 
 FINAL: Final = "f_"
 AT: Final = "materializer at"
@@ -301,6 +302,6 @@ def rows_seen(observation: Observation) -> int:
     try:
         return int(observation.get.get("rows", 0))
     except Exception as exc:
-        if type(exc).__module__.startswith("py4j"):
+        if type(exc).__module__.startswith("py4j") and death_behind(exc) is None:
             return 0
         raise

@@ -36,7 +36,7 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.small import read_small_changes
 from materializer.spark import commit as spark_commit
 from materializer.spark import compute as c
-from materializer.spark import guard, small
+from materializer.spark import guard, jvm, small
 from materializer.spark.analyse import Analysed, analyse
 from materializer.spark.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.changes import Changes, changes
@@ -44,6 +44,7 @@ from materializer.spark.compare import Compared, compare
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
 from materializer.spark.failures import feed_gaps, spoken
+from materializer.spark.jvm import Death, death_behind, watched
 from materializer.spark.on_the_fly import Observed, OnTheFly
 from materializer.spark.python import register
 from materializer.spark.session import jvm_pid, refuse_unsafe_settings, work_session
@@ -93,6 +94,7 @@ class Computed:
     spans: SpanSet | None = None
 
 
+@watched
 class Engine:
     """Spark for one lake.
 
@@ -107,6 +109,7 @@ class Engine:
     def __init__(self, spark: SparkSession, python: Mapping[str, PythonAggregate] = MappingProxyType({})) -> None:
         refuse_unsafe_settings(spark)
         self.spark = work_session(spark)
+        self._bridge = jvm.bridge_of(self.spark)
         # says every refusal a second time, with the whole plan
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self.windows = Windowing(self.spark)
@@ -118,6 +121,10 @@ class Engine:
     def jvm_pid(self) -> int:
         """Return the process id of the Spark driver on this host, 0 when it is elsewhere."""
         return jvm_pid(self.spark) or 0
+
+    def death(self) -> Death | None:
+        """Return how Spark's process ended; None while it lives."""
+        return jvm.death(self._bridge)
 
     # -- a refresh -------------------------------------------------------------------------------------------------------
 
@@ -296,9 +303,14 @@ class Engine:
 
     def free(self, computed: Computed) -> None:
         """Give back what the computation holds in memory."""
-        for frame in computed.cached:
-            frame.unpersist()
-        computed.cached.clear()
+        try:
+            for frame in computed.cached:
+                frame.unpersist()
+        except Exception as exc:
+            if death_behind(exc) is None:  # what was in memory went with it
+                raise
+        finally:
+            computed.cached.clear()
 
     def finalise_committed(
         self, definition: Definition, path: str, version: int, spans: SpanSet, *, fetch: bool
@@ -545,10 +557,14 @@ class Engine:
         return self.jobs_in(computed.group)
 
     def jobs_in(self, group: str) -> int:
-        """Return how many Spark jobs ran under a group; 0 where Spark does not tell (Connect)."""
+        """Return how many Spark jobs ran under a group; 0 where Spark does not tell (Connect), or is dead."""
         try:
             return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group))
         except (PySparkException, AttributeError):
+            return 0
+        except Exception as exc:
+            if death_behind(exc) is None:  # it is asked after the work, which stays done
+                raise
             return 0
 
     @contextmanager

@@ -7,6 +7,7 @@ ours runs in: UTC, ANSI on. :func:`start` is only for those who bring no session
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -32,7 +33,7 @@ from materializer.errors import (
     SparkError,
     StorageError,
 )
-from materializer.spark import archive, jars
+from materializer.spark import archive, jars, jvm
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -77,6 +78,7 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         JavaTooOldError: If it is older than 17.
         JarsUnreachableError: If the Delta jars are neither cached nor given, and cannot be fetched.
         ForeignSettingError: If the options switch on what loses rows without a word.
+        SparkDiedError: If the session of this process is somebody else's, and its JVM is dead.
         SparkError: If Spark does not start for another reason.
     """
     from pyspark import SparkConf, SparkContext
@@ -84,6 +86,9 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
     from pyspark.sql import SparkSession
 
     refuse_unsafe_options(config.spark.options)
+    died = jvm.forget()
+    if died is not None and not died.is_ours:
+        raise died.error()
     running = _running()
     if running is not None:
         return running
@@ -98,6 +103,7 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         time.tzset()
     options = _options(config, found, cache, scratch, archive_to)
     log = scratch / "jvm.log"
+    logging.getLogger().addFilter(jvm.QUIET)
     try:
         with _quiet_launch(log):
             # pyspark's own handler for Ctrl-C comes with the context and must not see the seconds until the session
@@ -111,6 +117,9 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         if type(exc).__module__.startswith("py4j"):
             raise _failed(log, fetching=found is None, said=str(exc)) from exc
         raise
+    finally:
+        launcher: Any = SparkContext
+        jvm.launched(launcher._gateway, log)  # noqa: SLF001 (nothing public leads to the process)
     if found is None:
         jars.keep(cache)
     return spark

@@ -40,7 +40,7 @@ class Verdict(Enum):
 _IDLE: Final = 3
 _RETRIED: Final = frozenset({74, 75, 130})
 """Storage, conflicts and leases, interruptions: the same command may succeed later."""
-_RETRIED_CODES: Final = frozenset({"spark.failed"})
+_RETRIED_CODES: Final = frozenset({"spark.failed", "spark.died", "spark.result-too-large"})
 """Errors that are retried although others of their exit status are not: a lost executor, but not a missing Java."""
 
 

@@ -24,11 +24,13 @@ from materializer.spark.engines import arrival, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
 from materializer.spark.failures import feed_gaps, spoken
+from materializer.spark.jvm import watched
 
 SMALL_LATE: Final = 100_000
 """Late rows that the driver fetches and appends itself; more are appended by Spark."""
 
 
+@watched
 class Windowing:
     """The windowing engines of one session.
 

@@ -1,0 +1,283 @@
+"""The process that Spark runs in: whether it lives, how it ended, and how pyspark is made to forget one that is dead.
+
+pyspark keeps the bridge to its JVM in class attributes, for ever: once that process is gone, whatever is asked of Spark is
+refused by a socket that nobody listens on. What can be asked for sure is the process itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction, unwrap
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from materializer.errors import MaterializerError, SparkDiedError
+
+PATIENCE: Final = 5.0
+"""Seconds in which a process ends that has closed its sockets already, or is about to."""
+HEAP_FULL: Final = 52
+"""Exit status of a JVM in which a task ran out of heap: ``org.apache.spark.util.SparkExitCode.OOM``."""
+_LINES: Final = 20
+_T = TypeVar("_T", bound=type)
+
+_AGAIN: Final = "then run the same command again"
+_NEW: Final = "make a new session and open the lake with it; the process that Spark ran in cannot be brought back"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How the process that Spark ran in ended.
+
+    Args:
+        status: Its exit status, negative for a signal, as far as known.
+        is_ours: Whether it was started here, and not by whoever gave us a session.
+        log: What it said last.
+    """
+
+    status: int | None
+    is_ours: bool
+    log: str = ""
+
+    @property
+    def by_signal(self) -> int:
+        """The signal that ended it, 0 for none; a shell in between tells it as 128 and more."""
+        status = self.status or 0
+        return -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
+
+    def words(self) -> str:
+        """Say how it ended."""
+        if self.by_signal:
+            known = {one.value: one.name for one in signal.Signals}
+            return f"was ended by signal {self.by_signal} ({known.get(self.by_signal, 'unknown')})"
+        if self.status == HEAP_FULL:
+            return f"ended with status {self.status}, because its heap was full"
+        return "is gone" if self.status is None else f"ended with status {self.status}"
+
+    def hint(self) -> str:
+        """Say what to do about it."""
+        if not self.is_ours:
+            return _NEW
+        if self.by_signal == signal.SIGKILL:
+            return (
+                "most often the system was short of memory and killed it (its log tells): give the machine more memory, or "
+                f"spark.memory or run_rows less, {_AGAIN}"
+            )
+        if self.status == HEAP_FULL:
+            return f"give spark.memory more or run_rows less, {_AGAIN}"
+        return f"look at what it said last, {_AGAIN}"
+
+    def error(self, doing: str = "", *, wrote: str | None = None) -> SparkDiedError:
+        """Return the error that tells of it.
+
+        Args:
+            doing: What was being done.
+            wrote: What had been written; the class default when omitted.
+        """
+        whose = "Spark" if self.is_ours else "the Spark of the session that was given"
+        values: dict[str, Any] = {"status": self.status, "signal": self.by_signal, "log": self.log}
+        more = {} if wrote is None else {"wrote": wrote}
+        message = f"{f'{doing} failed: ' if doing else ''}{whose} died: its process {self.words()}"
+        return SparkDiedError(message, hint=self.hint(), **values, **more)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What this process knows of JVMs: the bridge to the one that it started, where that one writes, and the last death."""
+
+    gateway: Any = None
+    log: Path | None = None
+    last: Death | None = None
+
+
+_known: Final = _Known()
+
+
+def launched(gateway: Any, log: Path) -> None:
+    """Remember the bridge to a JVM that was started here, and the file of what it says."""
+    if gateway is not _known.gateway:
+        _known.gateway, _known.log = gateway, log
+
+
+def bridge_of(spark: Any) -> Any:
+    """Return the bridge to the JVM of a session; None over Spark Connect, which has none."""
+    return getattr(getattr(spark, "_sc", None), "_gateway", None)
+
+
+def death(gateway: Any, *, seconds: float = 0.0) -> Death | None:
+    """Return how the JVM behind a bridge ended; None while it lives, or when nobody here can tell.
+
+    Args:
+        gateway: The bridge.
+        seconds: How long to wait for its end.
+    """
+    process = getattr(gateway, "proc", None)  # none where another process started it
+    if process is None:
+        return None
+    status = process.poll()
+    if status is None and seconds:
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(seconds)
+    if status is None:
+        return None
+    is_ours = gateway is _known.gateway
+    return Death(status, is_ours, _last_lines(_known.log) if is_ours else "")
+
+
+def death_behind(exc: BaseException) -> Death | None:
+    """Return how Spark's JVM ended, when that is why *exc* was raised; None while it lives.
+
+    Only the type of *exc* is looked at, because whoever is asked for its text may be dead. One that tells of a lost
+    connection while a JVM lives is about another one, that is gone.
+    """
+    context = _context()
+    if context is None or isinstance(exc, MaterializerError):
+        return None
+    gateway = context._gateway  # noqa: SLF001 (nothing public leads to the process)
+    is_lost = _is_lost_connection(exc)
+    found = death(gateway)
+    if found is None and _is_of_spark(exc) and (is_lost or _is_stopped(context)):
+        found = death(gateway, seconds=PATIENCE)
+    if found is not None:
+        _known.last = found
+        return found if is_lost or _is_of_spark(exc) else None
+    return _known.last if is_lost else None
+
+
+def forget() -> Death | None:
+    """Make pyspark forget a JVM that is dead, so that the next session gets a new one; return how it ended."""
+    context = _context()
+    gateway: Any = None if context is None else context._gateway  # noqa: SLF001
+    found = death(gateway)
+    if context is None or found is None or not found.is_ours:
+        return found
+    _known.last = found
+    from pyspark.sql import SparkSession, SQLContext
+
+    with context._lock:  # noqa: SLF001 (there is no public way: all of them ask the JVM first)
+        active = context._active_spark_context  # noqa: SLF001
+        context._gateway = context._jvm = context._active_spark_context = None  # noqa: SLF001
+    sessions: Any = SparkSession
+    sessions._instantiatedSession = sessions._activeSession = None  # noqa: SLF001
+    contexts: Any = SQLContext
+    contexts._instantiatedContext = None  # noqa: SLF001
+    if active is not None:
+        active._jsc = None  # noqa: SLF001
+        with suppress(Exception):
+            active._accumulatorServer.shutdown()  # noqa: SLF001
+    with suppress(Exception):
+        gateway.shutdown()
+    with suppress(Exception):
+        gateway.proc.stdin.close()
+    return found
+
+
+def watched(cls: _T) -> _T:
+    """Have every public method of a class tell of a dead JVM by :class:`SparkDiedError`, whatever pyspark raises then."""
+    for name, member in list(vars(cls).items()):
+        is_public = name == "__init__" or not name.startswith("_")
+        if is_public and isfunction(member) and not isgeneratorfunction(unwrap(member)):
+            setattr(cls, name, _watched(member))
+    return cls
+
+
+def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with telling():
+            return method(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def telling(*, wrote: str | None = None) -> Iterator[None]:
+    """Tell of a dead JVM by :class:`SparkDiedError`, whatever pyspark raises in the block.
+
+    Args:
+        wrote: What had been written; the class default when omitted.
+    """
+    try:
+        yield
+    except Exception as exc:
+        if found := death_behind(exc):
+            raise found.error(wrote=wrote) from exc
+        raise
+
+
+def refuse_dead(frame: Any, doing: str) -> None:
+    """Refuse what somebody found out about a frame who takes a dead JVM for an answer.
+
+    Raises:
+        SparkDiedError: If the JVM of the frame's session is dead.
+    """
+    if found := death(bridge_of(frame.sparkSession)):
+        raise found.error(doing)
+
+
+class Quiet(logging.Filter):
+    """Leaves out that py4j lost a connection, which it tells the root logger with a traceback: whoever called is told, too."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is told."""
+        return (record.module, record.funcName) != ("java_gateway", "send_command")
+
+
+QUIET: Final = Quiet()
+
+
+def _context() -> Any:
+    """Return the class that holds the bridge, None while nobody has loaded pyspark."""
+    return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+
+
+def _is_lost_connection(exc: BaseException) -> bool:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    # py4j raises the root of its errors itself where no answer came
+    if isinstance(exc, Py4JNetworkError) or type(exc) is Py4JError:
+        return True
+    return isinstance(exc, (ConnectionError, EOFError)) and _is_raised_in_bridge(exc)
+
+
+def _is_raised_in_bridge(exc: BaseException) -> bool:
+    at = exc.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    origin = "" if at is None else str(at.tb_frame.f_globals.get("__name__", ""))
+    return origin.split(".")[0] in ("py4j", "pyspark")
+
+
+def _is_of_spark(exc: BaseException) -> bool:
+    """Whether an exception can come from a dead JVM; pyspark fails on its own state where that was taken away."""
+    origin = type(exc).__module__.split(".")[0]
+    return isinstance(exc, (OSError, EOFError, AttributeError, AssertionError)) or origin in (
+        "pyspark",
+        "py4j",
+        "pyarrow",
+    )
+
+
+def _is_stopped(context: Any) -> bool:
+    """Whether Spark has stopped, as it does when its JVM is about to end."""
+    active = context._active_spark_context  # noqa: SLF001
+    if active is None:
+        return False
+    try:
+        return bool(active._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 (nobody answers any more)
+        return True
+
+
+def _last_lines(log: Path | None) -> str:
+    try:
+        text = "" if log is None else log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "\n".join([line for line in text.splitlines() if line.strip()][-_LINES:])
