@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
@@ -14,7 +14,7 @@ import typer
 from materializer.adapters.cli import options
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.results import Result, is_idle
-from materializer.errors import MaterializerError, UsageError
+from materializer.errors import MaterializerError, RetryableError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,20 +70,31 @@ class Call:
         self.output.show(result)
 
     def fail(self, error: MaterializerError) -> None:
-        """Show an error and go on; the first one decides the exit status."""
+        """Show an error and go on; the worst one decides the exit status."""
         self.output.fail(error)
-        self.status = self.status or error.exit_status
+        self.status = worse(self.status, error.exit_status)
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do one of several things; when it fails, even by a bug, that is shown, and the others are done."""
+        try:
+            work()
+        except MaterializerError as exc:
+            self.fail(exc)
+        except Exception as exc:  # noqa: BLE001 - whatever is not ours is a bug, and is shown as one
+            self.output.crash(exc)
+            self.status = worse(self.status, BUG)
 
     def each(self, listing: str, items: Sequence[Item], work: Callable[[Item], Result]) -> None:
         """Show *work* of every item; one that fails does not stop the others."""
         self.output.expect(listing)
         if not items:
             self._is_idle = True
+
+        def one(item: Item) -> None:
+            self.show(work(item))
+
         for item in items:
-            try:
-                self.show(work(item))
-            except MaterializerError as exc:
-                self.fail(exc)
+            self.attempt(partial(one, item))
 
     def names(self, name: str | None, *, is_all: bool) -> list[str]:
         """Return the aggregates that are meant, those that others read before these.
@@ -150,6 +161,18 @@ def command(
         return body
 
     return register
+
+
+def worse(one: int, other: int) -> int:
+    """Return the worse of two exit statuses, *one* of two that are as bad: a bug, then all others, then "try again".
+
+    Examples:
+        >>> worse(0, 75), worse(75, 66), worse(71, 66), worse(71, 70)
+        (75, 66, 71, 70)
+    """
+    return max(
+        one, other, key=lambda status: (status == BUG, status not in (0, RetryableError.exit_status), status != 0)
+    )
 
 
 def guarded(call: Call, body: Callable[[], None]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,7 +11,7 @@ from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
 from materializer.adapters.cli.results import Applied, Dropped
 from materializer.adapters.cli.versions import build_one
-from materializer.errors import MaterializerError, UsageError
+from materializer.errors import UsageError
 
 if TYPE_CHECKING:
     from materializer.services.building import BuildReport
@@ -33,11 +34,12 @@ def apply(
     builds: list[BuildReport] = []
     for change in changes if build and not dry_run else ():
         if change.next in {"started", "replaced", "building"}:
-            try:
-                builds.append(build_one(call, change.name, publish_anyway=publish_anyway))
-            except MaterializerError as exc:
-                call.fail(exc)
+            call.attempt(partial(_build, call, change.name, publish_anyway, builds))
     call.show(Applied(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
+
+
+def _build(call: Call, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
+    done.append(build_one(call, name, publish_anyway=publish_anyway))
 
 
 def drop(call: Call, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
