@@ -168,7 +168,6 @@ def forget() -> Death | None:
     contexts: Any = SQLContext
     contexts._instantiatedContext = None  # noqa: SLF001
     if active is not None:
-        active._jsc = None  # noqa: SLF001
         with suppress(Exception):
             active._accumulatorServer.shutdown()  # noqa: SLF001
     with suppress(Exception):

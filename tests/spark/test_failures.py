@@ -1,8 +1,15 @@
 from __future__ import annotations
 
-import pytest
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from materializer.errors import SparkError
+import pytest
+from pyspark.sql import SparkSession
+
+from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
 from materializer.spark.failures import spoken
 
 
@@ -33,3 +40,81 @@ def test_an_old_ctrl_c_is_no_new_one() -> None:
             raise OSError("the disk") from None
         with pytest.raises(KeyboardInterrupt), spoken("computing"):
             cancelled()
+
+
+# -- what Spark itself raises: these fail when a release says it in another way -------------------------------------------
+
+
+@contextmanager
+def result_limit(spark: SparkSession, limit: str) -> Iterator[None]:
+    """Let Spark's results be no larger than *limit* inside the block."""
+    conf: Any = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.driver.maxResultSize", limit)
+    try:
+        yield
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+
+
+@pytest.mark.parametrize("fetch", ["collect", "toArrow"])
+def test_a_result_beyond_the_limit_is_told_by_its_type(spark: SparkSession, fetch: str) -> None:
+    """
+    Spark has no condition for it, so the one sentence of `TaskSetManager` is known; it says how much there was.
+    """
+    frame = spark.range(5000).selectExpr("uuid() AS u")
+    with (
+        result_limit(spark, "10k"),
+        pytest.raises(ResultTooLargeError, match="maxResultSize") as caught,
+        spoken("computing"),
+    ):
+        getattr(frame, fetch)()
+
+    assert caught.value.message.startswith("computing failed: Job aborted")
+    assert ("spark.result-too-large", 71) == (caught.value.code, caught.value.exit_status)
+
+
+def test_a_full_heap_is_told_by_its_class(spark: SparkSession) -> None:
+    """
+    What Java throws is looked at, not what it says.
+    """
+    java: Any = spark._jvm
+    with pytest.raises(ResultTooLargeError), spoken("computing"):
+        java.java.util.ArrayList(2**31 - 1)  # refused at once, because no array is as long
+
+
+def test_words_alone_decide_nothing(spark: SparkSession) -> None:
+    """
+    An error of the rows or of the expression stays one, whatever its text speaks of.
+    """
+    words = "spark.driver.maxResultSize OutOfMemoryError FileNotFoundException FILE_NOT_EXIST"
+    with pytest.raises(SparkError) as caught, spoken("computing"):
+        spark.sql(f"SELECT `{words}`").collect()
+
+    assert "spark.failed" == caught.value.code
+    assert "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION" == caught.value.values["condition"]
+
+
+def test_a_file_that_is_gone_is_told_by_its_condition(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    However it is fetched; the sentence names the file.
+    """
+    spark.range(3).coalesce(1).write.format("delta").save(str(tmp_path))
+    frame = spark.read.format("delta").load(str(tmp_path))
+    next(tmp_path.glob("*.parquet")).unlink()
+    fetches: list[Callable[[], Any]] = [frame.collect, frame.toArrow]
+    for fetch in fetches:
+        with pytest.raises(SourceDamagedError, match=r"a file is missing: .*part-00000"), spoken("reading"):
+            fetch()
+
+
+def test_the_file_system_is_told_by_its_number() -> None:
+    """
+    Of what Python raises the number says what it is.
+    """
+    for number, reason in (
+        (errno.ENOSPC, "no space left"),
+        (errno.EDQUOT, "no space left"),
+        (errno.EACCES, "permission"),
+    ):
+        with pytest.raises(StorageError, match=reason), spoken("computing"):
+            raise OSError(number, "in any language")

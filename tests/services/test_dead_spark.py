@@ -1,0 +1,330 @@
+"""A dead JVM, told without starting one: by the type of what is raised, by the process, and what a lake does about it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+
+from materializer.config import Config
+from materializer.errors import (
+    DataError,
+    MaterializerError,
+    OutputHandlerError,
+    ResultTooLargeError,
+    SourceDamagedError,
+    SparkDiedError,
+    SparkError,
+)
+from materializer.services.planning import Request
+from materializer.services.refresh import _otherwise
+from materializer.spark import engine as engines
+from materializer.spark import jvm, session
+from materializer.spark.failures import feed_gaps, spoken
+from materializer.wiring import Materializer
+
+
+@dataclass
+class Bridge:
+    """What pyspark keeps of a JVM, over a process of ours."""
+
+    proc: subprocess.Popen[bytes]
+    calls: list[str] = field(default_factory=list)
+
+    def shutdown(self) -> None:
+        """As py4j's."""
+        self.calls.append("shutdown")
+
+    def kill(self, by: int = signal.SIGKILL) -> None:
+        """End the process, so that nobody has waited for it yet."""
+        self.proc.send_signal(by)
+
+
+@pytest.fixture
+def bridge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bridge]]:
+    """Make bridges to processes that live, the newest one pyspark's; pyspark and what we know of JVMs are put back."""
+    monkeypatch.setattr(jvm, "_known", jvm._Known())
+    for name in ("_gateway", "_jvm", "_active_spark_context"):
+        monkeypatch.setattr(SparkContext, name, None)
+    made: list[Bridge] = []
+
+    def make(code: str = "input()", *, is_ours: bool = True) -> Bridge:
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+        new = Bridge(process)
+        made.append(new)
+        SparkContext._gateway = new  # type: ignore[assignment]
+        if is_ours:
+            jvm.launched(new, Path("no log"))
+        return new
+
+    yield make
+    for one in made:
+        one.proc.kill()
+        one.proc.wait()
+        if one.proc.stdin is not None:
+            one.proc.stdin.close()
+
+
+def refused() -> None:
+    """Ask a gateway that nobody serves."""
+    parameters = JavaParameters(port=9), PythonParameters(port=0, eager_load=False)
+    ClientServer(*parameters).jvm.java.lang.System.nanoTime()
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    """Return what raises *error*."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+LOST: dict[str, Callable[[], None]] = {
+    "connection refused": refused,
+    "network error": raising(Py4JNetworkError("Answer from Java side is empty")),
+    "no answer": raising(Py4JError("An error occurred while calling o1.x")),
+    "end of a stream": raising(EOFError()),
+    "connection reset": raising(ConnectionResetError()),
+    "broken pipe": raising(BrokenPipeError()),
+    "half an answer": raising(pa.ArrowInvalid("Tried reading schema message, was null or length 0")),
+    "no socket": raising(PySparkRuntimeError("CANNOT_OPEN_SOCKET")),
+    "state that was taken away": raising(AssertionError()),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_whatever_is_raised_when_the_process_is_dead(bridge: Callable[..., Bridge], lost: str) -> None:
+    """
+    Each way in which pyspark fails then becomes one error, with the signal, what to do and the step.
+    """
+    bridge().kill()
+    SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
+
+    with (
+        pytest.raises(SparkDiedError, match=r"Spark died: its process was ended by signal 9 \(SIGKILL\)") as caught,
+        jvm.telling(),
+    ):
+        LOST[lost]()
+    assert ("spark.died", 71, -9) == (caught.value.code, caught.value.exit_status, caught.value.values["status"])
+    assert "short of memory" in caught.value.hint
+    if lost == "state that was taken away":  # ours, unless the outermost boundary sees it
+        return
+    told = pytest.raises(SparkDiedError, match=r"^computing \(/t at version 3\) failed: Spark died")
+    with told as caught, spoken("computing", table="/t", version=3, wrote="half"):
+        LOST[lost]()
+    assert "half" == caught.value.wrote
+    with pytest.raises(SparkDiedError), feed_gaps("/t", 1, 2):
+        LOST[lost]()
+
+
+def test_the_process_is_waited_for(bridge: Callable[..., Bridge]) -> None:
+    """
+    Its sockets close before it can be seen to have ended; the heap that was full is told by its exit status.
+    """
+    bridge("import time, sys; time.sleep(0.5); sys.exit(52)")
+
+    with (
+        pytest.raises(SparkDiedError, match="ended with status 52, because its heap was full") as caught,
+        jvm.telling(),
+    ):
+        refused()
+    assert "spark.memory" in caught.value.hint
+
+
+def test_what_fails_while_it_lives_is_what_it_was(
+    bridge: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A lost connection alone is no death, nor does a death take the place of an error that has another cause.
+    """
+    monkeypatch.setattr(jvm, "PATIENCE", 0.1)
+    living = bridge()
+    with pytest.raises(ConnectionRefusedError), jvm.telling():
+        refused()
+    with pytest.raises(SparkError) as caught, spoken("computing"):
+        refused()
+    assert "spark.failed" == caught.value.code
+
+    living.kill()
+    living.proc.wait()
+    for other in (DataError("x"), OutputHandlerError("x"), ZeroDivisionError()):
+        with pytest.raises(type(other)), jvm.telling():
+            raise other
+
+
+def test_a_connection_that_was_lost_elsewhere_is_not_waited_for(bridge: Callable[..., Bridge]) -> None:
+    """
+    An output handler may speak to a server of its own: what is not raised by the bridge says nothing about Spark.
+    """
+    bridge()
+
+    assert jvm.death_behind(ConnectionRefusedError("mine")) is None
+
+
+def test_what_belongs_to_the_one_that_died_before(
+    bridge: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A frame of the old session fails in the same way when a new one is there: it is still the old one that died.
+    """
+    monkeypatch.setattr(jvm, "PATIENCE", 0.1)
+    bridge().kill()
+    SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
+    assert jvm.forget() is not None
+    assert SparkContext._gateway is None
+    bridge()
+
+    with pytest.raises(SparkDiedError, match="SIGKILL"), jvm.telling():
+        raise Py4JNetworkError("the old one")
+
+
+def test_it_is_forgotten_only_when_it_is_dead_and_ours(bridge: Callable[..., Bridge]) -> None:
+    """
+    A JVM that lives is left alone, and so is what somebody else started: that session is not ours to replace.
+    """
+    living = bridge()
+    assert jvm.forget() is None
+    assert SparkContext._gateway is living
+
+    theirs = bridge(is_ours=False)
+    theirs.kill()
+    theirs.proc.wait()
+    assert jvm.forget() is not None
+    assert SparkContext._gateway is theirs
+    with pytest.raises(SparkDiedError, match="the Spark of the session that was given died") as caught:
+        session.start(Config())
+    assert "new session" in caught.value.hint
+
+
+# -- what a lake does about it -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeEngine:
+    """An engine over a bridge; it can do nothing."""
+
+    spark: Any
+    python: Any = None
+
+    def death(self) -> jvm.Death | None:
+        """As the engine's."""
+        return jvm.death(self.spark)
+
+
+@pytest.fixture
+def starts(bridge: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> list[Bridge]:
+    """The JVMs that were started, in order, where each is a process that does nothing."""
+    started: list[Bridge] = []
+
+    def start(*_: Any, **__: Any) -> Bridge:
+        jvm.forget()
+        started.append(bridge())
+        return started[-1]
+
+    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(engines, "Engine", FakeEngine)
+    return started
+
+
+def killed(started: Bridge) -> None:
+    """Kill a JVM and wait for it."""
+    started.kill()
+    started.proc.wait()
+
+
+def test_spark_is_started_anew_once(starts: list[Bridge], tmp_path: Path) -> None:
+    """
+    After a death the next one who asks gets a new session; after another, each gets the same error, and no JVM is started.
+    """
+    lake = Materializer(tmp_path, config=Config())
+    first = lake.engine()
+    assert lake.engine() is first
+    killed(starts[0])
+    second = lake.engine()
+    assert second is not first
+    killed(starts[1])
+    for _ in range(3):
+        with pytest.raises(SparkDiedError, match="SIGKILL"):
+            lake.engine()
+
+    assert 2 == len(starts)
+    assert Materializer(tmp_path, config=Config()).engine() is not second, "who opens the lake again asks for one"
+    assert 3 == len(starts)
+
+
+def test_what_does_not_start_again_is_not_tried_again(
+    starts: list[Bridge], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A machine without memory is not asked for a JVM by each aggregate.
+    """
+    lake = Materializer(tmp_path, config=Config())
+    lake.engine()
+    killed(starts[0])
+    tried: list[int] = []
+
+    def start(*_: Any, **__: Any) -> Any:
+        tried.append(1)
+        raise SparkError("Spark did not start: no memory")
+
+    monkeypatch.setattr(session, "start", start)
+    with pytest.raises(SparkError, match="did not start"):
+        lake.engine()
+    with pytest.raises(SparkDiedError):
+        lake.engine()
+
+    assert [1] == tried
+
+
+def test_a_session_that_was_given_is_not_started_anew(
+    starts: list[Bridge], bridge: Callable[..., Bridge], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It is its owner's: the error says that, every time.
+    """
+    monkeypatch.setattr(session, "refuse_unsafe_settings", lambda _: None)
+    theirs = bridge(is_ours=False)
+    lake = Materializer(tmp_path, spark=theirs, config=Config())  # type: ignore[arg-type]
+    lake.engine()
+    killed(theirs)
+    for _ in range(2):
+        with pytest.raises(SparkDiedError, match="session that was given"):
+            lake.engine()
+
+    assert [] == starts
+
+
+# -- retries -------------------------------------------------------------------------------------------------------------
+
+
+def test_retries_are_decided_by_types() -> None:
+    """
+    What a message says decides nothing: a result that was too large stays in Spark, once, and nothing else is tried again so.
+    """
+    words = "spark.driver.maxResultSize OutOfMemory"
+    asked = Request()
+    found: list[tuple[MaterializerError, Request, bool | None]] = [
+        (ResultTooLargeError("x"), asked, False),
+        (ResultTooLargeError("x"), Request(may_fetch=False), None),
+        (SparkError(words), asked, None),
+        (SparkDiedError(words), asked, None),
+        (DataError(words), asked, None),
+    ]
+    for error, request, may_fetch in found:
+        other = _otherwise(request, error)
+        assert may_fetch == (None if other is None else other.may_fetch), error
+    damaged = _otherwise(asked, SourceDamagedError(words))
+    assert damaged is not None
+    assert (True, False) == (damaged.may_fetch, damaged.may_merge)
