@@ -30,6 +30,7 @@ def classes(root):
         (70, ("bug",), Verdict.FAIL),
         (71, ("java.missing",), Verdict.FAIL),
         (71, ("spark.failed",), Verdict.RETRY),
+        (71, ("spark.died",), Verdict.RETRY),
         (74, ("storage.failed",), Verdict.RETRY),
         (75, ("lease.held",), Verdict.RETRY),
         (130, ("interrupted",), Verdict.RETRY),
@@ -51,7 +52,8 @@ def test_every_error_is_retried_only_if_it_says_so():
     retried = {c.code for c in classes(errors.MaterializerError) if verdict(c.exit_status, [c.code]) is Verdict.RETRY}
     temporary = {c.code for c in classes(errors.RetryableError)}
 
-    assert temporary | {"storage.failed", "output.handler", "spark.failed"} == retried
+    spark = {"spark.failed", "spark.died", "spark.result-too-large"}
+    assert temporary | spark | {"storage.failed", "output.handler"} == retried
 
 
 def test_a_command_is_read_while_it_works(tmp_path):
