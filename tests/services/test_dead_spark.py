@@ -32,7 +32,7 @@ from materializer.services.refresh import _otherwise
 from materializer.spark import engine as engines
 from materializer.spark import jvm, session
 from materializer.spark.failures import feed_gaps, spoken
-from materializer.wiring import Materializer
+from materializer.wiring import Materializer, _each
 
 
 @dataclass
@@ -304,6 +304,25 @@ def test_a_session_that_was_given_is_not_started_anew(
             lake.engine()
 
     assert [] == starts
+
+
+def test_from_python_too_one_failure_does_not_stop_the_others() -> None:
+    """
+    Policies that are due and maintenance are done one after the other; the first failure is raised in the end, and says so.
+    """
+    done: list[str] = []
+
+    def work(name: str) -> str:
+        if name in "bd":
+            raise DataError(name)
+        done.append(name)
+        return name
+
+    with pytest.raises(DataError, match="b") as caught:
+        _each("policies", ["a", "b", "c", "d"], work)
+    assert ["a", "c"] == done
+    assert "nothing was written; of the others of the policies 2 were done, 1 failed" == caught.value.wrote
+    assert ["a"] == _each("policies", ["a"], work)
 
 
 # -- retries -------------------------------------------------------------------------------------------------------------
