@@ -214,6 +214,8 @@ def _daily(draw: Draw) -> tuple[dict[str, Any], Rows]:
             (["00:00:00", "13:00:00"], ["11:30:00", "00:00:00"]),
         ]
     )
+    if begins[0] == "00:00:00" and draw.random() < 0.5:
+        begins, ends = ["00:00:00", "09:00:00", "21:00:00"], ["01:00:00", "11:30:00", "00:00:00"]
     params: dict[str, Any] = {"timeColumn": "time", "timeType": kind, "windowSize": step, "step": step}
     params |= {"sessionBegin": begins, "sessionEnd": ends, "closed": draw.choice(["left", "left", "right"])}
     for name in ("mergeSessionEnd", "mergeLastWindow", "mergeSession", "useWindowStartTime"):

@@ -507,7 +507,8 @@ def _sessions(case: Case) -> list[dict[str, Any]]:
     lists = (params[name] for name in ("sessionBegin", "sessionEnd"))
     begins, ends = ([ticks.parse(t, "SECOND") or 0 for t in ([of] if isinstance(of, str) else of)] for of in lists)
     found = schedule(begins, ends, _DAY, merges=params.get("mergeSession", False))
-    return [{"begin": _of_day(begin), "end": _of_day(end)} for begin, end in found]
+    first = found[0][0] // _DAY * _DAY
+    return [{"begin": _of_day(begin - first), "end": _of_day(end - first)} for begin, end in found]
 
 
 def _of_day(second: int) -> str:

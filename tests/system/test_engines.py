@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +95,27 @@ def test_the_next_refresh_mends_what_a_death_left(checkpoint, spark, tmp_path) -
     with pytest.raises(DiedError):
         world.open(on_checkpoint=die).refresh("made")
     world.refresh(world.open())
+
+
+def test_an_evening_opens_the_next_trading_day(spark, tmp_path) -> None:
+    """
+    The evening of 3 January belongs to the 4th. A row between the last session and the evening counts nowhere, one of the small
+    hours in the morning's first window; the holiday on the 5th begins with the evening of the 4th.
+    """
+    hours = [10, 16, 21, 23, 24, 24 + 3, 24 + 10, 24 + 22, 48 + 10, 48 + 22]  # from 3 January on
+    at = [datetime(2024, 1, 3, tzinfo=UTC) + timedelta(hours=h, minutes=30) for h in hours]
+    rows = pa.table({"ts": pa.array(at, pa.timestamp("us", "UTC")), "v": list(range(10))})
+    write_deltalake(str(tmp_path / "source"), rows)
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config())
+    lake.define(
+        "cut", str(tmp_path / "source"), engine="daily_time_series", time="ts", window_size="2 hours",
+        session_begin="00:00:00, 09:00:00, 13:00:00, 21:00:00", session_end="01:00:00, 11:30:00, 15:00:00, 00:00:00",
+        holidays="2024-01-05", measures={"total": "sum(v)"},
+    )  # fmt: skip
+    lake.refresh("cut")
+    found = DeltaTable(str(tmp_path / "lake" / "cut" / "output")).to_pyarrow_table().to_pylist()
+    shown = sorted((row["time"].strftime("%d %H:%M"), row["total"]) for row in found)
+    assert shown == [("03 11:00", 0), ("03 23:00", 2), ("04 01:00", 7), ("04 11:00", 11)]
 
 
 def test_a_late_row_reads_its_keys_neighbourhood_only(spark, tmp_path) -> None:

@@ -17,6 +17,8 @@ from materializer.core.engines.sessions import Calendar, schedule
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)m?(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_DATED: Final = "dated_by"
+_NANOSECONDS: Final = 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Params(Closing):
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
     """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
-    reader = Reader(values, about)
+    reader = Reader({name: value for name, value in values.items() if name != _DATED}, about)
     if reader.boolean("use_system_time"):
         reader.refuse("'use_system_time' has no sessions", "sessions are times of the day of the rows")
     scale = alignment.scale(reader)
@@ -80,7 +82,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     reader.boolean("round_time")  # without effect where windows begin with the session
     params = Params(
         step=step,
-        sessions=_sessions(reader, day),
+        sessions=_sessions(reader, day, is_dated_by_last=_DATED in values or not dated(values)),
         day=day,
         merge_session_end=reader.boolean("merge_session_end"),
         merge_last_window=reader.boolean("merge_last_window"),
@@ -94,6 +96,25 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     refuse_steps(reader, params, step)
     reader.refuse_unknown()
     return (None if reader.troubles else params), reader.troubles
+
+
+def dated(values: Mapping[str, object]) -> dict[str, str]:
+    """Return what is stored beside parameters whose trading days depend on the rule by which they are dated.
+
+    Definitions that were stored before the rule of :func:`~materializer.core.engines.sessions.schedule` lack it: they keep the
+    trading days that their results have, and differ from the same text applied anew.
+    """
+    reader = Reader(values, About(None))
+    begins, ends = (_clocks(reader, name, _NANOSECONDS) for name in ("session_begin", "session_end"))
+    try:
+        now, before = (schedule(begins, ends, _NANOSECONDS, is_dated_by_last=rule) for rule in (True, False))
+    except ValueError:
+        return {}
+    moves = [(b - now[0][0], e - now[0][0]) for b, e in now] != [
+        (b - before[0][0], e - before[0][0]) for b, e in before
+    ]
+    has_dates = any(values.get(name) for name in ("holidays", "half_days", "weekdays"))
+    return {_DATED: "last_session"} if moves or (has_dates and now != before) else {}
 
 
 def ranges(
@@ -128,11 +149,12 @@ def _step(reader: Reader) -> int:
     return max(size or step or 1, 1)
 
 
-def _sessions(reader: Reader, day: int) -> tuple[tuple[int, int], ...]:
+def _sessions(reader: Reader, day: int, *, is_dated_by_last: bool) -> tuple[tuple[int, int], ...]:
     begins, ends = (_clocks(reader, name, day) for name in ("session_begin", "session_end"))
     merges = reader.boolean("merge_session")
+    until = ends or ([0] if not begins or len(begins) == 1 else [])
     try:
-        return schedule(begins or [0], ends or ([0] if not begins or len(begins) == 1 else []), day, merges=merges)
+        return schedule(begins or [0], until, day, merges=merges, is_dated_by_last=is_dated_by_last)
     except ValueError as exc:
         reader.refuse(f"'session_begin' and 'session_end': {exc}")
         return ((0, day),)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from materializer.core.define import define
 from materializer.core.engines.compile import output_columns
+from materializer.core.engines.daily_time_series import dated
 from materializer.core.engines.registry import ENGINES, LATENESS, read_params
 from materializer.core.functions import nearest
 from materializer.core.policies import problems_of
@@ -20,6 +21,8 @@ from materializer.errors import DefinitionError, Problem
 
 LASTING: Final = tuple(name for name, module in ENGINES.items() if module == "interval_windows")
 """The engines over events that last."""
+DAILY: Final = "daily_time_series"
+"""The engine whose windows lie in trading days."""
 ROWS: Final = "reactive_state"
 """The engine whose measures are about rows and not about windows."""
 
@@ -110,6 +113,8 @@ def engine_spec(
         reads |= {c for text in row_measures.values() for c in _columns(text)}
         reads |= {c for c in _columns(shown) if c not in row_measures}
     given = {n: v if n == "metrics" else _plain(v) for n, v in params.items() if v is not None}
+    if engine == DAILY:
+        given |= dated(given)
     stored = tuple(sorted((n, v) for n, v in given.items() if (n, v) != ("label", "time")))
     spec = replace(
         spec,

@@ -303,7 +303,8 @@ _DAILY: Final = Guide(
         Parameter(
             "session_begin",
             "00:00:00",
-            "times of day at which sessions begin, increasing, separated by commas",
+            "times of day at which sessions begin, in the order of the trading day, separated by commas; one that is before the "
+            "end before it lies on the next day",
             "sessionBegin",
         ),
         Parameter(
@@ -337,13 +338,13 @@ _DAILY: Final = Guide(
             "whether a new trading day closes what is open, and filling ends with the day",
             "keyPurgeDaily",
         ),
-        Parameter("holidays", "none", "dates without sessions, separated by commas"),
+        Parameter("holidays", "none", "trading days without sessions, by their dates, separated by commas"),
         Parameter(
             "half_days",
             "none",
-            "dates with the time at which their sessions end: 2024-12-24 13:00, separated by commas",
+            "trading days with the time at which their sessions end: 2024-12-24 13:00, separated by commas",
         ),
-        Parameter("weekdays", "all", "the days with sessions, from 1 (Monday) to 7, separated by commas"),
+        Parameter("weekdays", "all", "the trading days with sessions, from 1 (Monday) to 7, separated by commas"),
         _DAILY_KIND,
         Parameter(
             "use_window_start_time",

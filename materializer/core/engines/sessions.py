@@ -1,7 +1,8 @@
 """Trading days: sessions in a day, windows in a session, and which window takes a row.
 
-All times are instant ticks; those of a session count from the midnight of its trading day and may lie on the next one. A
-trading day begins at midnight, where its sessions lie inside one date, or with its first session, where they do not::
+All times are instant ticks; those of a session count from the midnight of its trading day and may lie on the date before or
+the next one. A trading day begins at midnight, where its sessions lie inside one date, or with its first session, where they
+do not::
 
     0:00 ........ 9:30 [w][w][w] 11:30 ....... 13:00 [w][w] 15:00 ............. 24:00
     |---- first window ---|       |-- first of the second --|       | dropped, moves time on
@@ -80,7 +81,7 @@ class Calendar:
     @property
     def opens(self) -> int:
         """When the rows of a trading day begin, from its midnight."""
-        return self.sessions[0][0] if self.sessions[-1][1] > self.day else 0
+        return self.sessions[0][0] if self.sessions[0][0] < 0 or self.sessions[-1][1] > self.day else 0
 
     @property
     def past_end(self) -> int:
@@ -176,26 +177,31 @@ class Calendar:
 
 
 def schedule(
-    begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bool = False
+    begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bool = False, is_dated_by_last: bool = True
 ) -> tuple[tuple[int, int], ...]:
-    """Return the sessions of one trading day, from the midnight of its first session's date.
+    """Return the sessions of one trading day, from the midnight of its date, which is the one its last session begins on.
 
-    An end that is not after its begin, and a begin before the end before it, lie on the next calendar day. A first begin
-    and a last end at midnight are one session across it.
+    The order in which sessions are written is their order in the trading day. An end that is not after its begin, and a begin
+    before the end before it, lie on the next calendar day. A first begin and a last end at midnight are one session across it,
+    which begins the evening before and opens the trading day.
 
     Args:
         begins: Times of day.
         ends: Times of day, one for each.
         day: Ticks of a day.
         merges: Whether sessions that touch inside the day are joined, too.
+        is_dated_by_last: False for definitions that were stored before this rule: the session across midnight is the last
+            one, and the date is the one that the first session begins on.
 
     Raises:
         ValueError: If the lists do not fit each other, or the sessions take more than a day.
 
     Examples:
         >>> schedule([21, 23, 9], [22, 2, 11], 24)
-        ((21, 22), (23, 26), (33, 35))
+        ((-3, -2), (-1, 2), (9, 11))
         >>> schedule([0, 9, 21], [2, 11, 0], 24)
+        ((-3, 2), (9, 11))
+        >>> schedule([9, 21], [11, 2], 24)
         ((9, 11), (21, 26))
     """
     if not begins or len(begins) != len(ends):
@@ -207,9 +213,12 @@ def schedule(
         stop = start - start % day + end
         found.append((start, stop if stop > start else stop + day))
     if len(found) > 1 and found[0][0] == 0 and found[-1][1] == day:
-        found = [*found[1:-1], (found[-1][0], day + found[0][1])]
+        across, between = (found[-1][0], day + found[0][1]), found[1:-1]
+        found = [across, *((b + day, e + day) for b, e in between)] if is_dated_by_last else [*between, across]
     if found[-1][1] - found[0][0] > day:
         raise ValueError("the sessions of a trading day take more than a day")
+    date = found[-1][0] // day * day if is_dated_by_last else 0
+    found = [(begin - date, end - date) for begin, end in found]
     return tuple(_joined(found) if merges else found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.core.engines.daily_time_series import Params, ranges, read
+from materializer.core.engines.daily_time_series import Params, dated, ranges, read
+from materializer.core.engines.define import define_engine
 from materializer.core.engines.reading import About
+from materializer.core.engines.registry import read_params
 from materializer.core.engines.sessions import Calendar, schedule
+from materializer.core.fingerprint import data_fingerprint
 from materializer.core.spec import Resolution, TimeType
+from tests.oracle.engines import sessions as oracle
 
 from .naive_windows import Change, Window, changes, refreshed, results
 
@@ -52,7 +57,9 @@ def test_schedules_of_the_cases() -> None:
     for case in schedules():
         times = [[clock(t) for t in case["params"][name]] for name in ("sessionBegin", "sessionEnd")]
         expected = tuple((stated(r["begin"]), stated(r["end"])) for r in case["expected_rows"])
-        assert expected == schedule(times[0], times[1], DAY), case["id"]
+        found = schedule(times[0], times[1], DAY)
+        first = found[0][0] // DAY * DAY
+        assert expected == tuple((begin - first, end - first) for begin, end in found), case["id"]
 
 
 @pytest.mark.parametrize(
@@ -62,16 +69,65 @@ def test_schedules_of_the_cases() -> None:
         ([0], [0], False, ((0, 24),)),
         ([22], [22], False, ((22, 46),)),
         ([9], [0], False, ((9, 24),)),
-        ([0, 9, 21], [2, 11, 0], False, ((9, 11), (21, 26))),
+        ([0, 9, 21], [2, 11, 0], False, ((-3, 2), (9, 11))),
+        ([21, 9], [2, 11], False, ((-3, 2), (9, 11))),
+        ([21, 9], [23, 11], False, ((-3, -1), (9, 11))),
+        ([9, 21], [11, 2], False, ((9, 11), (21, 26))),
+        ([21, 0, 9], [0, 2, 11], False, ((-3, 0), (0, 2), (9, 11))),
+        ([0, 13], [11, 0], False, ((13, 35),)),
         ([9, 10, 13], [10, 11, 15], True, ((9, 11), (13, 15))),
         ([9, 10, 13], [10, 11, 15], False, ((9, 10), (10, 11), (13, 15))),
     ],
 )
 def test_schedule(begins: list[int], ends: list[int], merges: bool, expected: tuple[tuple[int, int], ...]) -> None:
     """
-    Ends at midnight, sessions that touch, a day as one session.
+    Ends at midnight, sessions that touch, a day as one session; an evening opens the day that follows it, unless it is written last.
     """
     assert expected == schedule(begins, ends, 24, merges=merges)
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]:
+    """The same trading day with a session across midnight, which is cut there or not."""
+    times = sorted(
+        draw(st.lists(st.integers(1, 23), min_size=2, max_size=8, unique=True).filter(lambda t: len(t) % 2 == 0))
+    )
+    morning, *between, evening = times
+    begins, ends = between[::2], between[1::2]
+    return ([0, *begins, evening], [morning, *ends, 0]), ([evening, *begins], [morning, *ends])
+
+
+@given(spellings(), st.booleans(), st.integers(-60, 80))
+def test_two_spellings_of_a_session_across_midnight(
+    pair: tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]], merges: bool, t: int
+) -> None:
+    """
+    They are the same calendar: as read from a definition, too, and to the oracle.
+    """
+    cut, whole = pair
+    one, other = (schedule(*times, 24, merges=merges) for times in pair)
+    assert one == other
+    assert Calendar(one, 2, 24).window_at(t) == Calendar(other, 2, 24).window_at(t)
+
+    first, second = (oracle.schedule(*times, 24, merges=merges) for times in (cut, whole))
+    assert [b - a for a, b in first] == [b - a for a, b in second]
+    assert {(b - a) % 24 for (a, _), (b, _) in zip(first, second, strict=True)} == {0}
+    assert {(b - a) % 24 for (a, _), (b, _) in zip(first, one, strict=True)} == {0}
+
+
+def test_an_evening_opens_the_trading_day_of_the_next_date() -> None:
+    """
+    What comes between the last session and the evening is dropped, what comes before the morning is in its first window; a
+    holiday goes with the evening before it, and a half day ends by the clock of its date.
+    """
+    sessions = schedule([0, 9, 13, 21], [1, 11, 15, 0], 24)
+    calendar = Calendar(sessions, 1, 24, half_days=((1, 11),), holidays=(2,))
+    found = {
+        t: w and (w.day, w.w_start) for t in (16, 20, 21, 24, 25, 32, 37, 44, 45, 57) for w in [calendar.window_at(t)]
+    }
+    assert found == {
+        16: None, 20: None, 21: (1, 21), 24: (1, 24), 25: (1, 33), 32: (1, 33), 37: None, 44: None, 45: None, 57: None
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("begins", "ends"), [([9, 13], [11]), ([], []), ([9, 13], [12, 10])])
@@ -148,7 +204,9 @@ def test_midnight_of_a_session_that_lasts_all_day(changes_: dict[str, Any], day:
 
 CALENDARS = st.builds(
     Calendar,
-    sessions=st.sampled_from([((4, 10), (12, 17)), ((20, 26), (30, 33)), ((0, 24),), ((8, 32),), ((4, 10), (10, 13))]),
+    sessions=st.sampled_from(
+        [((4, 10), (12, 17)), ((20, 26), (30, 33)), ((-4, 2), (6, 9)), ((0, 24),), ((8, 32),), ((4, 10), (10, 13))]
+    ),
     step=st.sampled_from([1, 2, 5]),
     day=st.just(24),
     holds_end=st.booleans(),
@@ -196,6 +254,51 @@ def test_read() -> None:
     assert ((20_082,), ((20_081, 46_800),)) == (params.holidays, params.half_days)
     assert params.key_purge_daily
     assert params.needs_global_max
+
+
+NIGHT = {"session_begin": "00:00:00, 09:00:00, 21:00:00", "session_end": "01:00:00, 11:30:00, 00:00:00"}
+EVENING = {"session_begin": "21:00:00, 09:00:00", "session_end": "01:00:00, 11:30:00"}
+
+
+@pytest.mark.parametrize(
+    ("values", "is_dated"),
+    [
+        (NIGHT, True),
+        (EVENING, False),
+        ({**EVENING, "weekdays": "1,2"}, True),
+        ({**EVENING, "holidays": ["2024-12-25"]}, True),
+        ({"session_begin": ["09:00:00", "21:00:00"], "session_end": ["11:30:00", "01:00:00"], "weekdays": "1"}, False),
+        ({"session_begin": "09:30:00", "weekdays": "1"}, False),
+        ({"session_begin": "25:00:00", "session_end": "soon"}, False),
+    ],
+)
+def test_what_was_stored_before_keeps_its_trading_days(values: dict[str, Any], is_dated: bool) -> None:
+    """
+    A definition whose trading days the rule changed says that it follows the rule; one that does not say so is as it was.
+    """
+    mark = dated(values)
+    assert is_dated == bool(mark)
+    if values is NIGHT:
+        now, before = (daily(**values, **more)[0] for more in (mark, {}))
+        assert now is not None
+        assert before is not None
+        assert now.sessions == ((-3 * HOUR, HOUR), (9 * HOUR, 41_400))
+        assert before.sessions == ((9 * HOUR, 41_400), (21 * HOUR, 25 * HOUR))
+
+
+def test_two_spellings_in_definitions() -> None:
+    """
+    Both say the same windows of the same trading days; the one that changed is another definition than it was.
+    """
+    one, other = (
+        define_engine(
+            "a", "s", engine="daily_time_series", time="ts", measures={"n": "count(*)"}, window_size="1 hour", **v
+        )
+        for v in (NIGHT, EVENING)
+    )
+    assert read_params(one)[0].calendar == read_params(other)[0].calendar
+    stored = replace(one, params=tuple((n, v) for n, v in one.params if n != "dated_by"))
+    assert data_fingerprint(stored) != data_fingerprint(one)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ HALVES = {"holidays": (2,), "half_days": ((3, 31), (4, 5)), "weekdays": (1, 2, 4
     [
         Calendar(((10, 20), (20, 35)), 4, 100, merges_end=True, **HALVES),
         Calendar(((70, 90), (104, 111)), 3, 100, holds_end=True, merges_last=True, **HALVES),
+        Calendar(((-30, -10), (4, 11)), 3, 100, holds_end=True, merges_last=True, **HALVES),
         Calendar(((0, 100),), 30, 100, merges_end=True, **HALVES),
     ],
 )

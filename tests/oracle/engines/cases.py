@@ -362,7 +362,9 @@ def _session_schedule(case: Case) -> list[dict[str, Any]]:
     def shown(second: int) -> str:
         return f"D+{second // 86_400} {ticks.shown(second % 86_400, 'SECOND')}"
 
-    return [{"begin": shown(begin), "end": shown(end)} for begin, end in _schedule(case["params"], "SECOND")]
+    found = _schedule(case["params"], "SECOND")
+    midnight = found[0][0] - found[0][0] % 86_400
+    return [{"begin": shown(begin - midnight), "end": shown(end - midnight)} for begin, end in found]
 
 
 def _watermark_log(case: Case) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ def schedule(begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bo
     """Return the sessions of one trading day as ticks after its midnight.
 
     An end that is not after its begin, or a begin before the previous end, is on the next calendar day. Sessions that meet
-    at midnight, the last and the first, are one.
+    at midnight, the last and the first, are one, with which the trading day opens: it begins before that midnight.
 
     Args:
         begins: Times of day.
@@ -37,7 +37,7 @@ def schedule(begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bo
         >>> schedule([21, 23, 9], [22, 2, 11], 24)
         [(21, 22), (23, 26), (33, 35)]
         >>> schedule([0, 9, 21], [2, 11, 0], 24)
-        [(9, 11), (21, 26)]
+        [(-3, 2), (9, 11)]
     """
     found: list[tuple[int, int]] = []
     for begin, end in zip(begins, ends, strict=True):
@@ -48,7 +48,8 @@ def schedule(begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bo
         stops = starts - starts % day + end
         found.append((starts, stops if stops > starts else stops + day))
     if len(found) > 1 and found[0][0] == 0 and found[-1][1] % day == 0:
-        found = [*found[1:-1], (found[-1][0], found[-1][1] + found[0][1])]
+        evening, morning = found.pop(), found.pop(0)
+        found.insert(0, (evening[0] - day, morning[1]))
     if found and found[-1][1] - found[0][0] > day:
         message = "sessions of a trading day take longer than a day"
         raise RefusedError(message)
@@ -106,7 +107,7 @@ def panes(date: int, setting: Setting, daily: Daily) -> list[Pane]:
     midnight = date * daily.day
     late = 1 if setting.holds_end else 0
     past = 1 if setting.holds_end or daily.merges_end else 0
-    spans_two = daily.sessions[-1][1] > daily.day
+    spans_two = daily.sessions[-1][1] > daily.day or daily.sessions[0][0] < 0
     opens = midnight + (daily.sessions[0][0] if spans_two else 0)
     found: list[Pane] = []
     for begin, end in ((midnight + b, midnight + e) for b, e in daily.sessions):
