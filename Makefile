@@ -28,7 +28,7 @@ $(QUICKER): $(STAMP)
 	@touch $@
 
 $(EXTRAS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality,calendars,docs]'
 	@touch $@
 
 demo: $(STAMP) ## Run the main job on a year of real flights

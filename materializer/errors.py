@@ -401,6 +401,14 @@ class QualityLibraryMissingError(MaterializerError):
     default_hint = "pip install 'materializer[quality]'"
 
 
+class CalendarLibraryMissingError(MaterializerError):
+    """A trading calendar of an exchange needs exchange_calendars, which is not installed."""
+
+    code = "calendar.not-installed"
+    exit_status = 71
+    default_hint = "pip install 'materializer[calendars]'"
+
+
 class SparkError(MaterializerError):
     """Spark failed in a way that is neither the data's nor the definition's fault."""
 

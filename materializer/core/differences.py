@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from materializer.core.engines.trading_days import DAYS, changed
 from materializer.core.grid import build
 from materializer.core.spec import AggregateSpec, Resolution, TimeType
 
@@ -24,7 +25,8 @@ def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
         if was != is_now:
             lines += [f"- {part}: {was}"] if was else []
             lines += [f"+ {part}: {is_now}"] if is_now else []
-    return tuple(lines)
+    calendars = [str(dict(spec.params).get(DAYS, "")) for spec in (old, new)]
+    return (*lines, *(changed(*calendars) if all(calendars) else ()))
 
 
 def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
@@ -60,5 +62,5 @@ def _param(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if name == "metrics":  # the measures of an engine that has no groups
         for measure, text in value:
             yield f"measure {measure}", text
-    else:
+    elif name != DAYS:  # ten years take four kilobytes
         yield f"parameter {name}", value if isinstance(value, str) else json.dumps(value)

@@ -49,7 +49,10 @@ def data_fingerprint(spec: AggregateSpec) -> str:
 def metadata_fingerprint(spec: AggregateSpec) -> str:
     """Return the SHA-256, in hex, of what people, policies and gates read: comment, properties, suites."""
     suites = {"suites": sorted(spec.suites)} if spec.suites else {}
-    return _digest({"comment": spec.comment, "properties": sorted(spec.properties), **suites})
+    calendar = {
+        name: value for name, value in spec.params if name == "calendar_days"
+    }  # it may know more days than it did
+    return _digest({"comment": spec.comment, "properties": sorted(spec.properties), **suites, **calendar})
 
 
 def _formula(formula: Formula) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from materializer.lake.commit import create_table
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
-from materializer.services import cascade, changes, schedules, suites
+from materializer.services import calendars, cascade, changes, schedules, suites
 from materializer.services.batch import Awaited, Batch
 from materializer.services.bound import output_path, partials_path
 
@@ -295,6 +295,7 @@ class Definitions:
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source, folder = batch.awaited(spec) or self._source_of(spec)
         spec = cascade.over_final_rows(spec, source.path, self._root, batch.states)
+        spec = calendars.looked_up(spec, self.resolve_source) if spec.is_engine else spec
         if unfit := batch.misfits_of_child(spec, source.path):
             raise DefinitionError([*cascade.problems_of(spec, source.path, self._root, batch.states), *unfit])
         if existing is not None and _is_same(spec, existing, source, folder):
@@ -358,7 +359,7 @@ class Definitions:
     ) -> Prepared:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
-        new = replace(old, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        new = replace(old, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql)
         if folder:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
         _refuse_policies(new, existing.schemas)
@@ -526,6 +527,7 @@ def _is_same(
 ) -> bool:
     """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
     old = AggregateSpec.from_json(existing.spec)
+    spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
     types = {name.lower(): kind for name, kind in folder.schema()}
     return (
         source == existing.source

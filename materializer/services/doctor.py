@@ -165,6 +165,7 @@ class Doctor:
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )
         yield from self._late(state)
+        yield from upkeep.calendar_ends(state)
         yield from self._frozen(state)
         if state.null_times:
             message = f"{state.null_times:,} source rows have no time and are left out"

@@ -10,7 +10,10 @@ from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
+from materializer.core.engines.registry import read_params
+from materializer.core.engines.trading_days import DAYS
 from materializer.core.policies import policies_of
+from materializer.core.spans import NEG_INF
 from materializer.core.spec import AggregateSpec
 from materializer.errors import LogGapError
 from materializer.journal.fold import AggregateState
@@ -23,6 +26,8 @@ from materializer.services.schedules import next_due
 
 SOON_HOURS: Final = 48
 """When less than this is left before a version becomes unreadable, it is a warning."""
+SOON_DAYS: Final = 30
+"""When a trading calendar ends so soon after the newest row, it is a warning."""
 MOST_COMMITS: Final = 200
 """Commits of a source that are looked through for files that are gone."""
 MOST_OWN_COMMITS: Final = 10_000
@@ -230,3 +235,17 @@ def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[Finding]:
     told = ", ".join(part for part in gathered if part)
     if told:
         yield Finding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)
+
+
+def calendar_ends(state: AggregateState) -> Iterator[Finding]:
+    """Yield that the newest row lies close to the end of the trading calendar that an aggregate keeps."""
+    spec = AggregateSpec.from_json(state.spec)
+    if not any(name == DAYS for name, _ in spec.params) or state.extent_end == NEG_INF:
+        return
+    calendar = read_params(spec)[0].calendar
+    left = calendar.dated.last - calendar.day_of(state.extent_end)
+    if left < SOON_DAYS:
+        message = f"the trading calendar ends {left} days after the newest row; a row after it stops the refresh"
+        yield Finding(
+            "warning", state.name, "doctor.calendar", message, "apply the definition again for a newer calendar"
+        )

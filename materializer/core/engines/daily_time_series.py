@@ -14,6 +14,8 @@ from materializer.core.engines.closing import Closing, Reach, plan, read_closing
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.reading import About, Reader, Trouble
 from materializer.core.engines.sessions import Calendar, schedule
+from materializer.core.engines.trading_days import DAYS, TradingDays, read_days
+from materializer.core.spec import TimeType
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)m?(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -37,6 +39,7 @@ class Params(Closing):
         holidays: Days without sessions, counted from 1970-01-01.
         half_days: (day, time of day): days whose sessions end then.
         weekdays: ISO numbers of the weekdays with sessions; empty for all.
+        dated: The sessions of every date, where a calendar says them; *sessions* is then their span.
     """
 
     sessions: tuple[tuple[int, int], ...]
@@ -48,6 +51,7 @@ class Params(Closing):
     holidays: tuple[int, ...] = ()
     half_days: tuple[tuple[int, int], ...] = ()
     weekdays: tuple[int, ...] = ()
+    dated: TradingDays | None = None
 
     @property
     def calendar(self) -> Calendar:
@@ -62,6 +66,7 @@ class Params(Closing):
             holidays=self.holidays,
             half_days=self.half_days,
             weekdays=self.weekdays,
+            dated=self.dated,
         )
 
     @property
@@ -72,7 +77,7 @@ class Params(Closing):
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
     """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
-    reader = Reader({name: value for name, value in values.items() if name != _DATED}, about)
+    reader = Reader({name: value for name, value in values.items() if name not in (_DATED, DAYS)}, about)
     if reader.boolean("use_system_time"):
         reader.refuse("'use_system_time' has no sessions", "sessions are times of the day of the rows")
     scale = alignment.scale(reader)
@@ -80,9 +85,11 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     day = _day(reader, scale)
     step = _step(reader)
     reader.boolean("round_time")  # without effect where windows begin with the session
+    sessions = _sessions(reader, day, is_dated_by_last=_DATED in values or not dated(values))
+    known = _trading_days(reader, values.get(DAYS), day)
     params = Params(
         step=step,
-        sessions=_sessions(reader, day, is_dated_by_last=_DATED in values or not dated(values)),
+        sessions=sessions if known is None else (known.span,),
         day=day,
         merge_session_end=reader.boolean("merge_session_end"),
         merge_last_window=reader.boolean("merge_last_window"),
@@ -91,6 +98,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
         holidays=_days(reader, "holidays"),
         half_days=_half_days(reader, day),
         weekdays=_weekdays(reader),
+        dated=known,
         **read_closing(reader, is_clock=False),
     )
     refuse_steps(reader, params, step)
@@ -158,6 +166,39 @@ def _sessions(reader: Reader, day: int, *, is_dated_by_last: bool) -> tuple[tupl
     except ValueError as exc:
         reader.refuse(f"'session_begin' and 'session_end': {exc}")
         return ((0, day),)
+
+
+def _trading_days(reader: Reader, text: object | None, day: int) -> TradingDays | None:
+    """Return the sessions of a calendar, None without one, or before ``apply`` has looked it up."""
+    calendar, zone = reader.text("calendar"), reader.text("calendar_zone", "UTC")
+    bounds = [name for name in ("calendar_start", "calendar_end") if reader.given(name) is not None]
+    if calendar is None:
+        for name in (*bounds, *(("calendar_zone",) if reader.given("calendar_zone") is not None else ())):
+            reader.refuse(f"'{name}' is given without 'calendar'")
+        return None
+    kind, _, name = calendar.partition(":")
+    if kind not in ("table", "exchange") or not name.strip():
+        reader.refuse(f"'calendar' must be table:NAME or exchange:NAME, got {calendar!r}")
+    for other in ("session_begin", "session_end", "holidays", "half_days", "weekdays"):
+        if reader.given(other) is not None:
+            reader.refuse(
+                f"'{other}' is given beside 'calendar'", "leave one of them away: the calendar has all sessions"
+            )
+    for bound in bounds:
+        if _date(str(reader.given(bound))) is None:
+            reader.refuse(f"'{bound}' must be a date such as 2015-01-01, got {reader.given(bound)!r}")
+        elif kind == "table":
+            reader.refuse(f"'{bound}' is given for a table", "a table says itself when it begins and ends")
+    if zone != "UTC" and reader.about.time_type is TimeType.TIMESTAMP:
+        reader.refuse(f"'calendar_zone' is {zone}, but timestamps are instants", "leave it away, or use timestamp_ntz")
+    if text is None:
+        return None
+    try:
+        return read_days(str(text), day)
+    except ValueError as exc:
+        hint = "keep the times of the column in the exchange's zone, and set 'calendar_zone' to it"
+        reader.refuse(f"'calendar' {calendar}: {exc}", hint)
+        return None
 
 
 def _clocks(reader: Reader, name: str, day: int) -> list[int]:

@@ -345,6 +345,18 @@ _DAILY: Final = Guide(
             "trading days with the time at which their sessions end: 2024-12-24 13:00, separated by commas",
         ),
         Parameter("weekdays", "all", "the trading days with sessions, from 1 (Monday) to 7, separated by commas"),
+        Parameter(
+            "calendar",
+            "none",
+            "says sessions and days in the place of session_begin, session_end, holidays, half_days and weekdays: exchange:NAME, by exchange_calendars, or table:NAME, a Delta table",
+        ),
+        Parameter("calendar_zone", "UTC", "the zone whose clock the time column shows; timestamps are UTC"),
+        Parameter(
+            "calendar_start", "2000-01-01", "the first date of an exchange's calendar; rows before it are refused"
+        ),
+        Parameter(
+            "calendar_end", "what is known", "the last date of an exchange's calendar; rows after it are refused"
+        ),
         _DAILY_KIND,
         Parameter(
             "use_window_start_time",

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from materializer.core.engines.trading_days import TradingDays
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -66,6 +68,8 @@ class Calendar:
         holidays: Days without sessions.
         half_days: (day, time of day): days whose sessions end then at the latest.
         weekdays: ISO numbers of the weekdays with sessions; empty for all.
+        dated: The sessions of every date, where they differ from date to date; *sessions* is then their span, and holidays, half
+            days and weekdays are not used.
     """
 
     sessions: tuple[tuple[int, int], ...]
@@ -77,6 +81,7 @@ class Calendar:
     holidays: tuple[int, ...] = ()
     half_days: tuple[tuple[int, int], ...] = ()
     weekdays: tuple[int, ...] = ()
+    dated: TradingDays | None = None
 
     @property
     def opens(self) -> int:
@@ -91,13 +96,18 @@ class Calendar:
     @property
     def past_day(self) -> int:
         """1 where such a row is the last of its trading day, and not the first of the next, else 0."""
-        return self.past_end if self.sessions[-1][1] == self.opens + self.day else 0
+        return self.past_end if self.dated is None and self.sessions[-1][1] == self.opens + self.day else 0
+
+    @property
+    def reaches_over(self) -> bool:
+        """Whether some trading day ends after the time of day at which another one begins."""
+        return self.dated is not None and self.dated.span[1] + self.past_end > self.opens + self.day
 
     @property
     def lead(self) -> int:
         """Longest time by which a row can come before the start of its window."""
-        ends = [self.opens, *(end for _, end in self.sessions)]
-        return max(begin - end for (begin, _), end in zip(self.sessions, ends, strict=False))
+        days = [self.sessions] if self.dated is None else self.dated.kinds.values()
+        return max(b - e for of in days for (b, _), e in zip(of, [self.opens, *(e for _, e in of)], strict=False))
 
     @property
     def length(self) -> int:
@@ -106,8 +116,12 @@ class Calendar:
 
     def divided(self, latest: int | None = None) -> tuple[Session, ...]:
         """Return the sessions of a day with their windows; on a half day they end at *latest*."""
+        return self.divide(self.sessions, latest)
+
+    def divide(self, sessions: Sequence[tuple[int, int]], latest: int | None = None) -> tuple[Session, ...]:
+        """Return sessions with their windows; those after *latest* are left out, one over it ends there."""
         found: list[Session] = []
-        for begin, last in self.sessions:
+        for begin, last in sessions:
             end = last if latest is None else min(last, latest)
             if end > begin:
                 before = found[-1].before + found[-1].windows if found else 0
@@ -120,19 +134,30 @@ class Calendar:
 
     def is_open(self, day: int) -> bool:
         """Whether a day has sessions."""
+        if self.dated is not None:
+            return bool(self.dated.of(day))
         return day not in self.holidays and (not self.weekdays or (day + 3) % 7 + 1 in self.weekdays)
 
     def day_of(self, t: int) -> int:
         """Return the trading day whose rows an instant belongs to, open or not."""
-        return (t - self.opens - self.past_day) // self.day
+        return self._day(t - self.past_day, self.past_end)
+
+    def _day(self, t: int, past: int) -> int:
+        day = (t - self.opens) // self.day
+        if self.dated is None or not self.reaches_over:
+            return day
+        before = self.dated.of(day - 1)
+        return day - 1 if before and t < (day - 1) * self.day + before[-1][1] + past else day
 
     def sessions_of(self, day: int) -> tuple[Session, ...]:
         """Return the sessions of a trading day."""
+        if self.dated is not None:
+            return self.divide(self.dated.of(day))
         return self.divided(dict(self.half_days).get(day)) if self.is_open(day) else ()
 
     def day_from(self, w_start: int) -> int:
         """Return the trading day of the window that begins at an instant."""
-        return (w_start - self.opens) // self.day
+        return self._day(w_start, 0)
 
     def windows_of(self, day: int) -> Iterator[Window]:
         """Yield the windows of a trading day, in order."""
@@ -160,13 +185,20 @@ class Calendar:
     def following(self, w_start: int) -> Window | None:
         """Return the window after the one that begins at an instant, also on a later day; None when none is near."""
         first = self.day_from(w_start)
-        near = range(first, first + 9 + len(self.holidays) + len(self.half_days))
+        near = range(first, first + 9 + self._pause + len(self.half_days))
         return next((w for day in near for w in self.windows_of(day) if w.w_start > w_start), None)
 
     def last_open(self, day: int) -> int | None:
         """Return the last day with sessions, up to *day*; None when none is near."""
-        near = range(day, day - 8 - len(self.holidays), -1)
+        if self.dated is not None:
+            day = min(day, self.dated.last)
+        near = range(day, day - 8 - self._pause, -1)
         return next((d for d in near if self.is_open(d)), None)
+
+    @property
+    def _pause(self) -> int:
+        """The most dates without sessions in a row, but for those that weekdays leave."""
+        return len(self.holidays) if self.dated is None else self.dated.longest_pause
 
     def _window(self, day: int, session: Session, i: int) -> Window:
         midnight = day * self.day

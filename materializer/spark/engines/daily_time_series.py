@@ -23,6 +23,7 @@ from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, En
 DAY: Final = "_day"
 _DAY_MAX: Final = "_day_max"
 _WINDOW: Final = "_window"
+_KNOWN: Final = "apply the definition again for a newer calendar, set calendar_start, or leave the row out with WHERE"
 
 
 def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
@@ -54,8 +55,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
     """Return windows with the last kept ones below the frozen bound."""
-    since = f"pmod(w_start - {c.opens}L, {c.day}L)"
-    earlier = before.windows.withColumn(DAY, sf.expr(f"(w_start - {c.opens}L - {since}) div {c.day}L"))
+    earlier = before.windows.withColumn(DAY, sf.expr(day_from_sql(c, "w_start")))
     earlier = earlier.withColumn(AT, sf.expr(begun_sql(c, "w_start", DAY)))
     names = [n for n in found.columns if n in earlier.columns]
     return found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
@@ -71,12 +71,32 @@ def is_outside_sql(p: Params) -> str:
 
 def day_sql(c: Calendar, t: str) -> str:
     """SQL of the trading day of an instant."""
-    since = f"({t} - {c.opens + c.past_day}L)"
-    return f"(({since} - pmod({since}, {c.day}L)) div {c.day}L)"
+    return _day_sql(c, t, c.past_day, c.past_end)
 
 
-def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str) -> str:
-    """SQL of what *of* says of the sessions of a day; *closed* on days without."""
+def day_from_sql(c: Calendar, w_start: str) -> str:
+    """SQL of the trading day of the window that begins at an instant."""
+    return _day_sql(c, w_start, 0, 0)
+
+
+def _day_sql(c: Calendar, t: str, shift: int, past: int) -> str:
+    since = f"({t} - {c.opens + shift}L)"
+    day = f"(({since} - pmod({since}, {c.day}L)) div {c.day}L)"
+    if not c.reaches_over:
+        return day
+    ends = _byday_sql(c, f"({day} - 1L)", lambda sessions: f"{sessions[-1].end}L", f"{-2 * c.day}L")
+    return f"({day} - IF({t} < ({day} - 1L) * {c.day}L + {ends} + {past}L, 1L, 0L))"
+
+
+def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str, beyond: str = "") -> str:
+    """SQL of what *of* says of the sessions of a day; *closed* on days without, *beyond* on those that no calendar knows."""
+    if c.dated is not None:
+        # a byte of a constant is found at once, a character only by counting those before it
+        days = f"substring(CAST('{c.dated.days}' AS BINARY), CAST({day} - {c.dated.first - 1}L AS INT), 1)"
+        kinds = ((f"X'{ord(letter):02x}'", of(c.divide(found))) for letter, found in c.dated.kinds.items())
+        whens = " ".join(f"WHEN {byte} THEN {what}" for byte, what in kinds)
+        outside = f"WHEN {day} NOT BETWEEN {c.dated.first}L AND {c.dated.last}L THEN {beyond or closed}"
+        return f"CASE {outside} ELSE CASE {days} {whens} ELSE {closed} END END"
     cases = []
     if c.holidays:
         cases.append(f"WHEN {day} IN ({', '.join(f'{d}L' for d in c.holidays)}) THEN {closed}")
@@ -90,7 +110,10 @@ def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], 
 
 
 def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
-    """SQL of the number of the window of an instant in its trading day, null where a row is dropped."""
+    """SQL of the number of the window of an instant in its trading day, null where a row is dropped.
+
+    A row on a day that a calendar does not know is an error: dropped, it would be missing once the calendar knows its day.
+    """
     since = f"({t} - {day} * {c.day}L)"
     right = 1 if c.holds_end else 0
 
@@ -102,7 +125,8 @@ def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
         ]
         return f"CASE {' '.join(found)} END"
 
-    return _byday_sql(c, DAY, of, "CAST(NULL AS BIGINT)")
+    text = f"concat('a row lies on the trading day ', date_from_unix_date(CAST({day} AS INT)), ', which the calendar does not know: {_KNOWN}')"
+    return _byday_sql(c, day, of, "CAST(NULL AS BIGINT)", f"CAST(raise_error({text}) AS BIGINT)")
 
 
 def begun_sql(c: Calendar, w_start: str, day: str) -> str:

@@ -23,6 +23,7 @@ from materializer.lake.extent import instants_of
 from materializer.lake.small import read_small_changes, read_small_kept
 from materializer.spark import compute as c
 from materializer.spark.bucket_sql import spans_sql
+from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 
@@ -297,7 +298,7 @@ def _progress(
     row = latest.agg(sf.min("t").alias("t"), sf.min("last").alias("last")).collect()[0]
     days: list[tuple[int, int]] = []
     if calendar is not None:
-        day = sf.expr(f"w_start - pmod(w_start - {calendar.opens}L, {calendar.day}L)").alias("_day")
+        day = sf.expr(day_from_sql(calendar, "w_start")).alias("_day")
         by_day = frame.where(inside).groupBy(*map(quoted, names), day)
         counted = by_day.agg(sf.min("w_start").alias("first"), sf.count(sf.lit(1)).alias("count"))
         # of days that begin alike the one with the fewest windows tells

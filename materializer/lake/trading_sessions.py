@@ -1,0 +1,36 @@
+"""A Delta table of trading sessions: one row for each, with the date of its trading day."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Final
+
+from materializer.lake.failures import translated
+from materializer.lake.table import open_table
+
+COLUMNS: Final = {
+    "date": ("date",),
+    "session_begin": ("timestamp", "timestamp_ntz"),
+    "session_end": ("timestamp", "timestamp_ntz"),
+}
+"""Name of each column and the types that it may have."""
+
+
+def trading_sessions(path: str) -> list[tuple[date, datetime, datetime]]:
+    """Return (date, begin, end) of each session; instants have a zone, what a clock shows has none.
+
+    Raises:
+        ValueError: If the table is no such table.
+    """
+    table = open_table(path)
+    types = {field.name: getattr(field.type, "type", "") for field in table.schema().fields}
+    for name, wanted in COLUMNS.items():
+        if types.get(name) not in wanted:
+            what = f"has type {types[name] or 'of many values'}" if name in types else "is missing"
+            raise ValueError(f"{path}: the column '{name}' {what}; it must be {' or '.join(wanted)}")
+    with translated(path, "reading"):
+        rows = table.to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
+    found = [(row["date"], row["session_begin"], row["session_end"]) for row in rows]
+    if any(value is None for row in found for value in row):
+        raise ValueError(f"{path}: a session lacks its date, its begin or its end")
+    return found
