@@ -55,6 +55,7 @@ from materializer.services.preview import Preview, Previewer
 from materializer.services.refresh import Refresher, RefreshReport, RunDone
 from materializer.services.repair import Repairer, RepairReport
 from materializer.services.run_planning import RunNote
+from materializer.services.source_lateness import SourceLateness
 from materializer.services.status import Looker, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Verifier, VerifyReport
@@ -690,6 +691,14 @@ class Materializer:
             now: For policies and promises, as in :meth:`policies`.
         """
         return self._looker.status(name, now)
+
+    def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
+        """Return how late the rows of each source came since it is read, by time column, without a JVM.
+
+        Args:
+            name: An aggregate; only its source then.
+        """
+        return self._looker.lateness(name)
 
     def status_frame(self) -> pd.DataFrame:
         """Return the status of all aggregates as a pandas frame.

@@ -39,6 +39,7 @@ from materializer.services.policies import PolicyState, now_to_look, outside, po
 from materializer.services.raw_rows import Reader, left_to_owner
 from materializer.services.refresh import dirty_below_newest
 from materializer.services.retention import why_stuck
+from materializer.services.source_lateness import SourceLateness, by_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,12 @@ class Looker:
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         return [self._status(s, now) for s in states]
+
+    def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
+        """Return how late the rows of each source came, or of the source of one aggregate."""
+        view = self.journal.view()
+        found, only = by_source(view.states.values()), view.named(name).source.path if name else None
+        return tuple(s for s in found if only in {None, s.source})
 
     def history(self, name: str, limit: int | None = 20) -> list[Ended]:
         """Return the last refreshes of an aggregate, newest first.

@@ -50,6 +50,9 @@ def test_status_tells_how_late_rows_were(late: Site) -> None:
     assert latest
     assert 1_800 <= usual <= (1_800 + 3_600) * 1.2
     assert 172_800 <= latest <= (172_800 + 3_600) * 1.2
+    assert [("ts", "hourly", status.lateness)] == [
+        (s.time_column, s.aggregate, s.lateness) for s in late.lake.lateness()
+    ]
     assert ["doctor.late-rows"] == [f.code for f in late.lake.doctor("hourly") if f.level == "warning"]
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from materializer.services.policies import PolicyState
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport, RunDone
+    from materializer.services.source_lateness import SourceLateness
     from materializer.services.status import Status
     from materializer.services.verify import VerifyReport
     from materializer.services.versions import SwitchReport
@@ -91,8 +92,8 @@ def document(result: Result) -> tuple[str, dict[str, Any]]:
             return "refreshes", _refreshed(report, time_type) | {"policy": policy, "now": now}
         case PolicyList(items=policies):
             return "", {"policies": [_policy(p) for p in policies]}
-        case Statuses(items=items):
-            return "", {"aggregates": [_status(s) for s in items]}
+        case Statuses(items=items, sources=sources):
+            return "", {"aggregates": [_status(s) for s in items], "sources": [_source(s) for s in sources]}
         case History(name=name, time_type=time_type, refreshes=refreshes):
             return "", {"name": name, "refreshes": [_ended(e, time_type) for e in refreshes]}
         case Shown(name=name, columns=columns, rows=rows, fresh=fresh):
@@ -388,6 +389,21 @@ def _lateness(s: Status, advice: Advice) -> dict[str, Any]:
         "start_offset": advice.start_offset,
         "end_offset": advice.end_offset,
         "feed_retention": advice.feed_retention,
+    }
+
+
+def _source(s: SourceLateness) -> dict[str, Any]:
+    within = {
+        n: s.lateness.within(share) for n, share in (("half", 0.5), ("most", 0.99), ("nearly_all", 0.999), ("all", 1.0))
+    }
+    return {
+        "source": s.source,
+        "time_column": s.time_column,
+        "aggregate": s.aggregate,
+        "readers": s.readers,
+        "rows": s.lateness.total,
+        **within,
+        "longest_wait": s.longest_wait,
     }
 
 

@@ -44,7 +44,8 @@ def register(app: typer.Typer) -> None:
 
 def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
-    call.show(Statuses(tuple(call.lake.status(name, now)), is_detailed=name is not None))
+    found = tuple(call.lake.status(name, now))
+    call.show(Statuses(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
     for error in call.lake.unusable() if name is None else []:
         call.fail(error)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from materializer.services.preview import Preview
     from materializer.services.refresh import RefreshReport
     from materializer.services.repair import RepairReport
+    from materializer.services.source_lateness import SourceLateness
     from materializer.services.status import Status
     from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
@@ -88,10 +89,11 @@ class PolicyList:
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """How fresh aggregates are; *is_detailed* when one was asked for by name."""
+    """How fresh aggregates are, and how late the rows of their sources come; *is_detailed* when one was asked for by name."""
 
     items: tuple[Status, ...]
     is_detailed: bool = False
+    sources: tuple[SourceLateness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

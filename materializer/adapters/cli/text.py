@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from materializer.demo.prepare import Prepared
     from materializer.errors import Problem
     from materializer.journal.fold import Ended
+    from materializer.services.source_lateness import SourceLateness
     from materializer.services.status import Status
     from materializer.services.upkeep import Finding
     from materializer.services.verify import VerifyReport
@@ -91,8 +92,8 @@ def lines(result: Result, *, width: int) -> list[str]:
             return [*head, *refresh_lines(report, time_type, width)]
         case PolicyList(items=policies):
             return list(policy_lines(policies, width))
-        case Statuses(items=items, is_detailed=is_detailed):
-            return list(_status(items[0], width) if is_detailed else _statuses(items, width))
+        case Statuses(items=items, is_detailed=is_detailed, sources=sources):
+            return list(_status(items[0], width) if is_detailed else _statuses(items, sources, width))
         case History():
             return list(_history(result, width))
         case Shown():
@@ -173,7 +174,7 @@ def _applied(result: Applied, width: int) -> Iterator[str]:
 # -- status and history --------------------------------------------------------------------------------------------------
 
 
-def _statuses(items: tuple[Status, ...], width: int) -> Iterator[str]:
+def _statuses(items: tuple[Status, ...], sources: tuple[SourceLateness, ...], width: int) -> Iterator[str]:
     if not items:
         yield "no aggregates are defined in this lake; 'materializer apply sql/' defines them"
         return
@@ -184,6 +185,15 @@ def _statuses(items: tuple[Status, ...], width: int) -> Iterator[str]:
             yield from wrapped(s.problem, f"{s.name}: ", width=width)
         if s.next is not None:
             yield from wrapped(version_pairs(s)[0][1].split("\n")[0], f"{s.name}, next version: ", width=width)
+    for source in sources:
+        yield from wrapped(_late_rows(source), f"{source.source}: ", width=width)
+
+
+def _late_rows(s: SourceLateness) -> str:
+    half, most, every = (in_words(s.lateness.within(share) or 0) for share in (0.5, 0.99, 1.0))
+    waited = f"; a commit waited for its capture up to {in_words(s.longest_wait)}" if s.longest_wait else ""
+    rows = f"of {count(s.lateness.total, 'row')} half were known within {half} of their {s.time_column}"
+    return f"{rows}, 99 % within {most}, all within {every}, as {s.aggregate} saw them{waited}"
 
 
 def _status_row(s: Status) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ from materializer.services.preview import Preview
 from materializer.services.raw_rows import Reader
 from materializer.services.refresh import RefreshReport, RunDone
 from materializer.services.repair import RepairReport
+from materializer.services.source_lateness import SourceLateness
 from materializer.services.status import PastClock, Status
 from materializer.services.upkeep import Finding
 from materializer.services.verify import Difference, VerifyReport
@@ -210,6 +211,7 @@ NEXT = NextVersion(
     holder="process 12",
     differences=DIFFERENCES,
 )
+SOURCE = SourceLateness("/lake/flights", "departed", "flights_hourly", 2, LATENESS, 5_400.0)
 STATUS = Status(
     name="flights_hourly",
     source="lake/flights",
@@ -367,8 +369,8 @@ RESULTS: dict[str, Result] = {
     "plan": Planned(PREVIEW),
     "refresh": Refreshed(REFRESH, TS),
     "policy list": PolicyList((POLICY,)),
-    "status": Statuses((STATUS,)),
-    "status NAME": Statuses((STATUS,), is_detailed=True),
+    "status": Statuses((STATUS,), sources=(SOURCE,)),
+    "status NAME": Statuses((STATUS,), is_detailed=True, sources=(SOURCE,)),
     "history": History("flights_hourly", TS, (ENDED, ABORTED)),
     "show": Shown(
         "flights_hourly",
