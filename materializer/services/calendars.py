@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from textwrap import shorten
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -55,7 +56,8 @@ def looked_up(spec: AggregateSpec, table: Callable[[str], SourceIdentity]) -> Ag
     except MaterializerError as exc:
         code, message, hint = exc.code, exc.message, exc.hint
     except (ValueError, OSError, LookupError) as exc:
-        code, message = "definition.calendar", f"the calendar {params['calendar']} cannot be used: {exc}"
+        why = shorten(str(exc), 300, placeholder=" …")  # the library may name every date that it does not like
+        code, message = "definition.calendar", f"the calendar {params['calendar']} cannot be used: {why}"
     else:
         return replace(spec, params=tuple(sorted((*((n, v) for n, v in spec.params if n != DAYS), (DAYS, text)))))
     raise DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])
