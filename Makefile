@@ -10,7 +10,7 @@ QUICKER := $(VENV)/.class-data
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts quick slow long docs format clean
+.PHONY: help setup demo test check lint types contracts quick slow long mutations docs format clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
 
 long: $(EXTRAS) ## Run the long profile of the property tests that need no Spark
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "long or ($(QUICK))"
+
+mutations: $(STAMP) ## Plant mistakes in a copy of the code, and see that a test finds each
+	$(BIN)/python -m tests.mutations
 
 docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
