@@ -75,6 +75,18 @@ def test_every_zone_can_be_read() -> None:
             assert python_offset(python, instant - SECOND) != offset
 
 
+def test_the_rule_goes_on_from_the_last_listed_transition() -> None:
+    """Around the last change of offset that is listed, and the last transition that is, no change is left out or added."""
+    for name in (n for n in NAMES if load(n).rule):
+        zone, python = load(name), python_zone(name)
+        for at in {zone.starts[-1], zone.settled}:
+            for regime in (zone.regime_at(at), *zone.regimes(Span(at - 1, at + 400 * DAY))):
+                assert regime.end < RULES_END
+                ends = (max(regime.start, LISTED.start), regime.end - 1)
+                assert {regime.offset} == {python_offset(python, instant) for instant in ends}
+                assert regime.offset != python_offset(python, regime.end)
+
+
 def test_zones_keep_their_offset_after_2199() -> None:
     """A row of the year 9999 costs no more than one of 2200: no zone changes any more."""
     assert load("America/New_York").regime_at(parse("9999-07-01", STAMP)).offset == -5 * HOUR

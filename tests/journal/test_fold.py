@@ -37,7 +37,7 @@ from materializer.journal.events import (
     SourceIdentity,
     encode,
 )
-from materializer.journal.fold import KEPT_ENDED, AggregateState, apply, by_name, fold
+from materializer.journal.fold import KEPT_ENDED, MAX_CHANGES, AggregateState, apply, by_name, fold
 from materializer.journal.repaired import Repaired
 from tests.model.strategies import JSON, OBJECTS, UNIVERSE, entry_lists, leases, spans
 
@@ -484,3 +484,55 @@ def test_an_old_snapshot_has_no_bounds() -> None:
         del data[name]
 
     assert folded(DEFINED) == AggregateState.from_json(data)
+
+
+def test_changes_since_an_open_plan_was_clean_stay_counted() -> None:
+    """
+    While a refresh is open its entries are not in the log; an abort gives them back, and with them what has to be counted.
+    """
+    old = Entry(Span(0, 10), 3, Cause.CHANGE)
+    counts = [Captured(v, (), counts=({"version": v, "rung": "feed", "rows": 10 * v},)) for v in (5, 7)]
+    clean = replace(everywhere(), log=InvalidationLog(), cursor=3, changes=())
+    state = applied(applied(clean, Captured(4, (old,), counts=({"version": 4, "rung": "feed", "rows": 1},))), counts[0])
+    state = applied(state, Planned(make_plan(2, old), 40))
+    state = applied(applied(state, counts[1]), Aborted(2, "the disk is full"))
+
+    assert ((old,), 121) == (state.log.entries, state.changed_rows(3))
+    assert (120, 70, 0) == tuple(state.changed_rows(v) for v in (4, 5, 7))
+    assert () == applied(replace(clean, changes=state.changes), Captured(8, (), counts=counts[1].counts)).changes
+
+
+def test_changes_that_could_not_be_counted_are_not_known() -> None:
+    """
+    One capture without a count makes every sum over it unknown, also when old captures are put together.
+    """
+    old = Entry(Span(0, 10), 0, Cause.CHANGE)
+    state = replace(everywhere(old), cursor=0, changes=())
+    state = applied(state, Captured(1, (), counts=({"version": 1, "rung": "files", "rows": None},)))
+    for version in range(2, MAX_CHANGES + 3):
+        state = applied(state, Captured(version, (), counts=({"version": version, "rung": "feed", "rows": 1},)))
+
+    assert MAX_CHANGES == len(state.changes)
+    assert (None, MAX_CHANGES - 1) == (state.changed_rows(0), state.changed_rows(3))
+
+
+def test_what_was_delivered_and_what_the_tables_carry_never_goes_back() -> None:
+    """
+    A handler that reports late undoes nothing, and a refresh that wrote nothing carries no number into the tables.
+    """
+    state = folded(DEFINED, Delivered(7), Delivered(5))
+    assert 7 == state.delivered
+
+    written = applied(applied(state, Planned(make_plan(1, Entry(Span(0, 10))), 10)), Done(1, REPORT))
+    empty = replace(make_plan(2), steps=())
+    assert (1, 1) == (written.written_n, applied(applied(written, Planned(empty, 10)), Done(2, REPORT)).written_n)
+
+
+def test_nothing_is_computed_below_either_bound() -> None:
+    """
+    The floor is the later of what is frozen and what is kept no longer; a new definition forgets both.
+    """
+    state = applied(applied(everywhere(), Frozen(10, "asked")), Retired(20))
+    assert 20 == state.floor
+    assert 30 == applied(state, Frozen(30, "asked")).floor
+    assert NEG_INF == applied(state, replace(DEFINED, data_version="d2")).floor

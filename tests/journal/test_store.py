@@ -84,6 +84,33 @@ def test_the_second_of_two_is_refused(tmp_path: Path) -> None:
     assert [1, 2] == numbers(two.read())
 
 
+def test_who_is_late_writes_no_file(tmp_path: Path) -> None:
+    """
+    What was decided on an older version is refused before a file of it is written: a lost race leaves nothing behind.
+    """
+    one, two = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(one, 1)
+    two.append([row(2)], expected_version=two.read().version)
+    before = sorted(Path(one.path).rglob("*"))
+    for store in (one, two):
+        with pytest.raises(JournalConflictError):
+            store.append([row(3)], expected_version=version)
+
+    assert before == sorted(Path(one.path).rglob("*"))
+
+
+def test_a_journal_without_its_first_commit_is_not_created_again(tmp_path: Path) -> None:
+    """
+    The log's beginning may have been cleaned away: who saw no journal still comes second.
+    """
+    late, store = JournalStore(tmp_path), JournalStore(tmp_path)
+    late.read()
+    store.snapshot([row(2)], expected_version=fill(store, 1))
+    Path(store.path, "_delta_log", f"{0:020d}.json").unlink()
+    with pytest.raises(JournalConflictError):
+        late.append([row(3)], expected_version=-1)
+
+
 def test_a_race_inside_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A commit that slips in after the last look is still a conflict, and the loser works on afterwards.

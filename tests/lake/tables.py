@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,6 +58,16 @@ class Trades:
     def commit_file(self, version: int) -> Path:
         """The log's file of a version."""
         return Path(self.path) / "_delta_log" / f"{version:020d}.json"
+
+    def forget(self, version: int, *names: str) -> None:
+        """Take these statistics, or all, out of the files that a version added."""
+        log = self.commit_file(version)
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for add in (a["add"] for a in actions if "add" in a):
+            told = json.loads(add.pop("stats"))
+            if names:
+                add["stats"] = json.dumps({name: value for name, value in told.items() if name not in names})
+        log.write_text("".join(json.dumps(a) + "\n" for a in actions))
 
     def data_files(self) -> list[Path]:
         """All data files, referenced or not."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 from collections.abc import Callable
@@ -10,12 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.core.invalidation import ANY_ROWS
 from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import SourceDamagedError, SourceReplacedError, SourceRolledBackError
 from materializer.lake import changes
 from materializer.lake.changes import Captured, NeedsSpark, Rung, Segment, capture_by_files, capture_without_spark
-from materializer.lake.log import read_commit
+from materializer.lake.log import DataFile, read_commit
+from materializer.lake.look import Look
+from materializer.lake.statistics import TimeColumn
+from materializer.lake.table import DeltaFolder
 from tests.lake.tables import HOUR, Trades, rows_of
 
 GRID: dict[str, Any] = {"floor": lambda t: t // HOUR * HOUR, "next_edge": lambda e: e + HOUR}
@@ -337,6 +342,58 @@ def test_another_table_or_an_older_copy(trades) -> None:
 
     with pytest.raises(SourceReplacedError, match="recreated"):
         capture(recreated, 0, table_id=old_id)
+
+
+def test_an_older_copy_is_refused_whatever_is_asked_for(trades) -> None:
+    """
+    A table that lies behind what was seen of it lost commits, also where the version that is asked for is still there.
+    """
+    table = trades()
+    table.append((0, "a", 1))
+
+    with pytest.raises(SourceRolledBackError, match="is at version 1"):
+        capture(table, 2, upto=1)
+
+
+def test_rows_that_no_statistics_count_are_counted_in_the_file(trades) -> None:
+    """
+    A file that came without statistics is opened to know how many rows the feed must have.
+    """
+    table = trades()
+    table.append((0, "a", 1), (HOUR, "b", 2))
+    table.forget(1)
+    found = capture(table, 0)
+
+    assert isinstance(found, Captured)
+    assert {Rung.FEED} == {p.rung for p in found.pieces}
+    assert 2 == found.per_version[0].inserted
+
+
+def test_a_file_that_went_without_a_count_may_have_held_any_number(trades) -> None:
+    """
+    Where nothing else is known either, nobody can tell how many rows are missing.
+    """
+    table = trades(feed=False)
+    for hour in (0, 1):
+        table.append((hour * HOUR, "a", hour))
+    table.forget(1)
+    table.table.delete("price = 0")
+    found = capture(table, 1)
+
+    assert isinstance(found, Captured)
+    assert [(Rung.LOST, ANY_ROWS)] == [(p.rung, p.rows) for p in found.pieces]
+
+
+def test_what_a_remove_leaves_out_is_known_from_its_add(trades) -> None:
+    """
+    Writers may name a file that went with its times and without its rows.
+    """
+    table = trades()
+    told = DataFile("f", 1, 5, 0, Span(0, HOUR), True, True, False)
+    look = Look(DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *GRID.values())
+    look.files["f"] = told
+
+    assert told == look.original(dataclasses.replace(told, rows=None))
 
 
 def test_added_columns_and_changed_types(trades) -> None:

@@ -13,6 +13,10 @@ from materializer.core.spans import EVERYTHING, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.errors import SourceDamagedError, TableNotFoundError
 from materializer.lake.extent import Extent, FileStat, Unknown, files
+from materializer.lake.rearrange import pieces_of
+from materializer.lake.small import read_small_changes, read_small_rows
+from materializer.lake.statistics import column_bounds
+from tests.lake.tables import HOUR
 
 DAY = 86_400_000_000
 
@@ -123,3 +127,29 @@ def test_estimates_against_counting(held: list[Span], asked: list[Span], has_unk
     assert sum(i in wanted for s in held for i in range(s.start, s.end)) + extra == found.likely_rows
     assert found.is_exact == (not extra and all(wanted.covers(s) for s in met))
     assert extent.present(wanted) == (wanted if has_unknown else SpanSet.of(*held) & wanted)
+
+
+@pytest.mark.parametrize("names", [(), ("numRecords",)], ids=["no statistics", "no row count"])
+def test_files_that_do_not_count_their_rows(trades, names: tuple[str, ...]) -> None:
+    """
+    Such a file may be everywhere, and has a row at least; whoever has to count leaves it alone.
+    """
+    table = trades()
+    table.append((0, "a", 1), (HOUR, "b", 2))
+    table.forget(1, *names)
+    found = files(table.path, 1, "ts", TimeType.TIMESTAMP)
+
+    assert ((), 1, 1) == (found.files, found.unknown.files, found.unknown.rows)
+    assert (1, [], 1) == pieces_of(table.path, "ts", TimeType.TIMESTAMP)
+    everything = SpanSet.of(EVERYTHING)
+    asked = {"time": "ts", "time_type": TimeType.TIMESTAMP, "max_rows": 100}
+    assert read_small_rows(table.path, 1, ["sym"], everything, **asked) is None
+    assert read_small_changes(table.path, 0, 1, ["sym"], max_rows=100) is None
+
+
+def test_a_file_that_tells_nothing_is_not_known_to_be_empty() -> None:
+    """
+    Without times a file is empty where it has no rows, or as many as have no time; not where neither is told.
+    """
+    expected = {(0, None): True, (3, 3): True, (3, 2): False, (3, None): False, (None, None): False}
+    assert expected == {n: column_bounds(*n, None, None, TimeType.BIGINT).is_known for n in expected}

@@ -10,8 +10,8 @@ import pytest
 from materializer.core.spans import NEG_INF, Span, SpanSet
 from materializer.core.spec import TimeType
 from materializer.lake.changes import Captured, Rung, capture_without_spark
-from materializer.lake.frozen import of_files
-from materializer.lake.log import Commit, DataFile
+from materializer.lake.frozen import is_retention, of_files
+from materializer.lake.log import ChangeFile, Commit, DataFile
 from materializer.lake.look import Look
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
@@ -199,3 +199,65 @@ def test_a_file_whose_rows_are_marked_as_deleted(operation, late_hours, conflict
     found = of_files(look, commit, [marked], [whole])
 
     assert (late_hours, conflict_hours, expired) == (late(found), conflicts(found), found.expired)
+
+
+def test_what_one_version_deletes_and_inserts_in_a_bucket_is_a_conflict(table) -> None:
+    """
+    Neither is the delete retention nor the insert late: the row may have been written again.
+    """
+    rows = table.rows([(HOUR, "a", 1), (HOUR, "new", 9)])
+    merge = table.table.merge(rows, "t.ts = s.ts AND t.sym = s.sym", source_alias="s", target_alias="t")
+    merge.when_matched_delete().when_not_matched_insert_all().execute()
+    found = captured(table, 8)
+
+    assert ([], [1], 0) == (late(found), conflicts(found), found.expired)
+
+
+BELOW = DataFile("f", 1, 5, 0, Span(HOUR, BOUND), True, True, False)
+
+
+def asked(*known: DataFile) -> Look:
+    """A look that knows some files, over a table of which nothing can be read."""
+    hour = (lambda t: t // HOUR * HOUR, lambda e: e + HOUR)
+    look = Look(DeltaFolder("/nowhere"), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *hour, frozen=BOUND)
+    look.files.update({f.path: f for f in known})
+    return look
+
+
+def commit(*went: DataFile, came: tuple[DataFile, ...] = (), changes: tuple[ChangeFile, ...] = ()) -> Commit:
+    return Commit(1, 0, "DELETE", None, None, None, came, went, changes, {})
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (commit(BELOW), True),
+        (commit(BELOW, replace(BELOW, span=None)), True),
+        (commit(BELOW, came=(replace(BELOW, data_change=False),)), True),
+        (commit(BELOW, came=(BELOW,)), False),
+        (commit(BELOW, changes=(ChangeFile("c", 1),)), False),
+        (commit(BELOW, replace(BELOW, span=Span(HOUR, BOUND + 1))), False),
+        (commit(BELOW, replace(BELOW, rows=None)), False),
+        (commit(BELOW, replace(BELOW, is_known=False, span=None)), False),
+        (commit(replace(BELOW, data_change=False)), False),
+        (commit(), False),
+    ],
+    ids=["files", "no times", "moved", "came", "rows", "above", "no count", "unknown", "only moved", "nothing"],
+)
+def test_retention_takes_away_whole_files_below_the_bound(version: Commit, expected: bool) -> None:
+    """
+    Of files that are known, with their rows, and nothing besides; all else is looked at row by row.
+    """
+    known = [f for f in version.removes if f.rows is None or not f.is_known]
+
+    assert is_retention(asked(*known), version) is expected
+
+
+def test_of_a_file_that_the_bound_cuts_nobody_knows_what_went() -> None:
+    """
+    Only rows of files wholly below the bound are counted, and only where nothing came; a row that was written again stays.
+    """
+    cut = replace(BELOW, span=Span(HOUR, BOUND + 1), rows=100)
+
+    assert 5 == of_files(asked(), commit(BELOW, cut), [], [BELOW, cut]).expired
+    assert 0 == of_files(asked(), commit(BELOW, came=(cut,)), [cut], [BELOW]).expired

@@ -94,3 +94,28 @@ def test_reasons_follow_the_dirt() -> None:
         (2, "b", "delete"),
         (3, "a", "new"),
     } == found
+
+
+def test_only_a_row_that_is_alone_in_its_place_became_another() -> None:
+    """
+    Where two went or two came nobody can tell which became which: they are deletes and inserts. A pair stands together.
+    """
+    one, two, three = ((0, "a", float(v), None) for v in (1, 2, 3))
+
+    def kinds(old: list[Any], new: list[Any]) -> list[str]:
+        return row_changes.changed(table(old), table(new), ["bucket", "k"])["_change"].to_pylist()
+
+    assert [Change.PREIMAGE, Change.POSTIMAGE] == kinds([one], [two])
+    assert [Change.DELETE, Change.DELETE, Change.INSERT] == kinds([one, two], [three])
+    assert [Change.DELETE, Change.INSERT, Change.INSERT] == kinds([three], [one, two])
+
+
+def test_reasons_are_told_by_the_ends_of_buckets() -> None:
+    """
+    A bucket [0, 10) that is labelled by its end stands at 10, and the one before it at 0.
+    """
+    rows = row_changes.changed(table([]), table([(at, "a", 1.0, None) for at in (0, 10, 20)]), ["bucket", "k"])
+    spans = (SpanSet.of(Span(0, 10)), SpanSet.of(Span(10, 20)), Reason.CORRECTION)
+    found = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=True)
+
+    assert ["correction", "new", "late"] == found["_reason"].to_pylist()

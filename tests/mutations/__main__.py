@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ def main() -> int:
     if args.list:
         print(*map(_line, wanted), sep="\n")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and the copy is removed
     until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     left = [each for each in wanted if not each.harmless and (args.again or not _is_done(each))]
     print(f"{len(wanted)} mistakes, {len(left)} to plant")

@@ -44,3 +44,20 @@ def test_only_what_is_computed_from_raw_rows_is_guarded() -> None:
         Recompute(spans((30, 40)), "", is_discard=True),
     ]
     assert {0: spans((20, 25)), 2: spans((50, 60))} == spans_by_gone(plan_of(taken, *steps))
+
+
+@pytest.mark.parametrize("cause", ["forced", "invalidated", "lost"])
+def test_what_was_asked_for_declared_or_lost_is_guarded(cause: str) -> None:
+    """
+    None of the three says which rows went.
+    """
+    plan = plan_of([Entry(Span(0, 10), None, Cause[cause.upper()])], Recompute(spans((0, 10)), ""))
+    assert {0: spans((0, 10))} == spans_by_gone(plan)
+
+
+def test_what_one_number_of_rows_went_from_is_guarded_together() -> None:
+    """
+    Spans apart from each other, from which as many rows went at most.
+    """
+    taken = [Entry(Span(0, 10), None, Cause.LOST, gone=1), Entry(Span(20, 30), None, Cause.LOST, gone=1)]
+    assert {1: spans((0, 10), (20, 30))} == spans_by_gone(plan_of(taken, Recompute(spans((0, 30)), "")))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.core.engines.event_time_window import Params, advanced, ranges, read, watermarks
+from materializer.core.engines.ranges import Kept
 from materializer.core.engines.reading import About
 from materializer.core.instants import parse
 from materializer.core.spec import Resolution, TimeType
@@ -127,3 +128,17 @@ def test_a_plan_covers_what_a_change_can_touch(
     assert found is not None
     expected = {r.window: r for r in compute(change.after, bound=marks[1])}
     assert expected == refreshed(old, change.after, found, partial(compute, bound=marks[1]))
+
+
+def test_what_a_watermark_that_lags_by_the_gap_leaves_open_is_planned() -> None:
+    """
+    A row that does not advance the watermark by the gap closes nothing: without the newest row a closed pane may be open.
+    """
+    p = Params(10, 10, 0, lag=3, minimum_gap=7)
+    assert [(0, 16), (2, 37)] == list(watermarks([19, 25, 40], p.lag, p.minimum_gap))
+    assert [(0, 16)] == list(watermarks([19, 25], p.lag, p.minimum_gap))
+
+    kept = [Kept(10, 20, 19, 19, True, 1), Kept(20, 30, 25, 25, True, 1), Kept(40, 50, 40, 40, False, 1)]
+    found = ranges(p, [(40, 40)], kept, is_complete=True)
+    assert found is not None
+    assert any(r.start <= 10 < r.end for r in found)

@@ -91,6 +91,24 @@ def test_a_row_at_the_end_of_the_gap_touches_no_session() -> None:
     assert ranges(Params(5), [(5, 5)], kept, is_complete=True) == [Range(5, 6, 5, 6)]
 
 
+def test_changes_a_gap_apart_are_planned_apart() -> None:
+    """
+    Their rows are in two sessions; nearer ones may be in one.
+    """
+    assert ranges(Params(5), [(0, 0), (5, 5)], [], is_complete=True) == [Range(0, 1, 0, 1), Range(5, 6, 5, 6)]
+    assert ranges(Params(5), [(0, 0), (4, 4)], [], is_complete=True) == [Range(0, 5, 0, 5)]
+
+
+def test_older_sessions_are_asked_for_where_the_change_may_touch_them() -> None:
+    """
+    A session that was not read ends before the oldest that was: a change at its end or later cannot touch it.
+    """
+    kept = [Kept(20, 25, 20, 20, True, 1), Kept(90, 95, 90, 90, False, 1)]
+
+    assert ranges(Params(5), [(24, 24)], kept, is_complete=False) is None
+    assert ranges(Params(5), [(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26), Range(90, 91, 90, 91)]
+
+
 def test_deleting_the_newest_session_may_open_the_one_before() -> None:
     """
     The session before the newest is looked at when the newest may be gone.

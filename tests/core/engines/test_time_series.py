@@ -56,6 +56,7 @@ def test_sizes_share_measures() -> None:
         ("ffill", (("ffill", ""), ("ffill", ""))),
         ("null, -1.5", (("null", ""), ("constant", "-1.5"))),
         ([None, "it's"], (("null", ""), ("constant", "'it\\'s'"))),
+        ("a\\b", (("constant", "'a\\\\b'"),) * 2),
     ],
 )
 def test_fill(fill: object, expected: tuple[tuple[str, str], ...]) -> None:

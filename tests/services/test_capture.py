@@ -1,0 +1,116 @@
+"""How many rows a capture says went, by each way in which changes are told; no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from materializer.config import Config
+from materializer.core.define import define
+from materializer.core.grid import build
+from materializer.core.invalidation import ANY_ROWS
+from materializer.core.spec import TimeType
+from materializer.journal.events import Captured, SourceIdentity
+from materializer.journal.fold import AggregateState
+from materializer.services import capture
+from tests.lake.tables import HOUR, Trades
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Callable[..., Trades]:
+    """Make a table of trades."""
+    return lambda *, feed=True: Trades(tmp_path / "trades", feed=feed)
+
+
+def captured(table: Trades, after: int, found: Any = None) -> Captured:
+    """Capture what a table changed after a version; what Spark would say is *found*."""
+    spec = define("bars", "trades", time="ts", width="1 hour", keys=["sym"], measures={"v": "sum(price)"})
+    definition = SimpleNamespace(
+        spec=spec,
+        grid=build(spec.grid, TimeType.TIMESTAMP),
+        time_type=TimeType.TIMESTAMP,
+        engine=None,
+        layout=SimpleNamespace(not_mergeable=()),
+    )
+    source = SourceIdentity(table.path, table.id)
+    bound: Any = SimpleNamespace(name="bars", definition=definition, source=source)
+    engine: Any = SimpleNamespace(changes=lambda *_, **__: found)
+    state = AggregateState("a", "bars", spec.as_json(), "d", source, {}, {}, cursor=after)
+    return capture.Capture(bound, Config(), lambda: engine).upto(state, table.version)
+
+
+def gone(found: Captured) -> dict[int, int]:
+    """By hour, how many rows went."""
+    return {h: e.gone for e in found.entries for h in range(e.span.start // HOUR, e.span.end // HOUR)}
+
+
+def counted(starts: tuple[int, ...] | None, *, is_insert_only: bool = False, **counts: int) -> Any:
+    """What Spark says of a change feed."""
+    kinds: Mapping[str, int] = dict.fromkeys(("insert", "update_preimage", "update_postimage", "delete"), 0) | counts
+    return SimpleNamespace(
+        starts=starts,
+        is_insert_only=is_insert_only,
+        counts=kinds,
+        null_times=0,
+        lateness=capture.Lateness(),
+        late=(),
+        conflicts=(),
+        expired=0,
+    )
+
+
+@pytest.mark.parametrize("feed", [True, False])
+def test_rows_that_were_inserted_did_not_go(trades, feed: bool) -> None:
+    """
+    A bucket that only gained rows lost none, whether the change feed says so or the files do.
+    """
+    table = trades(feed=feed)
+    table.append((0, "a", 1))
+    table.append((0, "b", 2), (1, "b", 2), (HOUR, "b", 3))
+
+    assert gone(captured(table, 1)) == {0: 0, 1: 0}
+
+
+def test_rows_that_were_deleted_went(trades) -> None:
+    """
+    What the feed names of a bucket that did not only gain rows bounds how many went.
+    """
+    table = trades()
+    table.append((0, "a", 1), (1, "a", 2), (HOUR, "a", 3))
+    table.table.delete("price < 3")
+
+    assert gone(captured(table, 1)) == {0: 2}
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"insert": 7}, 0),
+        ({"insert": 7, "delete": 2}, 2),
+        ({"insert": 7, "update_preimage": 3, "update_postimage": 3, "delete": 2}, 5),
+    ],
+)
+def test_of_what_spark_counts_old_rows_went(trades, monkeypatch: pytest.MonkeyPatch, counts, expected) -> None:
+    """
+    Deleted rows, and those before an update; inserted rows and those after an update came.
+    """
+    monkeypatch.setattr(capture, "DRIVER_ROWS", 0)
+    table = trades()
+    table.append((0, "a", 1))
+
+    assert gone(captured(table, 0, counted((0, HOUR), **counts))) == {0: expected, 1: expected}
+
+
+def test_where_too_many_buckets_were_touched_any_rows_may_have_gone(trades, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Then nothing is guarded, for nobody knows what went where.
+    """
+    monkeypatch.setattr(capture, "DRIVER_ROWS", 0)
+    table = trades()
+    table.append((0, "a", 1))
+
+    assert {e.gone for e in captured(table, 0, counted(None)).entries} == {ANY_ROWS}
