@@ -8,7 +8,9 @@ The code that is explored is the project's own: ``protocol.advance`` and ``write
   tail      everything at or above the threshold is in the log or in the open plan
   numbers   refresh numbers rise in each table, and none is beyond the journal's last
   aborted   a plan that was aborted publishes no output afterwards
+  finished  a plan whose commit is in the partials is finished and not aborted, unless commits can no longer be read
   lease     nobody appends to the journal without holding the lease
+  held      nobody stops the refresh of a process that holds the lease, unless commits can no longer be read
   error     nothing looks damaged: no error but a lost lease, a fenced write, or a failure of the data or the disk
   ends      from every state, one undisturbed refresh of everything leaves no dirt, and clean holds
 """
@@ -33,7 +35,8 @@ COMMITS: Final = (("insert", 0), ("insert", 1), ("delete", 0))
 LAST: Final = "99"
 """The process that is started to see whether everything ends well."""
 
-EXPECTED: Final = (LeaseLostError, WriteFencedError, DataError, StorageError)
+STOPPED: Final = (LeaseLostError, WriteFencedError)
+EXPECTED: Final = (*STOPPED, DataError, StorageError)
 
 
 class Bounds(NamedTuple):
@@ -289,6 +292,8 @@ class Exploration:
             return f"{label}, {outside.called}", self.members.number(member), self.worlds.number(ports.world)
         except EXPECTED as exc:
             label += f" ({type(exc).__name__})"
+            if isinstance(exc, STOPPED):
+                ports.note_stopped(p.lease.owner)
             protocol.release(p, ports)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the protocol must never meet it
             ports.note(f"error: {type(exc).__name__}: {exc}")

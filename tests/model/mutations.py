@@ -1,4 +1,4 @@
-"""Thirteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
+"""Fifteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
 
 Where the code has a second guard against the consequence (the check of the tables before planning, the fold that refuses
 impossible events), the mistake comes with that guard taken away, so that it is the rule that catches it.
@@ -169,6 +169,28 @@ def _no_lease(patch: pytest.MonkeyPatch) -> None:
     _blind_tables(patch)
 
 
+def _recover_unleased(patch: pytest.MonkeyPatch) -> None:
+    recover = protocol._recover
+
+    def recovering(p: Process, ports: Any) -> Process:
+        with pytest.MonkeyPatch.context() as blind:
+            blind.setattr(protocol, "check_lease", lambda *_: None)
+            return recover(p, ports)
+
+    patch.setattr(protocol, "_recover", recovering)
+
+
+def _abort_unseen(patch: pytest.MonkeyPatch) -> None:
+    abort = protocol._abort
+
+    def aborting(p: Process, ports: Any) -> Process:
+        with pytest.MonkeyPatch.context() as blind:
+            blind.setattr(protocol, "is_known", lambda *_: False)
+            return abort(p, ports)
+
+    patch.setattr(protocol, "_abort", aborting)
+
+
 class WritesHeld(MemoryPorts):
     """Holds buckets back from the output only."""
 
@@ -189,6 +211,7 @@ def _held_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold, "apply", forgetting)
 
 
+SLEPT: Final = Bounds(1, 1, refreshes=2)
 GATED: Final = Bounds(2, 1, refreshes=2, gates=True)
 
 MUTATIONS: Final = {
@@ -199,7 +222,9 @@ MUTATIONS: Final = {
     "merge-deletes": Mutation("merge although a change since `after` was a delete", "clean", _merge_deletes),
     "remerge": Mutation("recovery computes the merge again instead of finishing it", "clean", _remerge),
     "blind-fence": Mutation("recovery trusts the transaction number, not the plan's id", "clean", ports=BlindFence),
-    "no-fence": Mutation("the partials are not fenced against late writers", "clean", _blind_tables, UnfencedPartials),
+    "no-fence": Mutation(
+        "the partials are not fenced against late writers", "clean", _blind_tables, UnfencedPartials, ("finished",)
+    ),
     "unfenced-output": Mutation("only the partials are fenced", "aborted", _blind_tables, UnfencedOutput),
     "reuse-number": Mutation("a new plan takes the last number again", "ends", _reuse_number, ReusedNumber),
     "abort-forgets": Mutation("an aborted plan does not give its buckets back", "clean", _abort_forgets),
@@ -207,6 +232,12 @@ MUTATIONS: Final = {
         "`done` is written although the lease was lost", "clean", _done_without_cas, ignored=("lease",)
     ),
     "no-lease": Mutation("nobody notices another's plan", "clean", _no_lease, OwnLease, ("lease",)),
+    "recover-unleased": Mutation(
+        "recovery does not look whether the lease is still its own", "held", _recover_unleased, bounds=SLEPT
+    ),
+    "abort-unseen": Mutation(
+        "after the fence of the partials nobody looks at them again", "finished", _abort_unseen, bounds=SLEPT
+    ),
     "writes-held": Mutation(
         "the tables get the rows that the gate holds back", "clean", ports=WritesHeld, bounds=GATED
     ),

@@ -230,6 +230,8 @@ class MemoryPorts:
             self.note(f"lease: {type(events[0]).__name__} by process {self.owner}, which does not hold it")
         plan = self.world.state.plan
         aborted = [plan.id for e in events if isinstance(e, Aborted) and plan]
+        if plan and aborted and self.is_to_finish(plan):
+            self.note(f"finished: {plan.id} is aborted, and the partials carry it")
         rows = tuple(encode(AGGREGATE, e, at="") for e in events)
         self.world = self.world._replace(
             journal=_appended(self.world.journal, rows), aborted=(*self.world.aborted, *aborted)
@@ -238,6 +240,20 @@ class MemoryPorts:
     def note(self, wrong: str) -> None:
         """Remember the first rule that was broken."""
         self.world = self.world._replace(wrong=self.world.wrong or wrong)
+
+    def note_stopped(self, owner: str) -> None:
+        """Note that a process was told of a takeover although it holds the lease; unreadable commits excuse it."""
+        lease = self.world.state.lease
+        if lease and lease.owner == owner and not any(self.table(which).gone for which in Which):
+            self.note(f"held: process {owner} holds the lease and was stopped by another")
+
+    def is_to_finish(self, plan: Plan) -> bool:
+        """Whether the partials carry a commit of the plan, and everybody can read the commits of both tables since."""
+        try:
+            MemoryPorts.has_commit(self, Which.OUTPUT, plan)
+            return MemoryPorts.has_commit(self, Which.PARTIALS, plan)  # whatever a mutation makes of it
+        except CommitsGoneError:
+            return False
 
     def table(self, which: Which) -> Table:
         """Return one of the two tables."""
