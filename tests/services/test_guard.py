@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from materializer.core.define import define
+from materializer.core.grid import build
 from materializer.core.invalidation import ANY_ROWS, UNTOLD, Cause, Entry
 from materializer.core.plan import Lane, Merge, Plan, Recompute, Settle, Step, TableBase
-from materializer.core.spans import Span, SpanSet
-from materializer.services.guard import spans_by_gone
+from materializer.core.spans import POS_INF, Span, SpanSet
+from materializer.core.spec import TimeType
+from materializer.services.guard import counts_gone, spans_by_gone
 
 BASE = TableBase("t", 1)
+SPEC = define("v", "t", time="ts", width="10", measures={"s": "sum(x)"})
+GRID = build(SPEC.grid, TimeType.BIGINT, SPEC.resolution)
 
 
 def plan_of(taken: list[Entry], *steps: Step) -> Plan:
@@ -61,3 +68,41 @@ def test_what_one_number_of_rows_went_from_is_guarded_together() -> None:
     """
     taken = [Entry(Span(0, 10), None, Cause.LOST, gone=1), Entry(Span(20, 30), None, Cause.LOST, gone=1)]
     assert {1: spans((0, 10), (20, 30))} == spans_by_gone(plan_of(taken, Recompute(spans((0, 30)), "")))
+
+
+@pytest.mark.parametrize("mistrusted", [Cause.REPAIRED, Cause.DIFFERED])
+def test_what_may_be_counted_wrong_itself_guards_nothing(mistrusted: Cause) -> None:
+    """
+    After a repair or a found difference the kept counts of an engine may be wrong anywhere, beside a forced span too.
+    """
+    forced, other = Entry(Span(0, 10), None, Cause.FORCED), Entry(Span(50, 60), None, mistrusted)
+    step = Recompute(spans((0, 10), (50, 60)), "")
+
+    assert counts_gone(plan_of([forced], step), GRID, 1) == 0
+    assert counts_gone(plan_of([other], step), GRID, 1) is None
+    assert counts_gone(plan_of([forced, other], step), GRID, 1) is None
+
+
+@pytest.mark.parametrize("told", [Cause.CHANGE, Cause.FILES, Cause.NEW, Cause.RETIRED])
+def test_results_of_captured_changes_are_not_guarded(told: Cause) -> None:
+    """
+    An engine's results are guarded where some cause does not say which rows went, beside those that do.
+    """
+    captured, forced = Entry(Span(0, 10), None, told), Entry(Span(50, 60), None, Cause.LOST)
+    step = Recompute(spans((0, 10), (50, 60)), "")
+
+    assert counts_gone(plan_of([captured], step), GRID, 1) is None
+    assert counts_gone(plan_of([captured, forced], step), GRID, 1) == 0
+
+
+def test_rows_that_were_seen_to_go_are_missing_from_each_result_they_can_be_in() -> None:
+    """
+    Three rows of any of two buckets, each in up to four results: 24 counts less; unknown where that has no bound.
+    """
+    forced, seen = Entry(Span(0, 10), None, Cause.FORCED, gone=3), Entry(Span(50, 60), None, Cause.CHANGE, gone=3)
+    step = Recompute(spans((0, 10), (50, 60)), "")
+
+    assert counts_gone(plan_of([forced, seen], step), GRID, 4) == 24
+    assert counts_gone(plan_of([forced, seen], step), GRID, None) is None
+    assert counts_gone(plan_of([forced, replace(seen, gone=ANY_ROWS)], step), GRID, 4) is None
+    assert counts_gone(plan_of([forced, replace(seen, span=Span(50, POS_INF))], step), GRID, 4) is None
