@@ -79,7 +79,7 @@ def newest_rows(
     for span, name in bounds:
         if kept >= limit and span.end <= floor:
             break
-        if not SpanSet.of(Span(span.start, span.end + (1 if is_end else 0))) & asked:
+        if not SpanSet.of(Span(span.start - (1 if is_end else 0), span.end)) & asked:
             continue
         with translated(path, "reading"):
             rows = pq.ParquetFile(f"{path}/{name}").read().select(shape.names).cast(shape)

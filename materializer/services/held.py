@@ -10,12 +10,10 @@ from pathlib import Path
 from materializer.core.definition import SLICE
 from materializer.core.retention import SOURCE
 from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
-from materializer.core.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
 from materializer.journal.fold import AggregateState, States
 from materializer.lake.extent import Extent, files
-from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
 from materializer.services import cascade, retention
 from materializer.services.bound import Bound
@@ -31,8 +29,12 @@ def published(bound: Bound, version: int) -> SpanSet:
     extent = files(bound.paths["output"], version, column, bound.definition.time_type)
     if extent.unknown.files:
         return SpanSet.of(EVERYTHING)
-    before = 0 if not is_end else DAY if bound.definition.time_type is TimeType.DATE else 1
-    return SpanSet.union(Span(f.start - before, f.end) for f in extent.files)
+    if not is_end:
+        return SpanSet.union(Span(f.start, f.end) for f in extent.files)
+    floor = (
+        bound.definition.grid.floor
+    )  # what ends at an edge lies before it, and a file tells its last edge not exactly
+    return SpanSet.union(Span(f.start - 1, floor(f.end - 1)) for f in extent.files)
 
 
 def outlived(bound: Bound, version: Callable[[], int], kept_from: int) -> SpanSet:
