@@ -13,8 +13,8 @@ from materializer.core.instants import DAY, SECOND, days_of
 
 Case = Mapping[str, Any]
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
-"""Where the shared case files lie, beside the repository."""
+DATA = Path(__file__).resolve().parent / "data"
+"""Where the case files of the tests lie."""
 
 _TIME = re.compile(
     r"(?P<year>\d{1,6})-(?P<month>\d\d)-(?P<day>\d\d)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cases import comparing, reading
-from tests.cases.reading import SHARED
+from tests.cases.reading import DATA
 from tests.oracle.engines import alignment, event_time, intervals, session_window, sessions, ticks, time_series, updates
 from tests.oracle.engines import cases as engine_cases
 from tests.oracle.engines.metrics import evaluate
@@ -18,13 +18,10 @@ FILES = ("seed_cases", "engine_samples")
 CASES = [
     case
     for file in FILES
-    if SHARED.is_dir()
-    for case in reading.read(SHARED / f"{file}.json")
+    for case in reading.read(DATA / f"{file}.json")
     if case["engine"] in engine_cases.ENGINES and case["expected_rows"] is not None
 ]
 SUM = [{"name": "s", "expr": "sum(v)"}]
-
-needs_files = pytest.mark.skipif(not CASES, reason="the shared case files are not beside the repository")
 
 
 def event(t: int, v: Any = 1, *, key: Any = None, commit: int = 1, seq: int = 0) -> Event:
@@ -51,7 +48,6 @@ def sums(found: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 # -- against the cases ---------------------------------------------------------------------------------------------------
 
 
-@needs_files
 def test_no_case_is_lost() -> None:
     """
     Of the files every executable case of an engine is here: 24 of the seeds and 30 of the samples.
@@ -59,7 +55,6 @@ def test_no_case_is_lost() -> None:
     assert 54 == len(CASES)
 
 
-@needs_files
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
 def test_case(case) -> None:
     """
@@ -91,7 +86,6 @@ def same(case: reading.Case, expected: list[dict[str, Any]], found: list[dict[st
     return comparing.is_same_rows(ours, found) if ours else not found
 
 
-@needs_files
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c["id"]) for c in CASES if c["engine"] in ("timeSeries", "sessionWindow")]
 )
@@ -387,7 +381,6 @@ def test_a_sub_window_that_was_computed_starts_no_timer() -> None:
     assert [(2100, "sub-window", 2), (4100, "timer", 3)] == [(r["at"], r["why"], r["s"]) for r in found]
 
 
-@needs_files
 def test_alignment_holds_before_1970() -> None:
     """
     Times are floored, a month goes to its January, a date stays.

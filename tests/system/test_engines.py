@@ -14,14 +14,14 @@ from materializer.config import Config
 from materializer.errors import DefinitionError
 from materializer.wiring import Materializer
 from tests.cases import chance, reading
-from tests.cases.reading import SHARED, kind_of
+from tests.cases.reading import DATA, kind_of
 from tests.cases.runner import run_all
 from tests.cases.world import How
 from tests.system.engine_histories import BASE, DEFINITIONS, SCHEMA, World, run_history
 from tests.system.engine_keeping import OPERATIONS, Kept
 
 FILES = ("seed_cases", "engine_samples")
-CASES = [c for file in FILES if SHARED.is_dir() for c in reading.read(SHARED / f"{file}.json")]
+CASES = [c for file in FILES for c in reading.read(DATA / f"{file}.json")]
 IN_CI = ("ts_ex1", "ts_ex5", "ts_ex8", "ibm", "al_", "pub_session_", "pub_mavg", "pub_daily_short", "count_window")
 """Beginnings of the ids that every run takes; the others are slow."""
 ENGINE_CASES = [
@@ -274,7 +274,6 @@ def test_the_first_clock_opens_count_windows_again(site) -> None:
     assert site.lake.verify("c").is_equal
 
 
-@pytest.mark.skipif(not CASES, reason="the shared case files are not beside the repository")
 @pytest.mark.parametrize("case", ENGINE_CASES)
 def test_case(case, spark, tmp_path) -> None:
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +12,14 @@ from hypothesis import strategies as st
 from materializer.core.engines.alignment import alignment_size, anchor, first_window, scale
 from materializer.core.engines.reading import About, Reader
 from materializer.core.spec import Resolution, TimeType
+from tests.cases.reading import DATA
 
-SHARED = Path(__file__).parents[3].parent / "shared" / "cases"
-TABLES = SHARED / "alignment_tables.json"
+TABLES = DATA / "alignment_tables.json"
 LONGEST = 10**12
-needs_tables = pytest.mark.skipif(not TABLES.exists(), reason="the shared case files are not beside the repository")
 
 
 def listed() -> list[tuple[str, str, bool, dict[str, Any]]]:
     """Every row of the shared tables: type, profile, roundTime, row."""
-    if not TABLES.exists():
-        return []
     document = json.loads(TABLES.read_text(encoding="utf-8"))
     rows = [
         (kind.lower(), "en", name == "roundTime_true", row)
@@ -35,7 +31,6 @@ def listed() -> list[tuple[str, str, bool, dict[str, Any]]]:
     return rows + [(k.lower(), "cn", True, row) for k in chinese["applies_to"] for row in chinese["roundTime_true"]]
 
 
-@needs_tables
 def test_sizes_are_those_of_the_tables() -> None:
     """
     Each row holds at both ends of its steps, which are included, and in between.

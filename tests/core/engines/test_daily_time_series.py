@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,12 @@ from materializer.core.engines.registry import read_params
 from materializer.core.engines.sessions import Calendar, schedule
 from materializer.core.fingerprint import data_fingerprint
 from materializer.core.spec import Resolution, TimeType
+from tests.cases.reading import DATA
 from tests.oracle.engines import sessions as oracle
 
 from .naive_windows import Change, Window, changes, refreshed, results
 
-SAMPLES = Path(__file__).parents[3].parent / "shared" / "cases" / "engine_samples.json"
+SAMPLES = DATA / "engine_samples.json"
 HOUR = 3_600
 DAY = 24 * HOUR
 ONE_DATE = {"sessions": ((34_200, 41_400), (46_800, 54_000)), "step": 1_800, "day": DAY}
@@ -43,12 +43,9 @@ def stated(text: str) -> int:
 
 def schedules() -> list[dict[str, Any]]:
     """The shared cases about schedules."""
-    if not SAMPLES.exists():
-        return []
     return [c for c in json.loads(SAMPLES.read_text(encoding="utf-8")) if c["engine"] == "sessionSchedule"]
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="the shared case files are not beside the repository")
 def test_schedules_of_the_cases() -> None:
     """
     Sessions that cross midnight.

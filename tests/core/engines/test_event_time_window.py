@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,21 +15,17 @@ from materializer.core.engines.ranges import Kept
 from materializer.core.engines.reading import About
 from materializer.core.instants import parse
 from materializer.core.spec import Resolution, TimeType
+from tests.cases.reading import DATA
 
 from .naive_windows import Change, Window, changes, refreshed, results
-
-SHARED = Path(__file__).parents[3].parent / "shared" / "cases"
 
 
 def cases() -> list[dict[str, Any]]:
     """The shared cases about watermarks."""
-    if not SHARED.exists():
-        return []
-    found = [json.loads((SHARED / f"{n}.json").read_text(encoding="utf-8")) for n in ("seed_cases", "engine_samples")]
+    found = [json.loads((DATA / f"{n}.json").read_text(encoding="utf-8")) for n in ("seed_cases", "engine_samples")]
     return [c for document in found for c in document if c["engine"] == "watermarkLog"]
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared case files are not beside the repository")
 def test_watermarks_of_the_cases() -> None:
     """
     Every advance by at least the gap, after the row that made it.

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-TABLES: Final = Path(__file__).resolve().parents[3].parent / "shared" / "cases" / "alignment_tables.json"
+TABLES: Final = Path(__file__).resolve().parents[2] / "cases" / "data" / "alignment_tables.json"
 
 
 @cache
