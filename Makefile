@@ -52,8 +52,8 @@ contracts: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -q -m "$(QUICK)"
 
-slow: $(EXTRAS) ## Run the slow tests, which `make test` leaves out
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "slow and not long"
+slow: $(EXTRAS) ## Go on with the slow tests, which `make test` leaves out, shard by shard (MINUTES=30 ends in time)
+	$(BIN)/python -m tests.shards $(if $(MINUTES),--minutes $(MINUTES))
 
 long: $(EXTRAS) ## Run the long profile of the property tests that need no Spark
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "long or ($(QUICK))"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LONGEST = ("test_sources.py", "test_stateful.py", "test_scheduler.py", "test_processes.py")
+SLOW = pytest.StashKey[list[str]]()
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
 os.environ["TZ"] = "UTC"
@@ -39,13 +40,14 @@ def pytest_report_header() -> str:
     return f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark by folder or by fixture what starts a JVM."""
     for item in items:
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: _turn(item.path))
+    config.stash[SLOW] = [i.nodeid for i in items if any(i.get_closest_marker(name) for name in ("slow", "long"))]
 
 
 def _turn(path: Path) -> int:
@@ -53,6 +55,12 @@ def _turn(path: Path) -> int:
     if path.name in LONGEST:
         return LONGEST.index(path.name)
     return len(LONGEST) + (path.parent.name not in {"airflow", "processes", "spark", "system"})
+
+
+@pytest.fixture
+def slow_tests(request: pytest.FixtureRequest) -> list[str]:
+    """The ids of all tests that were collected and that `make test` leaves out."""
+    return request.config.stash[SLOW]
 
 
 @pytest.fixture
