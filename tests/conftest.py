@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ HERE = Path(__file__).parent
 LONGEST = ("test_sources.py", "test_stateful.py", "test_scheduler.py", "test_processes.py")
 SLOW = pytest.StashKey[list[str]]()
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
+
+FRESH = int(os.environ.setdefault("MATERIALIZER_FRESH_SEED", str(secrets.randbelow(10**9))))
+"""Another one in each run, in all its workers the same: for a few tests that always look at something new."""
 
 os.environ["TZ"] = "UTC"
 os.environ["COLUMNS"] = "100"
@@ -37,7 +41,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_report_header() -> str:
     """Say what a failing run has to be repeated with."""
     profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
-    return f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
+    given = f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
+    return f"{given}, drawn for this run: MATERIALIZER_FRESH_SEED={FRESH}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -48,6 +53,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: _turn(item.path))
     config.stash[SLOW] = [i.nodeid for i in items if any(i.get_closest_marker(name) for name in ("slow", "long"))]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say how a failure is repeated where the seed was drawn for this run."""
+    report = yield
+    if report.failed and "fresh_seed" in getattr(item, "fixturenames", ()):
+        command = f"MATERIALIZER_FRESH_SEED={FRESH} python -m pytest '{item.nodeid}'"
+        report.sections.append(("its data were drawn for this run; to repeat it", command))
+    return report
 
 
 def _turn(path: Path) -> int:
@@ -67,6 +82,12 @@ def slow_tests(request: pytest.FixtureRequest) -> list[str]:
 def seed() -> int:
     """The seed of this run; draw random data from it and nothing else."""
     return SEED
+
+
+@pytest.fixture
+def fresh_seed() -> int:
+    """A seed that is another one in each run; the test needs no fixed outcome, and holds against an oracle."""
+    return FRESH
 
 
 @pytest.fixture
