@@ -1,9 +1,10 @@
 """Run the benchmarks of ``docs/benchmarks.md`` one after the other, each in a process of its own; print what each prints.
 
-    python -m tests.benchmarks [--only NAME…] [--quick] [--json] [OPTION…]
+    python -m tests.benchmarks [--only NAME…] [--quick | --json | --unkept] [OPTION…]
 
-What is not an option of this command is given to each: ``--only trades growth --memory 3g``. ``--quick`` takes small sizes, for a
-first look: figures that say that everything runs and little else.
+What they find is kept in ``docs/benchmarks/history.jsonl``; ``--unkept`` only prints it. What is not an option of this command is
+given to each: ``--only trades growth --memory 3g``. ``--quick`` takes small sizes, for a first look: figures that say that
+everything runs and little else, and are not kept. ``python -m tests.benchmarks.charts`` draws what was kept.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ QUICK: Final[Mapping[str, str]] = {
     "decay": "--refreshes 40 --maintain-every 10",
     "journal": "--refreshes 300",
     "process": "--rows 50000 --rounds 1",
+    "engines": "--rows 24000 --keys 200 --days 2",
+    "gate": "--rows 100000 --late 1000 --rounds 3 --memory 2g",
+    "dags": "--aggregates 20 --rounds 1",
+    "logs": "--a-day 24",
+    "airflow_tasks": "--rows 50000 --rounds 1",
 }
 """Every benchmark, and the sizes of a first look."""
 
@@ -34,10 +40,11 @@ def commands(arguments: Sequence[str] | None = None) -> list[list[str]]:
         allow_abbrev=False,
     )
     parser.add_argument("--only", nargs="+", choices=list(QUICK), metavar="NAME", help=f"some of {', '.join(QUICK)}")
-    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
     parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
+    parser.add_argument("--unkept", action="store_true", help="keep nothing")
     asked, others = parser.parse_known_args(arguments)
-    if asked.quick and asked.json:
+    if asked.json and (asked.quick or asked.unkept):
         parser.error(
             "--json keeps figures for the page of benchmarks, and those of --quick say little: give one of them"
         )
@@ -45,7 +52,7 @@ def commands(arguments: Sequence[str] | None = None) -> list[list[str]]:
         [
             *(sys.executable, "-m", f"tests.benchmarks.{name}"),
             *(shlex.split(sizes) if asked.quick else ()),
-            *(["--json"] if asked.json else ()),
+            *(["--json"] if asked.json else () if asked.quick or asked.unkept else ["--keep"]),
             *others,  # the last of an option counts
         ]
         for name, sizes in QUICK.items()

@@ -1,13 +1,17 @@
-"""Draw the newest entry of each benchmark: ``python -m tests.benchmarks.charts`` writes docs/benchmarks/ and its page."""
+"""Draw the newest entry of each benchmark: ``python -m tests.benchmarks.charts`` writes docs/benchmarks/ and its page.
+
+The table of what was asked, on the page of measurements, is made from the same records, and is written too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
-from tests.benchmarks import history
+from tests.benchmarks import asked, history
 from tests.benchmarks.growth import CHANGES
 
 WIDTH: Final = 820
@@ -24,8 +28,9 @@ _STYLE: Final = """  .page { fill: #ffffff } text { fill: #24292f; font: 12px ui
 _HEAD: Final = """# Benchmarks
 
 Made by `python -m tests.benchmarks.charts` from `docs/benchmarks/history.jsonl`, to which every benchmark adds a line when it
-is run with `--json`. Shown is the newest run of each; [measurements](measurements.md) says what the figures mean.
-`python -m tests.benchmarks` runs all of this page one after the other; `--only NAME…` some, `--quick` with small sizes for a first look.
+is run with `--keep` or `--json`. Shown is the newest run of each; [measurements](measurements.md) says what the figures mean, and
+what was asked of them beside the newest and the worst. `python -m tests.benchmarks` runs all one after the other and keeps what they
+find; `--only NAME…` some, `--unkept` without keeping, `--quick` with small sizes for a first look.
 """
 Bar = tuple[str, float, str, str]
 """Label, value, the value in words, and its class: ``plain``, ``ours`` or ``other``."""
@@ -166,7 +171,82 @@ def _journal(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
         yield f"journal-{key.partition('_')[0]}", title, rows
 
 
-_CHARTS: Final = {"trades": _trades, "growth": _growth, "decay": _decay, "journal": _journal, "process": _process}
+def _engines(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    for after, name, title in (
+        ("0.1 % new rows", "engines-new", "An engine after 0.1 % new rows: rows aggregated"),
+        ("one late row", "engines-one", "… after one late row"),
+    ):
+        lines = [line for line in found["lines"] if line["after"] == after]
+        rows: list[Bar] = [
+            (
+                line["engine"],
+                float(line["rows_read"]),
+                f"{line['rows_read']:,} = {line['rows_read'] / line['source']:.3%} of the source, {line['jobs']} jobs",
+                "ours",
+            )
+            for line in lines
+        ]
+        if rows:
+            yield name, title, rows
+
+
+def _gate(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    rows: list[Bar] = []
+    for kind, label, css in (("plain", "without a gate", "plain"), ("gated", "with eight expectations", "ours")):
+        seconds = sorted(one["seconds"] for one in found["late"][kind])
+        middle = median(seconds)
+        words = f"{middle:.2f} s, from {seconds[0]:.2f} to {seconds[-1]:.2f} s"
+        rows.append((label, middle, words, css))
+    cost = found["cost"]
+    interval = f"{cost['median']:+.1%}, 95 % interval {cost['low']:+.1%} to {cost['high']:+.1%}"
+    yield "gate", f"A refresh of late rows, medians of {cost['pairs']:.0f} pairs: seconds. The gate: {interval}", rows
+
+
+def _dags(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    labels = {
+        "task": "one DAG, for a task",
+        "list": "from the list beside the journal",
+        "journal": "from the journal, after a commit",
+        "again": "… read again",
+        "folder": "from a folder nobody has read",
+        "changed": "… of which one file changed",
+    }
+    readings = found["readings"]
+    rows = [(labels[kind], value, f"{value:.2f} s", "ours") for kind, value in readings.items()]
+    yield "dags", f"Reading the DAGs of {found['options']['aggregates']} aggregates: seconds", rows
+
+
+def _logs(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    rows: list[Bar] = [
+        (f"{days} days, {told['commits']:,} commits", told["seconds"], f"{1_000 * told['seconds']:.0f} ms", "ours")
+        for days, told in found.items()
+        if days != "options"
+    ]
+    yield "logs", "One row more in a table of ours, by the length of its log: milliseconds", rows
+
+
+def _airflow_tasks(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    rows: list[Bar] = []
+    for kind, label in (("nothing", "nothing to do"), ("one", "one late row")):
+        told = found["tasks"][kind]
+        words = f"{told['median']:.2f} s, from {told['least']:.2f} to {told['most']:.2f} s"
+        rows.append((f"{label}, the task", told["median"], words, "ours"))
+        rows.append(("… from the request to its end", told["whole"], f"{told['whole']:.2f} s", "plain"))
+    yield "airflow-tasks", "A task in Airflow, medians: seconds", rows
+
+
+_CHARTS: Final = {
+    "trades": _trades,
+    "growth": _growth,
+    "decay": _decay,
+    "journal": _journal,
+    "process": _process,
+    "engines": _engines,
+    "gate": _gate,
+    "dags": _dags,
+    "logs": _logs,
+    "airflow_tasks": _airflow_tasks,
+}
 
 
 def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -180,8 +260,9 @@ def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         given = ", ".join(
             f"{k} {v}" for k, v in entry["found"].get("options", {}).items() if v and k not in {"folder", "json"}
         )
+        memory = f", {machine['memory_gb']} GB" if "memory_gb" in machine else ""  # not told in older entries
         page.append(
-            f"{entry['at'][:10]}, commit `{entry['commit']}`, {machine['cores']} cores, Python {machine['python']}, "
+            f"{entry['at'][:10]}, commit `{entry['commit']}`, {machine['cores']} cores{memory}, Python {machine['python']}, "
             f"Java {machine['java']}. {given[:1].upper()}{given[1:]}.\n"
         )
         for name, title, rows in charts(entry["found"]):
@@ -191,11 +272,13 @@ def render(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def main(docs: Path = PAGE.parent) -> None:
-    """Write the page and its pictures."""
+    """Write the page and its pictures, and the table of what was asked."""
     for name, text in render(history.newest()).items():
         (docs / name).parent.mkdir(parents=True, exist_ok=True)
         (docs / name).write_text(text, encoding="utf-8")
         print(docs / name)
+    if docs == PAGE.parent:
+        asked.main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark: what a thousand small refreshes leave behind, with maintenance after every so many and without.
 
-    python -m tests.benchmarks.decay [--refreshes 1000] [--maintain-every 50] [--json]
+    python -m tests.benchmarks.decay [--refreshes 1000] [--maintain-every 50] [--keep]
 
 One row is inserted and refreshed, again and again, each a bucket later, so that every refresh adds a small file to both
 tables and commits to the journal. Told of both ways: the median time of the first and the last ten refreshes; and of the last fifty,
@@ -28,7 +28,7 @@ from materializer.journal.journal import Journal
 from materializer.services import maintain
 from materializer.wiring import Materializer
 from tests.benchmarks.journal import A_DAY, let_a_day_pass
-from tests.benchmarks.trades import report, timed
+from tests.benchmarks.trades import report, reporting, timed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.float64())])
@@ -132,9 +132,7 @@ def main() -> None:
     parser.add_argument("--refreshes", type=int, default=1000)
     parser.add_argument("--maintain-every", type=int, default=50)
     parser.add_argument("--memory", default="2g")
-    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    options = parser.parse_args()
+    options = reporting(parser)
     if options.refreshes < 2 * FEW:
         parser.error(f"--refreshes: at least {2 * FEW}, the first {FEW} and the last")
     report(options, run, show)

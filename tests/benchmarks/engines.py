@@ -1,6 +1,6 @@
 """Benchmark: what a refresh of each engine reads and writes after a change, counted; and six window sizes beside one.
 
-    python -m tests.benchmarks.engines [--rows 2000000] [--keys 2000] [--days 10] [--json]
+    python -m tests.benchmarks.engines [--rows 2000000] [--keys 2000] [--days 10] [--keep]
 
 The source is written in hourly commits. After the first refresh of each aggregate come 0.1 % new rows at the end, then one
 row in the middle of the history, then another. Each line counts the rows that were aggregated, the rows of the files that
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import START, given, refreshed, report
+from tests.benchmarks.trades import START, given, refreshed, report, reporting
 
 HOUR: Final = 3_600_000_000
 SIZES: Final = tuple(f"{n}0 minutes" for n in range(1, 7))
@@ -114,7 +114,26 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         )
         if not verdict.is_equal:
             raise SystemExit(1)
-    return {"options": given(options), "lines": [line | {"source": total + new + 2} for line in lines]}
+    told = [line | {"source": total + new + 2} for line in lines]
+    return {"options": given(options), "lines": told} | summary(told)
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is asked of the lines: the share of the source after new rows, and six window sizes beside one."""
+    shares = {line["engine"]: line["rows_read"] / line["source"] for line in lines if line["after"] == "0.1 % new rows"}
+    first = {line["engine"]: line for line in lines if line["after"] == "everything"}
+    if not {"time series, one size", "time series, six sizes"} <= first.keys():
+        return {"shares": shares}
+    six, one = (first[f"time series, {n}"] for n in ("six sizes", "one size"))
+    return {
+        "shares": shares,
+        "six": {
+            "rows": six["rows_read"],
+            "rows_of_one": one["rows_read"],
+            "seconds": six["seconds"],
+            "seconds_of_one": one["seconds"],
+        },
+    }
 
 
 def show(found: dict[str, Any]) -> None:
@@ -133,12 +152,10 @@ def show(found: dict[str, Any]) -> None:
             f"{line['files_written']:9}{line['bytes_written'] / 1_000_000:8.2f}"
             f"{line['files_removed']:10}{line['bytes_removed'] / 1_000_000:8.2f}"
         )
-    first = {line["engine"]: line for line in lines if line["after"] == "everything"}
-    if {"time series, one size", "time series, six sizes"} <= first.keys():
-        six, one = (first[f"time series, {n}"] for n in ("six sizes", "one size"))
+    if six := found.get("six"):
         print(
-            f"six window sizes over one: {six['rows_read'] / one['rows_read']:.2f} x rows aggregated, "
-            f"{six['seconds'] / one['seconds']:.2f} x seconds (asked <= 1.5)"
+            f"six window sizes over one: {six['rows'] / six['rows_of_one']:.2f} x rows aggregated, "
+            f"{six['seconds'] / six['seconds_of_one']:.2f} x seconds (asked <= 1.5)"
         )
 
 
@@ -152,9 +169,7 @@ def main() -> None:
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--only", default="", help="engines whose title holds this text")
     parser.add_argument("--unverified", action="store_true", help="skip the comparison with the whole computation")
-    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    report(reporting(parser), run, show)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark: whether a refresh, and the memory of a backfill, grow with the history behind them.
 
-    python -m tests.benchmarks.growth [--days 1 3 10 30] [--rows-a-day 100000] [--rounds 5] [--json]
+    python -m tests.benchmarks.growth [--days 1 3 10 30] [--rows-a-day 100000] [--rounds 5] [--keep]
 
 One-minute bars over a source that grows from the first number of days to the last. At each length the same changes are made
 *rounds* times: 2,000 late rows in ten hours of any one day, then one late row. Between the two, the 2,000 are spread over up to
@@ -34,7 +34,18 @@ from deltalake import write_deltalake
 
 from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
-from tests.benchmarks.trades import BARS, DAY, START, files_in_words, late_rows, refreshed, report, timed, trades
+from tests.benchmarks.trades import (
+    BARS,
+    DAY,
+    START,
+    files_in_words,
+    late_rows,
+    refreshed,
+    report,
+    reporting,
+    timed,
+    trades,
+)
 
 MEGABYTE = 1_000_000
 LATE = 2_000
@@ -196,9 +207,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--memory", default="2g")
-    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    report(reporting(parser), run, show)
 
 
 if __name__ == "__main__":

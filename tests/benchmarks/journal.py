@@ -1,6 +1,6 @@
 """Benchmark: what the journal costs after ten thousand refreshes; no Spark, no tables but the journal's own.
 
-    python -m tests.benchmarks.journal [--refreshes 10000] [--json]
+    python -m tests.benchmarks.journal [--refreshes 10000] [--keep]
 
 The events of refreshes of one late row are appended as a refresh appends them (the lease; what was captured and the plan; the
 end and the lease given back; then the journal is tidied), to a real journal on disk; after every 288, a day of them, its files
@@ -33,7 +33,7 @@ from materializer.journal.events import (
     SourceIdentity,
 )
 from materializer.journal.journal import Journal
-from tests.benchmarks.trades import report, timed
+from tests.benchmarks.trades import report, reporting, timed
 
 TOLD: Final = (10, 100, 1_000, 10_000, 100_000)
 A_DAY: Final = 288
@@ -124,9 +124,7 @@ def main() -> None:
     """Read the options, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--refreshes", type=int, default=10_000)
-    parser.add_argument("--folder", type=Path, default=None, help="keep the journal here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    report(reporting(parser), run, show)
 
 
 if __name__ == "__main__":

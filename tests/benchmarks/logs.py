@@ -1,6 +1,6 @@
 """Benchmark: what a commit costs beside the log that a table of ours keeps; no Spark.
 
-    python -m tests.benchmarks.logs [--a-day 288] [--json]
+    python -m tests.benchmarks.logs [--a-day 288] [--keep]
 
 A table is made as ours are, and its log is filled with commits that change nothing, as many as refreshes make in 1, 7 and 30
 days, with a checkpoint at the end. Told is what appending one row takes then, the median of fifteen: the library lists the log
@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from materializer.lake.commit import append_rows, create_table
 from materializer.lake.log import commit_file
-from tests.benchmarks.trades import report, timed
+from tests.benchmarks.trades import report, reporting, timed
 
 DAYS: Final = (0, 1, 7, 30)
 TIMES: Final = 15
@@ -59,9 +59,7 @@ def main() -> None:
     """Read the options, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--a-day", type=int, default=288, help="commits a day; 288 is one in five minutes")
-    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    report(reporting(parser), run, show)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark: a refresh in a process of its own, from command to exit, with the class-data archive and without.
 
-    python -m tests.benchmarks.process [--rows 1000000] [--rounds 5] [--json]
+    python -m tests.benchmarks.process [--rows 1000000] [--rounds 5] [--keep]
 
 One-minute bars; before each call one late row is inserted. The archive is the one that ``materializer setup`` made; *without*
 moves it away meanwhile. The JVM's profile is ``short``, the default. Told are medians; *idle* is a call with nothing to do.
@@ -20,7 +20,7 @@ import numpy as np
 from deltalake import write_deltalake
 
 from materializer.spark import archive, jars
-from tests.benchmarks.trades import BARS, DAY, START, report, timed, trades, write_source
+from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -76,9 +76,7 @@ def main() -> None:
     parser.add_argument("--symbols", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--folder", type=Path, default=None, help="keep the tables here; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON, and keep it in docs/benchmarks/history.jsonl")
-    report(parser.parse_args(), run, show)
+    report(reporting(parser), run, show)
 
 
 if __name__ == "__main__":

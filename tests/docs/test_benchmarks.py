@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks import charts, history
+from tests.benchmarks import asked, charts, gate, history
 
 FOUND = {
     "trades": {
@@ -40,6 +40,24 @@ FOUND = {
         **{n: {"open_and_fold_seconds": 0.011, "refresh_seconds": 0.02} for n in ("100", "10000")},
     },
     "process": {"options": {}, "with": 6.0, "without": 9.0, "idle": 0.6},
+    "engines": {
+        "options": {},
+        "lines": [
+            {"engine": "event time", "after": after, "rows_read": 9, "source": 1_000, "jobs": 5}
+            for after in ("0.1 % new rows", "one late row")
+        ],
+    },
+    "gate": {
+        "options": {},
+        "late": {kind: [{"seconds": 2.0, "jobs": 3}] for kind in ("gated", "plain")},
+        "cost": {"median": 0.1, "low": 0.05, "high": 0.15, "jobs": 1, "pairs": 15},
+    },
+    "dags": {"options": {"aggregates": "200"}, "readings": {"list": 0.3, "folder": 0.9}},
+    "logs": {"options": {}, "0": {"commits": 0, "seconds": 0.004}, "30": {"commits": 8_640, "seconds": 0.03}},
+    "airflow_tasks": {
+        "options": {},
+        "tasks": {k: {"median": 2.0, "least": 1.0, "most": 3.0, "whole": 4.0, "all": []} for k in ("nothing", "one")},
+    },
 }
 
 
@@ -58,7 +76,18 @@ def test_an_entry_says_when_of_what_and_where(tmp_path: Path) -> None:
     assert {"process", "trades"} == set(found)
     assert entry == found["process"]
     assert {"benchmark", "at", "commit", "machine", "found"} == set(entry)
-    assert {"cores", "python", "java"} == set(entry["machine"])
+    assert {"cores", "memory_gb", "python", "java"} == set(entry["machine"])
+
+
+def test_no_folder_and_no_password_is_kept(tmp_path: Path) -> None:
+    """
+    What was given to a benchmark is kept, but for where somebody works and what lets them in.
+    """
+    options = {"rows": "9", "folder": "/home/me/lake", "timescaledb": "postgres://me:secret@host", "keep": "True"}
+
+    entry = history.keep("trades", {"options": options, "plain": 1.0}, tmp_path / "history.jsonl")
+
+    assert {"options": {"rows": "9"}, "plain": 1.0} == entry["found"]
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
@@ -187,3 +216,75 @@ def test_the_page_is_that_of_the_history() -> None:
     assert {"trades", "growth", "process"} <= set(entries)
     for name, text in charts.render(entries).items():
         assert text == (charts.PAGE.parent / name).read_text(encoding="utf-8"), name
+    assert asked.made() == asked.PAGE.read_text(encoding="utf-8")
+
+
+# -- what was asked ------------------------------------------------------------------------------------------------------
+
+FIRST = asked.Ask(benchmark="trades", what="first", value="first", over="plain", most=1.4, where={"rows": "20"})
+
+
+def run_of(first: float, rows: str = "20") -> dict[str, object]:
+    return {
+        "benchmark": "trades",
+        "at": "2026-11-23T12:00:00Z",
+        "found": {"options": {"rows": rows}, "first": first, "plain": 10.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ([13.0, 12.0], ("1.2 x", "1.3 x", "1.2 x", "2", "met")),
+        ([17.0, 12.0], ("1.2 x", "1.7 x", "1.2 x", "2", "**missed** at worst")),
+        ([12.0, 15.0], ("1.5 x", "1.5 x", "1.2 x", "2", "**missed**")),
+        ([], ("–", "–", "–", "0", "no record")),
+    ],
+)
+def test_missed_stands_where_it_was_missed(runs: list[float], told: tuple[str, ...]) -> None:
+    """
+    By the newest run or by the worst; a run with other options does not count.
+    """
+    row = asked.table([*map(run_of, runs), run_of(99.0, rows="7")], [FIRST]).splitlines()[-1]
+
+    assert ("first", "≤ 1.4 x", *told) == tuple(cell.strip() for cell in row.split("|"))[1:8]
+
+
+def test_a_run_says_what_it_is_to_what_was_asked() -> None:
+    """
+    In its own units, at its end; a run of another size says nothing.
+    """
+    found = {"options": {"rows": "20000000"}, "noop": 0.0161, "plain": 10.0, "first": 13.0, "unordered": 5.0}
+
+    said = list(asked.lines("trades", found))
+
+    assert "asked: first materialization, cold, of plain Spark (ordered form): 1.3 x, ≤ 1.4 x: met" in said
+    assert "asked: … of plain Spark (ordinary form): 2.6 x, ≤ 1.4 x: missed" in said
+    assert "asked: nothing to do, in process: 16.1 ms, ≤ 15 ms: missed" in said
+    assert [] == list(asked.lines("trades", found | {"options": {"rows": "500000"}}))
+
+
+def test_every_figure_that_was_asked_is_one_of_a_benchmark() -> None:
+    """
+    A figure without a record is of a benchmark that can be run; every other one was found in some record.
+    """
+    entries = history.every()
+    for ask in asked.asks():
+        kept = [entry for entry in entries if entry["benchmark"] == ask.benchmark]
+        assert ask.benchmark in charts._CHARTS
+        assert not kept or any(ask.of(entry["found"]) is not None for entry in kept), ask
+
+
+def test_what_a_gate_costs_is_told_with_its_noise() -> None:
+    """
+    The median of the pairs, and an interval that holds 0 when the pairs do not agree.
+    """
+    plain = [{"seconds": 2.0, "jobs": 3}] * 15
+    gated = [{"seconds": 2.0 + 0.1 * (i % 3 + 1), "jobs": 4} for i in range(15)]
+    noisy = [{"seconds": 2.0 + 0.1 * (-1) ** i, "jobs": 4} for i in range(15)]
+
+    assert {"median": 0.1, "low": 0.05, "high": 0.15, "jobs": 1, "pairs": 15} == gate.cost(
+        {"gated": gated, "plain": plain}
+    )
+    of = gate.cost({"gated": noisy, "plain": plain})
+    assert of["low"] < 0 < of["high"]
