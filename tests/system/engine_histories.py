@@ -1,6 +1,6 @@
 """Random histories of engines: commits and refreshes, after each of which the output is compared with the whole computation.
 
-    python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME]
+    python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME] [--lane driver]
 
 What is checked is that computing what a change touches gives the same as computing everything; that everything is computed
 right is for the oracles to say.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -204,6 +205,15 @@ def run_history(world: World, steps: int) -> Counter[str]:
     return world.seen
 
 
+def _again(args: argparse.Namespace, name: str, seed: int, lane: str) -> str:
+    """Return the command that repeats one history."""
+    kind = "--frozen " if args.frozen else "--kept " if args.kept else ""
+    return (
+        f"python -m tests.system.engine_histories {kind}--histories 1 --steps {args.steps} --seed {seed} --lane {lane}"
+        f" --trace --engine {shlex.quote(name)}"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run histories of every engine in turn; print what was run and what was found."""
     from materializer.spark import session
@@ -217,6 +227,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", action="append", choices=[*DEFINITIONS, *(CUT.keys() - DEFINITIONS)], default=[])
     parser.add_argument("--kept", action="store_true", help="maintained, changed, harmed and repaired, too")
     parser.add_argument("--frozen", action="store_true", help="raw rows go, and history stays")
+    parser.add_argument(
+        "--lane", choices=["driver", "spark"], help="who commits; without it Spark does in every fourth"
+    )
     parser.add_argument("--trace", action="store_true", help="where a history failed, too")
     args = parser.parse_args(argv)
     names = args.engine or list(CUT if args.frozen else DEFINITIONS)
@@ -230,13 +243,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             home = Path(folder) / f"{name}-{seed}"
             home.mkdir()
             definition = CUT[name] if args.frozen else DEFINITIONS[name]
-            world = World(spark, home, random.Random(seed), definition, lane_rows=200_000 if i % 4 else 0)
+            lane = args.lane or ("driver" if i % 4 else "spark")
+            world = World(spark, home, random.Random(seed), definition, lane_rows=200_000 if lane == "driver" else 0)
             try:
                 machine = Frozen(world, name) if args.frozen else Kept(world, name) if args.kept else None
                 seen += machine.run(args.steps) if machine else run_history(world, args.steps)
             except Exception as exc:  # noqa: BLE001 (whatever is found is told, and the next history runs)
                 failed += 1
                 print(f"{name}, seed {seed}: {type(exc).__name__}: {exc}", flush=True)
+                print(f"again: {_again(args, name, seed, lane)}", flush=True)
                 if args.trace:
                     traceback.print_exc()
     print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")

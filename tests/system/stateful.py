@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 import time
@@ -583,6 +584,8 @@ def main() -> int:
     print(f"{seen['examples']} examples, seed {args.seed}, {seconds:.0f} s: {finding or 'nothing found'}")
     for note in getattr(finding, "__notes__", []):
         print(note)
+    if finding:
+        print(f"again: python -m tests.system.stateful {shlex.join(sys.argv[1:])}")
     return 1 if finding else 0
 
 
