@@ -178,7 +178,7 @@ def go_on(
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Run chunks that are not on record until there is no more time, or there are enough; return the exit status."""
-    began, of, which = clock(), code(), history.commit()
+    began, of, which, on = clock(), code(), history.commit(), history.machine()
     worker, workers = (int(number) for number in options.worker.split("/"))
     failed = ran = 0
     for chunk in chunks(options.seed):
@@ -202,7 +202,7 @@ def go_on(
             "lane": chunk.lane,
             "seed": chunk.seed,
             "command": shlex.join(chunk.command),
-            "on": history.machine(),
+            "on": on,
             **found,
         }
         keep(entry, file)

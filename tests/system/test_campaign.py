@@ -23,6 +23,7 @@ class Clock:
         self.found: dict[int, str] = {}
 
     def run(self, chunk: Chunk) -> dict[str, Any]:
+        """Say that a chunk ran."""
         self.ran.append(chunk)
         self.now += 100
         found = self.found.get(chunk.number, "")
