@@ -16,6 +16,7 @@ from materializer.lake import commit
 from materializer.services import change_feed, maintain, quality
 from materializer.spark import jars, session
 from tests.docs.blocks import ROOT
+from tests.quality.cases import asked_both_ways, suite
 
 WORDS: Final = {3: "three", 4: "four", 10: "ten"}
 _MB: Final = 1 << 20
@@ -51,6 +52,21 @@ def test_a_number_is_that_of_the_code(name: str, told: str) -> None:
     The sentence stands on its page, however its lines are broken.
     """
     assert told in " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def test_expectations_compared_both_ways_are_counted() -> None:
+    """
+    docs/quality.md says how many the test of both ways has, of how many types, and how many of them are compiled.
+    """
+    every, both = suite().expectations, asked_both_ways()
+    told = [
+        f"runs {len(every)} expectations, of all {len({e.type for e in every})} types",
+        f"{len(both)} of them, of the {len({e.type for e in both})} types that can be compiled",
+        f"{3 * len(both)} comparisons",
+    ]
+    page = " ".join((ROOT / "docs/quality.md").read_text(encoding="utf-8").split())
+
+    assert [] == [sentence for sentence in told if sentence not in page]
 
 
 def test_what_was_folded_goes_after_a_day() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.quality.suite import Suite, read
+from materializer.core.quality.compiled import compiled, plain
+from materializer.core.quality.suite import Expectation, Suite, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,6 +123,12 @@ def suite() -> Suite:
     """All cases as one suite."""
     expectations = [{"type": name, "kwargs": kwargs} for name, kwargs in CASES]
     return read(json.dumps({"name": "all", "expectations": expectations}), file="cases.py")
+
+
+def asked_both_ways() -> list[Expectation]:
+    """Those of the cases that are compiled, and so are answered by Spark and by Great Expectations."""
+    columns = dict(column.split() for column in COLUMNS.split(", "))
+    return [e for e in suite().expectations if compiled(plain(e, columns), columns) is not None]
 
 
 def frame(spark: SparkSession, rows: str) -> DataFrame:

@@ -19,7 +19,7 @@ from materializer.core.quality.verdict import Finding
 from materializer.errors import DefinitionError, QualityLibraryMissingError
 from materializer.services.quality import audit
 from materializer.spark.session import work_session
-from tests.quality.cases import BAD, GOOD, frame, suite
+from tests.quality.cases import BAD, GOOD, asked_both_ways, frame, suite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +69,7 @@ def test_both_ways_give_one_verdict(session: SparkSession, rows: str, capsys: py
     with capsys.disabled():
         print(f"\n{len(theirs.verdict.findings)} expectations of {len(types)} types ran, {len(pairs)} both ways")
 
+    assert {a.index for a, _ in pairs} == {e.index for e in asked_both_ways()}
     assert {a.type for a, _ in pairs} == COMPILABLE
     assert types == {k.name for k in KNOWN.values() if k.is_on_spark}
     assert [] == [(a.type, differences(a, b), a, b) for a, b in pairs if differences(a, b)]
