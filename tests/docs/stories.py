@@ -28,6 +28,7 @@ from materializer.core.parse import parse_definitions
 from materializer.core.quality import suite
 from materializer.demo import flights
 from materializer.wiring import Materializer
+from tests.docs import output
 from tests.docs.blocks import ROOT, Block, Command, blocks, commands
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ MEANWHILE: Final[Mapping[str, Sequence[tuple[str, int]]]] = {
     "docs/airflow.md#6": [("refresh --all", 0)],
 }
 """What else happens after a block: a command and the status that it ends with."""
+COMPARED: Final = ("docs/policies.md",)
+"""Pages whose commands print what stands there, made by ``python -m tests.docs.output``; the tour's is of another lake."""
 
 
 def is_done_elsewhere(block: Block) -> bool:
@@ -107,6 +110,28 @@ def trades() -> pa.Table:
     return pa.table(columns)
 
 
+def late_trades() -> list[pa.Table]:
+    """Return trades that come late, two of each symbol an hour: of yesterday, of eight weeks ago, and of a year ago."""
+    hours = [
+        *(datetime(2013, 12, 30, hour, tzinfo=UTC) for hour in range(12, 18)),
+        *(datetime(2013, 11, 2, hour, tzinfo=UTC) for hour in range(9, 12)),
+        BEGIN,
+    ]
+    times = [hour + timedelta(minutes=10 * n) for hour in hours for n in range(4)]
+    columns = {
+        "trade_id": list(range(1_000, 1_000 + len(times))),
+        "ts": pa.array(times, pa.timestamp("us", "UTC")),
+        "sym": ["AA", "BB"] * (len(times) // 2),
+        "price": [100.0] * len(times),
+        "volume": [5] * len(times),
+    }
+    return [pa.table(columns)]
+
+
+ARRIVING: Final[Mapping[str, Callable[[], list[pa.Table]]]] = {"docs/policies.md#2": late_trades}
+"""What rows arrive after a block, in one commit each."""
+
+
 def some_flights() -> pa.Table:
     """Return one flight of 300 of the year."""
     table = flights.load()
@@ -128,6 +153,8 @@ class Story:
         self.patch = patch
         self.printed = printed
         self.status = 0
+        self.is_compared = page in COMPARED
+        self.outputs: list[str] = []
         self.names: dict[str, Any] = {"__name__": "page", "spark": spark, "m": Materializer(spark=spark)}
         if page in _BEFORE:
             _BEFORE[page](self)
@@ -141,6 +168,8 @@ class Story:
     def do(self, block: Block) -> None:
         """Do one block."""
         _DO[block.language](self, block)
+        for table in ARRIVING.get(block.name, list)():
+            write_deltalake("lake/trades", table, mode="append")
         for line, status in MEANWHILE.get(block.name, ()):
             self.run(Command(("materializer", *line.split())))
             assert status == self.status, self.printed()
@@ -213,11 +242,16 @@ class Story:
         self.succeed("check", found.name)
 
     def shell(self, block: Block) -> None:
-        """Run each command."""
+        """Run each command; what it prints is what the page shows, if it shows that."""
+        self.outputs.clear()
+        self.printed()
         for command in commands(block):
             self.run(command)
+            self.outputs.append(self.printed())
             expected = STATUSES.get((block.name, " ".join(command.words[1:])), 0)
-            assert expected == self.status, f"{block.name}: {command.words}: {self.printed()}"
+            assert expected == self.status, f"{block.name}: {command.words}: {self.outputs[-1]}"
+        if self.is_compared and block.language == "console":
+            assert [] == output.differences(block, self.outputs), f"{block.name}: python -m tests.docs.output"
 
     def text(self, block: Block) -> None:
         """Run what stands in a crontab."""
@@ -252,6 +286,7 @@ class Story:
                 assert rest[0] in targets
             case "echo":
                 assert [str(before)] == [line for line in command.output if line.isdecimal()]
+                print(before)
             case _:
                 pytest.fail(f"{self.page}: nobody knows the command {first!r}")
 

@@ -118,7 +118,12 @@ def test_a_page_can_be_followed(page, spark, tables, tmp_path: Path, monkeypatch
     """
     monkeypatch.chdir(tmp_path)
     stories.sources("lake", tables)
-    story = stories.Story(page, spark, monkeypatch, lambda: "".join(capsys.readouterr()))
+
+    def printed() -> str:
+        said = capsys.readouterr()
+        return said.out or said.err
+
+    story = stories.Story(page, spark, monkeypatch, printed)
     for block in TOLD[page]:
         story.do(block)
     story.end()

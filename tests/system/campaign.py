@@ -1,6 +1,6 @@
 """A long campaign of random histories, in small chunks that are kept: stop it and go on, by several processes at once.
 
-    python -m tests.system.campaign [--minutes 30] [--target 600] [--worker 0/2] [--seed 9000] [--chunks N]
+    python -m tests.system.campaign [--minutes 30] [--target 600] [--worker 0/2] [--seed 9000] [--chunks N] [--each N]
     python -m tests.system.campaign --summary
 
 Every chunk is a process of one of the machines (work and deaths, changed definitions, repairs, retention, engines that are kept
@@ -40,15 +40,15 @@ FILE: Final = history.ROOT / "docs" / "benchmarks" / "campaign.jsonl"
 PAGE: Final = history.ROOT / "docs" / "measurements.md"
 SEED: Final = 9_000
 MACHINES: Final[Mapping[str, tuple[str, int]]] = {
-    "work and deaths": ("tests.system.stateful --examples {histories} --steps 12", 8),
-    "changed definitions": ("tests.system.stateful --versions --examples {histories} --steps 12", 8),
-    "repairs": ("tests.system.stateful --repairs --examples {histories} --steps 12", 8),
-    "retention": ("tests.system.stateful --retention --examples {histories} --steps 12", 8),
-    "engines, kept": ("tests.system.engine_histories --kept --trace --histories {histories} --steps 4", 6),
-    "engines, frozen": ("tests.system.engine_histories --frozen --trace --histories {histories} --steps 4", 6),
+    "work and deaths": ("tests.system.stateful --examples {histories} --steps 12", 5),
+    "changed definitions": ("tests.system.stateful --versions --examples {histories} --steps 12", 5),
+    "repairs": ("tests.system.stateful --repairs --examples {histories} --steps 12", 5),
+    "retention": ("tests.system.stateful --retention --examples {histories} --steps 12", 5),
+    "engines, kept": ("tests.system.engine_histories --kept --trace --histories {histories} --steps 4", 5),
+    "engines, frozen": ("tests.system.engine_histories --frozen --trace --histories {histories} --steps 4", 5),
 }
 """Of each machine its command, and how many histories a chunk has: what takes a minute or two."""
-LONGEST: Final = 900
+LONGEST: Final = 1_800
 """Seconds after which a chunk is said to hang."""
 FIRST_GUESS: Final = 150
 """Seconds that a chunk is expected to take before any has ended."""
@@ -64,10 +64,12 @@ class Chunk:
     Args:
         number: Its place in the campaign, from 0.
         seed: Where chance begins.
+        each: How many histories it has; 0 for as many as :data:`MACHINES` says.
     """
 
     number: int
     seed: int
+    each: int = 0
 
     @property
     def machine(self) -> str:
@@ -87,7 +89,7 @@ class Chunk:
     @property
     def histories(self) -> int:
         """How many histories it has."""
-        return MACHINES[self.machine][1]
+        return self.each or MACHINES[self.machine][1]
 
     @property
     def command(self) -> list[str]:
@@ -96,9 +98,9 @@ class Chunk:
         return ["python", "-m", *words, "--seed", str(self.seed), "--lane", self.lane]
 
 
-def chunks(seed: int, step: int = 100) -> Iterator[Chunk]:
-    """Give the chunks of a campaign without end; seeds are *step* apart, as a chunk may use some that follow its own."""
-    return (Chunk(n, seed + step * n) for n in count())
+def chunks(seed: int, each: int = 0) -> Iterator[Chunk]:
+    """Give the chunks of a campaign without end; seeds are 100 apart, as a chunk may use some that follow its own."""
+    return (Chunk(n, seed + 100 * n, each) for n in count())
 
 
 def code() -> str:
@@ -181,7 +183,7 @@ def go_on(
     began, of, which, on = clock(), code(), history.commit(), history.machine()
     worker, workers = (int(number) for number in options.worker.split("/"))
     failed = ran = 0
-    for chunk in chunks(options.seed):
+    for chunk in chunks(options.seed, options.each):
         done = [entry for entry in kept(file) if entry["code"] == of]  # others add to it meanwhile
         if sum(entry["histories"] for entry in done) >= options.target or ran == options.chunks:
             break
@@ -280,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=SEED, help="another seed is another campaign of the same code")
     parser.add_argument("--chunks", type=int, default=-1, help="stop after so many")
+    parser.add_argument("--each", type=int, default=0, help="histories of a chunk; fewer where the machine is slow")
     parser.add_argument("--summary", action="store_true", help="only tell how far it is, and write the table")
     options = parser.parse_args(argv)
     if options.summary:

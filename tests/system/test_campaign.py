@@ -31,7 +31,9 @@ class Clock:
 
 
 def options(**given: Any) -> argparse.Namespace:
-    return argparse.Namespace(**{"minutes": 30, "target": 600, "worker": "0/1", "seed": 9_000, "chunks": -1} | given)
+    return argparse.Namespace(
+        **{"minutes": 30, "target": 600, "worker": "0/1", "seed": 9_000, "chunks": -1, "each": 0} | given
+    )
 
 
 def test_every_fourth_chunk_of_a_machine_is_in_sparks_lane() -> None:
@@ -55,10 +57,10 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     first = [chunk.number for chunk in clock.ran]
     assert first == [0, 1, 2]
 
-    assert 0 == go_on(options(target=60), clock.run, file, lambda: clock.now)
+    assert 0 == go_on(options(target=40), clock.run, file, lambda: clock.now)
 
     assert [*first, 3, 4, 5, 6, 7] == [chunk.number for chunk in clock.ran]
-    assert 60 == sum(entry["histories"] for entry in kept(file))
+    assert 40 == sum(entry["histories"] for entry in kept(file))
 
 
 def test_two_processes_share_the_work(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_other_code_is_another_campaign(tmp_path: Path, monkeypatch: pytest.Monk
     go_on(options(chunks=1), clock.run, file, lambda: clock.now)
 
     assert [0, 1, 0] == [chunk.number for chunk in clock.ran]
-    assert "8 histories, 100% of them in Spark's lane" in campaign.table(kept(file))
+    assert "5 histories, 100% of them in Spark's lane" in campaign.table(kept(file))
 
 
 def test_what_is_found_is_kept_with_its_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,11 +101,11 @@ def test_what_is_found_is_kept_with_its_command(tmp_path: Path, capsys: pytest.C
 
     entry = kept(file)[1]
     assert (
-        "python -m tests.system.stateful --versions --examples 8 --steps 12 --seed 9100 --lane driver"
+        "python -m tests.system.stateful --versions --examples 5 --steps 12 --seed 9100 --lane driver"
         == entry["command"]
     )
     assert f"FOUND: ended with status 1; again: {entry['command']}" in capsys.readouterr().out
-    assert "| changed definitions | driver | 8 | 9100 to 9100 | 2 | seed 9100: ended with status 1 |" in campaign.table(
+    assert "| changed definitions | driver | 5 | 9100 to 9100 | 2 | seed 9100: ended with status 1 |" in campaign.table(
         kept(file)
     )
 
@@ -119,7 +121,7 @@ def test_a_chunk_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Whatever ends a process with another status than 0 is kept with the end of its printout; one that hangs is killed.
     """
-    monkeypatch.setitem(MACHINES, "work and deaths", ("tests.no_such_module {histories}", 8))
+    monkeypatch.setitem(MACHINES, "work and deaths", ("tests.no_such_module {histories}", 5))
 
     found = campaign.run(Chunk(0, 1))
 

@@ -1,0 +1,88 @@
+"""What pages show of real runs is what these said, and what the code would say now."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from materializer.core.grid import build
+from materializer.core.parse import parse_definitions
+from materializer.core.plan import Estimate, Merge, Recompute, Rejected
+from materializer.core.spans import SpanSet
+from materializer.core.spec import TimeType
+from materializer.demo.story import planned
+from tests.docs import output
+from tests.docs.blocks import ROOT, Block, blocks
+from tests.docs.stories import SHOWN
+
+
+def test_the_tour_shows_what_the_demo_told() -> None:
+    """
+    Every block of its output is a part of the one run that is kept in ``docs/tour.txt``: `python -m tests.docs.output --demo`.
+    """
+    of_demo = {name for name, why in SHOWN.items() if why == "output of the demo"}
+    texts = output.of_demo(output.TOLD.read_text(encoding="utf-8"))
+
+    assert of_demo == set(texts)
+    for name, text in texts.items():
+        [block] = [b for b in blocks(name.partition("#")[0]) if b.name == name]
+        assert text == block.text, name
+
+
+def test_plans_are_told_as_the_tour_has_them() -> None:
+    """
+    The words of a merged and of a computed bucket, without their numbers.
+    """
+
+    def worded(text: str) -> str:
+        return re.sub(r"[\d,.:-]*\d", "0", output.masked(text)).replace("files", "file")
+
+    [spec] = parse_definitions((ROOT / "sql" / "destinations_monthly.sql").read_text(encoding="utf-8"))
+    months = build(spec.grid, TimeType.TIMESTAMP)
+    november = months.bucket(1_384_000_000_000_000)
+    why = Rejected("recompute", "would read 28,143 raw rows")
+    steps = [
+        Merge(SpanSet.of(november), 334, Estimate(1_288, 55_000, 2, 1), (why,)),
+        Recompute(SpanSet.of(november), "never materialised", Estimate(922, 38_600, 1, 1), ()),
+    ]
+    told = worded(output.TOLD.read_text(encoding="utf-8"))
+
+    for step in steps:
+        assert worded(planned(step, months)) in told
+
+
+def test_a_block_shows_what_its_commands_print() -> None:
+    """
+    Wall times may be others, and lines may break elsewhere; a row more, or a word, is a difference.
+    """
+    text = "$ materializer apply a.sql\n$ materializer refresh a\na: 1,024 rows,\n   0.52 s\n\n$ false; echo $?\n3\n"
+    block = Block("page.md", 1, 1, "console", text)
+
+    assert [] == output.differences(block, ["whatever\n", "a: 1,024 rows, 12.1 s\n", "", "3\n"])
+    assert [] != output.differences(block, ["", "a: 1,025 rows, 0.52 s\n", "", "3\n"])
+    assert [] != output.differences(block, ["", "a: 1,024 rows, 0.52 s\n", "", "0\n"])
+    assert text == output.console(block, ["", "a: 1,024 rows,\n   0.52 s\n", "", "3\n"])
+
+
+def test_examples_are_true() -> None:
+    """
+    Every example in the docstrings gives what it says.
+    """
+    assert doctest.testmod(output).failed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_demo_tells_what_is_kept(tmp_path: Path) -> None:
+    """
+    The whole demo again, and the commands after it: only wall times and sizes are others.
+    """
+    told, typed = output.demo(str(tmp_path))
+    [block] = [b for b in blocks("docs/tour.md") if b.language == "console"]
+
+    assert output.masked(output.TOLD.read_text(encoding="utf-8")) == output.masked(told)
+    assert output.masked(block.text) == output.masked(typed)
+    assert (ROOT / "docs" / "tour.txt") == output.TOLD
