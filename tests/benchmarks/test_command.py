@@ -52,8 +52,6 @@ def test_the_sizes_of_a_first_look_are_options(name: str, monkeypatch: pytest.Mo
     """
     Each benchmark takes the sizes that it would be given, and they are no larger than its own.
     """
-    if name == "airflow_tasks":
-        pytest.importorskip("airflow", reason="needs the extra `airflow`")
     module, read = importlib.import_module(f"tests.benchmarks.{name}"), []
     monkeypatch.setattr(module, "report", lambda options, *_: read.append(options))
     for given in ([], named(["--quick"])[name]):
