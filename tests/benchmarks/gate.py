@@ -26,6 +26,8 @@ from materializer.config import Config, SparkConfig
 from materializer.wiring import Materializer
 from tests.benchmarks.trades import BARS, given, late_rows, refreshed, report, reporting, write_source
 
+FEWEST = 6
+"""Of so many pairs all lie on one side of the median of their distribution in one of 32 cases."""
 SUITE: dict[str, Any] = {
     "name": "bars",
     "expectations": [
@@ -122,6 +124,7 @@ def show(found: dict[str, Any]) -> None:
         )
     of = found["cost"]
     noise = "below the noise" if of["low"] <= 0 <= of["high"] else "above the noise"
+    noise = noise if of["pairs"] >= FEWEST else f"fewer than {FEWEST} pairs: that is no interval of 95 %"
     print(
         f"the gate costs {of['median']:+.1%} of its refresh, 95 % interval {of['low']:+.1%} to {of['high']:+.1%}"
         f" ({of['pairs']:.0f} pairs): {noise}; asked <= 15 %; {of['jobs']:+.0f} Spark jobs"

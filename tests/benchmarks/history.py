@@ -66,11 +66,13 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, with a ``+`` where files differ from it."""
+    """Return the commit that is checked out, with a ``+`` where files other than pages and records differ from it."""
     said = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    changed = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=ROOT, capture_output=True, check=False)
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "-uno", "--", ".", ":!docs"], cwd=ROOT, capture_output=True, check=False
+    )
     return (said.stdout.strip() or "unknown") + ("+" if changed.stdout.strip() else "")
 
 

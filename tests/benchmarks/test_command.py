@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import trades
 from tests.benchmarks.__main__ import QUICK, commands
 from tests.benchmarks.history import ROOT
 
@@ -83,6 +86,26 @@ def test_what_cannot_be_run_is_refused(arguments: list[str], said: str, capsys: 
 
     assert 2 == refused.value.code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "is_kept"), [([], False), (["--keep"], True), (["--json"], True)])
+def test_what_is_found_is_kept_if_that_is_asked_for(
+    given: list[str], is_kept: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Under the name of its module; printed it is in any case.
+    """
+    kept: list[tuple[str, dict[str, int]]] = []
+    monkeypatch.setattr(trades.history, "keep", lambda *entry: kept.append(entry))
+    monkeypatch.setattr(sys, "argv", ["benchmark", *given])
+
+    def run(options: argparse.Namespace, folder: Path) -> dict[str, int]:
+        return {"seconds": 3}
+
+    trades.report(trades.reporting(argparse.ArgumentParser()), run, lambda found: print(f"{found['seconds']} s"))
+
+    assert ([("test_command", {"seconds": 3})] if is_kept else []) == kept
+    assert "3" in capsys.readouterr().out
 
 
 def test_one_that_fails_does_not_keep_the_others_from_running() -> None:
