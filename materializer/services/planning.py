@@ -55,7 +55,9 @@ class Request:
 def refuse_no_runs(max_runs: int | None) -> None:
     """Raise UsageError when a request may do no run at all: what it says then would be said of nothing."""
     if max_runs is not None and max_runs < 1:
-        raise UsageError(f"at least 1 run is done, got max_runs = {max_runs}", hint="leave it out for as many as it takes")
+        raise UsageError(
+            f"at least 1 run is done, got max_runs = {max_runs}", hint="leave it out for as many as it takes"
+        )
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

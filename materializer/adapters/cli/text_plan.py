@@ -146,7 +146,9 @@ def refresh_lines(report: RefreshReport, kind: TimeType, width: int) -> Iterator
     if report.runs:
         yield from wrapped(_total(report, f"{window} at {at}"), f"{report.name}: ", width=width)
     else:
-        done = f"up to date{window}" if report.outcome == "up-to-date" else "nothing done, no whole bucket in the window,"
+        done = (
+            f"up to date{window}" if report.outcome == "up-to-date" else "nothing done, no whole bucket in the window,"
+        )
         yield from wrapped(f"{done} at {at}, {duration(report.seconds)}", f"{report.name}: ", width=width)
     pairs = [
         ("stays dirty", spans(report.left, kind) if report.left else ""),
