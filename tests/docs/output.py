@@ -60,6 +60,7 @@ _TIMES: Final = re.compile(
     r"|\b\d[\d,]*(\.\d+)? (B|kB|MB|GB)\b"
     r"|\b(\d+ (h|min) )*\d+(\.\d+)? (ms|s)\b|\b\d+ (h|min)(?= |$)"
     r"|\b\d+\.\d+\b"
+    r"|\b\d+ commits?\b"  # who takes long renews its lease
 )
 
 
@@ -89,11 +90,11 @@ def excerpt(text: str, parts: Sequence[Part]) -> str:
 
 
 def masked(text: str) -> str:
-    r"""Return a text without its line breaks, and without what differs from run to run: wall times, moments, sizes in bytes.
+    r"""Return a text without its line breaks, and without what differs from run to run: wall times, moments, sizes, commits.
 
     Examples:
-        >>> masked("done  read 36 rows,\n   1.1 MB, 1 min 34 s; 0.52 s at 2026-11-21T08:02:13.122Z")
-        'done read 36 rows, ~, ~; ~ at ~'
+        >>> masked("done  read 36 rows, 5 commits,\n   1.1 MB, 1 min 34 s; 0.52 s at 2026-11-21T08:02:13.122Z")
+        'done read 36 rows, ~, ~, ~; ~ at ~'
     """
     return _TIMES.sub("~", " ".join(text.split()))
 
