@@ -779,6 +779,25 @@ def test_an_aggregate_over_the_output_of_another(refreshed):
     assert refreshed.lake.verify("daily").is_equal
 
 
+def test_a_folder_of_new_parents_and_children_begins_a_lake(site):
+    """
+    Spark knows the types of an output that is not there yet; what was made in one command is refreshed from above.
+    """
+    site.table().trade(*TRADES)
+    folder = site.root / "sql"
+    folder.mkdir()
+    for name, source, bucket in (("a", "b", "date_trunc('month', at)"), ("b", "trades", "time_bucket('1 day', ts)")):
+        n = "sum(n)" if name == "a" else "count(*)"
+        text = f"CREATE MATERIALIZED VIEW {name} AS SELECT {bucket} AS at, {n} AS n FROM {source} GROUP BY 1"
+        (folder / f"{name}.sql").write_text(text)
+
+    assert ["b", "a"] == [change.name for change in site.lake.apply(folder)]
+    for name in ("b", "a"):
+        site.lake.refresh(name)
+    assert site.lake.verify("a").is_equal
+    assert [n for _, n in site.published("a")] == [sum(n for _, n in site.published("b"))]
+
+
 @in_both_lanes
 def test_hostile_names(tmp_path, spark, site):
     """
