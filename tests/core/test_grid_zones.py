@@ -90,6 +90,7 @@ def test_the_rule_goes_on_from_the_last_listed_transition() -> None:
 def test_zones_keep_their_offset_after_2199() -> None:
     """A row of the year 9999 costs no more than one of 2200: no zone changes any more."""
     assert load("America/New_York").regime_at(parse("9999-07-01", STAMP)).offset == -5 * HOUR
+    assert load("America/New_York").regime_at(parse("2200-01-01", STAMP)).end == EVERYTHING.end
 
 
 @pytest.mark.parametrize(

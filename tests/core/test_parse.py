@@ -12,6 +12,7 @@ from materializer.core.functions import SCALARS
 from materializer.core.parse import parse_definitions
 from materializer.core.resolve import resolve
 from materializer.core.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, Resolution, TimeType, Width
+from materializer.core.sql_text import fragment_of
 from materializer.errors import DefinitionError
 
 BARS = """\
@@ -501,3 +502,13 @@ def test_a_misspelt_parameter_is_told_with_the_nearest_one() -> None:
     )
     with pytest.raises(DefinitionError, match=r"there is no parameter 'slise' \(hint: did you mean `slice`\?\)"):
         parse_definitions(text)
+
+
+def test_names_may_hold_quotes_and_backslashes() -> None:
+    """
+    A backslash escapes nothing in a quoted name; a doubled back-quote is one, and no name reads as two.
+    """
+    one_column, two_columns = fragment_of("`a x`` + ``b x`", "m"), fragment_of("`a x` + `b x`", "m")
+    assert " ".join(one_column.normal) != " ".join(two_columns.normal)
+    with pytest.raises(DefinitionError, match="the string that begins here is never closed"):
+        view("sum(`x\\`)", where="sym = 'open")

@@ -153,6 +153,18 @@ def test_many_versions_are_not_all_merged() -> None:
     )
 
 
+def test_what_is_retired_is_discarded_below_the_frozen_bound_too() -> None:
+    """
+    It is replaced by nothing, so that no raw row has to be there; what was inserted beside it is merged.
+    """
+    retired = Entry(Span(20, 30), None, Cause.RETIRED)
+    merged, discarded = decide([INSERTED, retired], replace(make_facts(), frozen=40))
+
+    assert isinstance(merged, Merge)
+    assert isinstance(discarded, Recompute)
+    assert (INSERTED.span, retired.span, True) == (*merged.spans, *discarded.spans, discarded.is_discard)
+
+
 @given(plans())
 def test_a_plan_survives_json(plan: Plan) -> None:
     """

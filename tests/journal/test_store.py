@@ -111,6 +111,31 @@ def test_a_journal_without_its_first_commit_is_not_created_again(tmp_path: Path)
         late.append([row(3)], expected_version=-1)
 
 
+def test_an_append_beyond_the_newest_version_is_refused(tmp_path: Path) -> None:
+    """
+    Who saw a later version than there is looked at a journal that was put back since.
+    """
+    store = JournalStore(tmp_path)
+    version = fill(store, 1)
+    with pytest.raises(JournalConflictError):
+        store.append([row(2)], expected_version=version + 3)
+
+    assert [1] == numbers(JournalStore(tmp_path).read())
+
+
+def test_rows_of_a_later_version_than_the_newest_are_damage(tmp_path: Path) -> None:
+    """
+    A log that lost its end, and files that did not: what was decided on these rows is gone.
+    """
+    store = JournalStore(tmp_path)
+    fill(store, 1, 2, 3)
+    names = [f"{store.path}/{read_commit(store.path, v).adds[0].path}" for v in (2, 3)]
+    shutil.copyfile(names[1], names[0])
+    Path(store.path, "_delta_log", f"{3:020d}.json").unlink()
+    with pytest.raises(JournalError, match="is at version 2, but holds rows of version 3"):
+        JournalStore(tmp_path)._opened_whole()
+
+
 def test_a_race_inside_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A commit that slips in after the last look is still a conflict, and the loser works on afterwards.

@@ -1,8 +1,8 @@
 """Plant mistakes and see whether a test finds them: ``python -m tests.mutations [--only ID…] [--list] [--again]``.
 
 Works in a copy of the repository, never in its files. What came out is kept in ``progress.jsonl``, beside this file: a run
-goes on where another ended, and plants again what changed (the entry, the code, or the file of a test). The newest line of
-an id counts.
+goes on where another ended. What was killed is planted again when its entry or the code that it changes did; ``--again``
+plants all, for instance after tests were thinned out. The newest line of an id counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, or those whose ids begin so")
     parser.add_argument("--list", action="store_true", help="name them, with what came out")
-    parser.add_argument("--again", action="store_true", help="plant also those of which nothing changed")
+    parser.add_argument("--again", action="store_true", help="plant also what was killed and has not changed")
     parser.add_argument("--minutes", type=float, help="begin none after so many minutes")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for the tests of one (600)")
     args = parser.parse_args()
@@ -45,13 +46,13 @@ def main() -> int:
     until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     left = [each for each in wanted if not each.harmless and (args.again or not _is_done(each))]
     print(f"{len(wanted)} mistakes, {len(left)} to plant")
-    for each, result in _results(left, until, args.timeout):
-        _keep(each, result)
+    for each, digest, result in _results(left, until, args.timeout):
+        _keep(each, digest, result)
         print(f"{each.id:8} {result.outcome:9} {result.seconds:6.1f} s  {result.why or each.rule}", flush=True)
     return _summary(wanted)
 
 
-def _results(left: Sequence[Mistake], until: float, timeout: float) -> Iterator[tuple[Mistake, Result]]:
+def _results(left: Sequence[Mistake], until: float, timeout: float) -> Iterator[tuple[Mistake, str | None, Result]]:
     if not left:
         return
     with copied() as copy:
@@ -59,12 +60,13 @@ def _results(left: Sequence[Mistake], until: float, timeout: float) -> Iterator[
             these = left[first : first + AT_ONCE]
             if time.monotonic() >= until:
                 return
-            broken = {each.id: Result("broken", why[0], 0.0) for each in these if (why := each.why_not())}
+            broken = {each.id: Result("broken", why[0], 0.0) for each in these if (why := each.why_not(copy))}
             broken |= sound(copy, [each for each in these if each.id not in broken], timeout)
             for each in these:
                 if time.monotonic() >= until:
                     return
-                yield each, broken.get(each.id) or run(copy, each, timeout)
+                digest = None if each.id in broken else each.digest(copy)
+                yield each, digest, broken.get(each.id) or run(copy, each, timeout)
 
 
 def _summary(wanted: Sequence[Mistake]) -> int:
@@ -81,7 +83,7 @@ def _line(mistake: Mistake) -> str:
 
 
 def _is_done(mistake: Mistake) -> bool:
-    return not mistake.why_not() and bool(_known(mistake))
+    return _known(mistake).get("outcome") == "killed"
 
 
 def _known(mistake: Mistake) -> dict[str, Any]:
@@ -92,14 +94,14 @@ def _known(mistake: Mistake) -> dict[str, Any]:
 
 def _progress() -> dict[str, dict[str, Any]]:
     lines = PROGRESS.read_text().splitlines() if PROGRESS.is_file() else []
-    return {each["id"]: each for each in map(json.loads, lines)}
+    return {each["id"]: each for each in sorted(map(json.loads, lines), key=itemgetter("at"))}
 
 
-def _keep(mistake: Mistake, result: Result) -> None:
+def _keep(mistake: Mistake, digest: str | None, result: Result) -> None:
     """Append what came out."""
     line = {
         "id": mistake.id,
-        "hash": mistake.digest() if not mistake.why_not() else None,
+        "hash": digest,
         "outcome": result.outcome,
         "why": result.why,
         "seconds": result.seconds,

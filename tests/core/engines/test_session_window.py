@@ -89,6 +89,7 @@ def test_a_row_at_the_end_of_the_gap_touches_no_session() -> None:
     kept = [Kept(0, 5, 0, 0, True, 1), Kept(20, 25, 20, 20, True, 1)]
 
     assert ranges(Params(5), [(5, 5)], kept, is_complete=True) == [Range(5, 6, 5, 6)]
+    assert ranges(Params(5), [(15, 15)], kept, is_complete=True) == [Range(15, 16, 15, 16)]
 
 
 def test_changes_a_gap_apart_are_planned_apart() -> None:
