@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("great_expectations", reason="needs the extra `quality`")
-pytestmark = [pytest.mark.quality, pytest.mark.slow]
+pytestmark = pytest.mark.quality
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,10 @@ FIXED = ("to_exist", "of_type", "in_type_list", "column_type", "column_count", "
 """Parts of names of what does not depend on rows."""
 
 
-@pytest.mark.parametrize("rows", [GOOD, BAD, ""], ids=["good", "bad", "empty"])
+@pytest.mark.parametrize(
+    "rows",
+    [pytest.param(GOOD, marks=SLOW, id="good"), pytest.param(BAD, id="bad"), pytest.param("", marks=SLOW, id="empty")],
+)
 def test_both_ways_give_one_verdict(session: SparkSession, rows: str, capsys: pytest.CaptureFixture[str]) -> None:
     """
     Every expectation that Great Expectations offers on Spark runs; those that are compiled give its answer, with its counts
@@ -129,6 +133,7 @@ def test_both_ways_find_the_same_rows_and_buckets(session: SparkSession) -> None
     assert [] == session.catalog.listTables()
 
 
+@SLOW
 def test_what_great_expectations_refuses_is_a_problem_of_the_suite(session: SparkSession) -> None:
     """
     An argument of a wrong type is told when the suite is looked at, and refused when it runs.
@@ -143,6 +148,7 @@ def test_what_great_expectations_refuses_is_a_problem_of_the_suite(session: Spar
         audit(frame(session, GOOD), suite_, bucket_column="bucket")
 
 
+@SLOW
 def test_data_docs_are_written(session: SparkSession, tmp_path: Path) -> None:
     """
     The pages name the suite and its expectations; a second run adds to them.
@@ -160,6 +166,7 @@ def test_data_docs_are_written(session: SparkSession, tmp_path: Path) -> None:
     assert [1, 2] == [len(p) for p in pages]
 
 
+@SLOW
 def test_data_docs_show_whatever_data_hold_as_text(session: SparkSession, tmp_path: Path) -> None:
     """
     Markup in values, names and comments never becomes a part of the page.
@@ -185,6 +192,7 @@ def test_data_docs_show_whatever_data_hold_as_text(session: SparkSession, tmp_pa
         assert any(f"&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;lt;b{what}" in page for page in pages), what
 
 
+@SLOW
 def test_without_the_library_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, session: SparkSession
 ) -> None:

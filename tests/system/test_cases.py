@@ -58,9 +58,20 @@ def test_continuous_aggregate(case, spark, tmp_path) -> None:
     assert outcome.passed, said(outcome)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("has_feed", [True, False], ids=["feed", "no-feed"])
-@pytest.mark.parametrize("case", cases_of(*WITH_SPARK))
+@pytest.mark.parametrize(
+    ("case", "has_feed"),
+    [
+        pytest.param(
+            case,
+            has_feed,
+            id=f"{case['id']}-{'feed' if has_feed else 'no-feed'}",
+            marks=[] if (case["id"], has_feed) == ("tsdb_partial_average", True) else pytest.mark.slow,
+        )
+        for case in CASES
+        if kind_of(case) in WITH_SPARK
+        for has_feed in (True, False)
+    ],
+)
 def test_continuous_aggregate_by_spark(case, has_feed, spark, tmp_path) -> None:
     """
     Likewise when Spark commits everything, and when sources keep no change feed.

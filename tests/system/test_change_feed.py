@@ -165,7 +165,6 @@ def test_another_definition_is_a_reason(site):
     expect_replay(site)
 
 
-@pytest.mark.slow
 def test_results_of_engines_have_a_feed(site):
     """
     A late row moves the end of a session: the window before goes, the other comes.

@@ -86,7 +86,7 @@ def test_only_the_failing_buckets_are_held_back(site):
     site.expect_true()
 
 
-@in_both_lanes
+@spark_is_slow
 def test_when_every_bucket_fails_nothing_is_published(site):
     """
     Holding all buckets back is the same as refusing the run.

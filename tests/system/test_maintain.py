@@ -323,8 +323,7 @@ def test_it_may_die_anywhere(worn, no_retention):
     worn.expect_true()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("checkpoint", ["maintain_written", "maintain_committed"])
+@pytest.mark.parametrize("checkpoint", ["maintain_written", pytest.param("maintain_committed", marks=pytest.mark.slow)])
 def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
     """
     A maintenance that is killed for good, before and after its first commit, leaves nothing to mend.

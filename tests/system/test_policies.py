@@ -65,7 +65,6 @@ def planned(lake: Materializer) -> list[dict[str, Any]]:
     return [options["policy"] for options in found if "policy" in options]
 
 
-@pytest.mark.slow
 def test_a_policy_refreshes_its_window_and_takes_dirt_along_only_when_told(site: Site) -> None:
     """
     The window is recorded and repeated; dirt of no policy stays, is shown, and is caught once the policy says so.

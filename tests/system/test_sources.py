@@ -394,7 +394,7 @@ def test_the_log_was_cleaned(refreshed):
     refreshed.expect_true()
 
 
-@in_both_lanes
+@spark_is_slow
 def test_versions_were_vacuumed(refreshed):
     """
     Change files that are gone are no reason to miss what they held.

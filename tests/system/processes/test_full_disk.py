@@ -23,10 +23,8 @@ from tests.system.processes.test_killed_anywhere import told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-in_both_lanes = pytest.mark.parametrize("driver_lane_rows", [200_000, 0], ids=["driver", "spark"])
 
-
-@in_both_lanes
+@pytest.mark.parametrize("driver_lane_rows", LANES)
 def test_disk_of_the_tables_is_full(
     tmp_path: Path, spark: SparkSession, disk_at: Callable[[Path], Disk], driver_lane_rows: int
 ) -> None:

@@ -52,8 +52,9 @@ def test_killed_anywhere(prepared: Callable[[Situation], Prepared], name: str, c
     expect_whole(lake, is_verified=checkpoint == lake.situation.kills[-1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "history to be frozen" else pytest.mark.slow) for name in NAMED]
+)
 def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation], Prepared], name: str) -> None:
     """
     A command that nobody kills reaches the checkpoints of its situation and no others, so that none is left out above; the
