@@ -13,13 +13,15 @@ import pytest
 from deltalake import DeltaTable
 from rich.console import Console
 
+from materializer.config import Config
 from materializer.core.parse import parse_report
 from materializer.core.plan import Merge, Recompute, strategy_of
 from materializer.demo import flights as source
 from materializer.demo import story as words
-from materializer.demo.run import DEFINITIONS, Outcome, main, tell
+from materializer.demo.run import DEFINITIONS, EXPECTATIONS, Outcome, main, tell
 from materializer.demo.story import Story
 from materializer.errors import UsageError
+from materializer.wiring import Materializer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,28 @@ def told(spark: SparkSession, some_flights: pa.Table, tmp_path_factory: pytest.T
     out = io.StringIO()
     outcome = tell(lake, Story(Console(file=out, width=100)), flights=some_flights, days=2, spark=spark)
     return Told(outcome, out.getvalue(), lake)
+
+
+def test_the_definitions_are_true_on_a_few_days(spark: SparkSession, some_flights: pa.Table, tmp_path: Path) -> None:
+    """
+    Three days around a change of the clock, then a day more and a correction: each aggregate is what plain Spark says. The story
+    over all days is a slow test.
+    """
+    batches = [b for b in source.daily_batches(some_flights) if date(2013, 3, 9) <= b[0] <= date(2013, 3, 12)]
+    path = tmp_path / "lake" / "flights"
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config(expectations=EXPECTATIONS))
+    source.write_lake(path, batches[:-1])
+    names = [change.name for change in lake.apply(lake.read_definitions(DEFINITIONS)[0])]
+    for name in names:
+        lake.refresh(name)
+
+    source.deliver(path, batches[-1][1], note="a day more")
+    DeltaTable(str(path)).update(predicate="dep_delay > 100", updates={"dep_delay": "dep_delay - 10"})
+    refreshed = [lake.refresh(name).outcome for name in names]
+    verified = [lake.verify(name) for name in names]
+
+    assert ["refreshed"] * 3 == refreshed
+    assert [True] * 3 == [report.is_equal and report.rows > 0 for report in verified], verified
 
 
 @pytest.mark.slow
