@@ -60,13 +60,13 @@ def test_a_fresh_read_of_a_window_goes_down_to_the_raw_rows(site: Site) -> None:
     """
     trades = chained(site)
     trades.trade(("02:10", "A", 100), ("14:10", "B", 100))
+    assert "nothing" == site.lake.fresh("six", "2024-03-01T18:00:00Z", "2024-03-02T00:00:00Z").strategy
     site.lake.refresh("hourly", "2024-03-01T00:00:00Z", "2024-03-01T09:00:00Z")
     six = site.fresh("six")
     late = ("2024-03-01T12:00:00Z", "2024-03-01T18:00:00Z")
 
     assert [row for row in six if row[0].hour == 12] == site.fresh("six", *late)
     assert 1 == len(site.lake.fresh("six", *late).computed)
-    assert "nothing" == site.lake.fresh("six", "2024-03-01T18:00:00Z", "2024-03-02T00:00:00Z").strategy
     assert site.rows(PLAIN.format(source=trades.plain_sql(site.spark))) == site.fresh("daily")
 
 
