@@ -87,8 +87,8 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
     variables = {key: name for name, key in config._VARIABLES.items()}
     defaults = {}
     for key in config._KEYS:
-        at = Config().spark if key.startswith("spark.") else Config()
-        value = getattr(at, key.removeprefix("spark."))
+        section, _, name = key.rpartition(".")
+        value = getattr(getattr(Config(), section) if section else Config(), name)
         defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
         if isinstance(value, int) and not isinstance(value, bool):
             defaults[key] = str(value)

@@ -66,6 +66,9 @@ class Analysed:
 class NoSpark:
     """Stands for the engine: it believes every expression."""
 
+    def death(self) -> None:
+        """It never dies."""
+
     def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
         """See :class:`materializer.spark.engine.Engine`."""
         assert all(f'"{name}"' in schema_json for name in spec.reads)
