@@ -1,4 +1,4 @@
-"""Fifteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
+"""Sixteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
 
 Where the code has a second guard against the consequence (the check of the tables before planning, the fold that refuses
 impossible events), the mistake comes with that guard taken away, so that it is the rule that catches it.
@@ -191,6 +191,15 @@ def _abort_unseen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(protocol, "_abort", aborting)
 
 
+def _finish_unseen(patch: pytest.MonkeyPatch) -> None:
+    known = protocol.is_known
+
+    def seen(which: Which, plan: Plan, ports: Any) -> bool:
+        return which is Which.OUTPUT or known(which, plan, ports)
+
+    patch.setattr(protocol, "is_known", seen)
+
+
 class WritesHeld(MemoryPorts):
     """Holds buckets back from the output only."""
 
@@ -212,6 +221,7 @@ def _held_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 SLEPT: Final = Bounds(1, 1, refreshes=2)
+CLEANED: Final = Bounds(1, 1, refreshes=2, failures=True, cleanings=1, calls=True)
 GATED: Final = Bounds(2, 1, refreshes=2, gates=True)
 
 MUTATIONS: Final = {
@@ -237,6 +247,9 @@ MUTATIONS: Final = {
     ),
     "abort-unseen": Mutation(
         "after the fence of the partials nobody looks at them again", "finished", _abort_unseen, bounds=SLEPT
+    ),
+    "finish-unseen": Mutation(
+        "nobody looks whether the output of a plan landed", "clean", _finish_unseen, bounds=CLEANED
     ),
     "writes-held": Mutation(
         "the tables get the rows that the gate holds back", "clean", ports=WritesHeld, bounds=GATED
