@@ -117,6 +117,7 @@ def test_a_window_is_its_whole_buckets() -> None:
     assert Span(10, 90) == window(Request(start=5, end=95), REFRESHED, GRID)
     assert Span(NEG_INF, 100) == window(Request(), REFRESHED, GRID)
     assert Span(20, 120) == window(Request(start=11), replace(REFRESHED, extent_end=120), GRID)
+    assert Span(20, 130) == window(Request(start=11), replace(REFRESHED, threshold=130), GRID)
     assert window(Request(start=100), REFRESHED, GRID) is None
     assert Span(3, 4) == window(Request(start=90, end=10, inside=Span(3, 4)), REFRESHED, GRID)
     with pytest.raises(RefreshWindowError, match="ends before"):

@@ -258,7 +258,7 @@ BERLIN = "from_utc_timestamp(ts, 'Europe/Berlin')"
 CALENDARS: Final = {
     "month": (
         {"width": "1 month"},
-        "add_months(date_trunc('MONTH', ts), 1)",
+        "CAST(add_months(date_trunc('MONTH', ts), 1) AS TIMESTAMP)",
         ["2024-01-31T23:59:59", "2024-02-01", "2024-02-29", "2024-03-01"],
     ),
     "day in a zone": (
