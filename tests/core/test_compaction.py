@@ -136,3 +136,27 @@ def test_what_is_fine_is_left_alone() -> None:
     assert [] == groups(pieces_of(small), TARGET)
     assert [] == groups(pieces_of(chained), TARGET)
     assert 1 == depth(pieces_of(chained))
+
+
+def test_a_few_are_too_many() -> None:
+    """
+    FEW small files side by side are written again, half of what a file should hold is not small, and what is left over
+    after a large file is a file of its own.
+    """
+    [group] = groups(pieces_of({f"s{i}": [i] for i in range(FEW)}), TARGET)
+
+    assert ("small", FEW) == (group.why, len(group.pieces))
+    assert [] == groups(pieces_of({f"s{i}": [i] * (TARGET // 2) for i in range(FEW)}), TARGET)
+    assert [1, 1] == cuts([2 * TARGET, 1], TARGET)
+    assert [2] == cuts([2 * TARGET - 1, 1], TARGET)
+
+
+def test_late_files_side_by_side_are_merged_apart() -> None:
+    """
+    The one file below both holds most rows and stays; the late ones on its left and on its right only share an end.
+    """
+    base = {"base": [i for i in range(21) for _ in range(4)]}
+    left, right = ({f"{at}-{i}": [at, at + 5, at + 10] for i in range(FEW - 1)} for at in (0, 10))
+    found = groups(pieces_of(base | left | right), TARGET)
+
+    assert [("deep", set(left)), ("deep", set(right))] == [(g.why, {p.path for p in g.pieces}) for g in found]

@@ -175,3 +175,22 @@ def test_the_generator_makes_what_matters() -> None:
     assert find(
         entry_lists(), lambda es: len({e.after for e in es}) > 1 and len(log.add(es).entries) > 2, settings=quick
     )
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+@pytest.mark.parametrize("after", [None, 3])
+@pytest.mark.parametrize("inserts", [True, False])
+def test_only_inserts_that_the_feed_named_can_be_merged(cause: Cause, after: int | None, inserts: bool) -> None:
+    """
+    Since a version that the partials reflect; all else has to be computed anew.
+    """
+    entry = Entry(Span(0, 10), after, cause, is_insert_only=inserts)
+    assert entry.is_mergeable is (cause is Cause.CHANGE and after == 3 and inserts)
+
+
+def test_a_log_that_is_too_long_forgets_keys_first() -> None:
+    """
+    Neighbours that differ by their keys alone become one, which still has its version.
+    """
+    entries = [Entry(Span(i, i + 1), 3, Cause.CHANGE, keys=frozenset({(i,)})) for i in range(4)]
+    assert InvalidationLog().add(entries).limited(2).entries == (Entry(Span(0, 4), 3, Cause.CHANGE),)

@@ -67,3 +67,13 @@ def test_lengths_are_rounded_up(seconds: float) -> None:
     length = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[unit[0]]
 
     assert seconds <= int(number) * length < seconds + length
+
+
+def test_advice_looks_at_the_last_of_a_thousand() -> None:
+    """
+    A window of 99.9 % of the rows, from the first hundred rows on.
+    """
+    found = advice(Lateness({0: 995, 40: 5}), 60.0, None)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == ("19 minutes", "1 second")
+    assert advice(Lateness({0: ENOUGH}), 60.0, None) is not None

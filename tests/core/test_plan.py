@@ -140,6 +140,14 @@ def test_merge_says_what_it_saves() -> None:
     assert "100 raw rows" in step.rejected[0].reason
 
 
+def test_a_change_feed_that_begins_with_the_kept_partials_is_enough() -> None:
+    """
+    It holds every version after the one that they reflect.
+    """
+    (step,) = decide([INSERTED], replace(make_facts(), feed_from=INSERTED.after))
+    assert isinstance(step, Merge)
+
+
 def test_many_versions_are_not_all_merged() -> None:
     """
     Each version to merge from costs a read of its own; the oldest beyond the limit are recomputed.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
 from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import JournalError
@@ -159,6 +159,7 @@ def test_the_newest_run_of_a_policy_counts() -> None:
 
     assert folded(DEFINED, *ran).policy_runs == {"default": (5, 7), "old": (1, 1)}
     assert folded(DEFINED, *ran, DEFINED).policy_runs == {}
+    assert folded(DEFINED, *ran, PolicyRan("default", 4, 6, is_by_clock=True)).policy_runs["default"] == (4, 6)
 
 
 @given(histories())
@@ -440,6 +441,9 @@ def test_what_is_retired_is_dirty_once() -> None:
     assert [(Span(NEG_INF, 10), Cause.RETIRED), (Span(10, 30), Cause.INVALIDATED)] == [
         (e.span, e.cause) for e in back.log.entries[:-1]
     ]
+    assert ANY_ROWS == back.log.entries[1].gone
+    frozen = applied(back, Frozen(20, "asked"))
+    assert (back.log.entries[0], back.log.entries[1].span.end) == (frozen.plannable.entries[0], 30)
 
 
 def test_what_is_dirty_of_an_engine_stays_below_what_its_output_keeps() -> None:

@@ -61,17 +61,22 @@ class Trades:
 
     def forget(self, version: int, *names: str) -> None:
         """Take these statistics, or all, out of the files that a version added."""
-        log = self.commit_file(version)
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for add in (a["add"] for a in actions if "add" in a):
-            told = json.loads(add.pop("stats"))
-            if names:
-                add["stats"] = json.dumps({name: value for name, value in told.items() if name not in names})
-        log.write_text("".join(json.dumps(a) + "\n" for a in actions))
+        forget(self.path, version, *names)
 
     def data_files(self) -> list[Path]:
         """All data files, referenced or not."""
         return sorted(Path(self.path).glob("*.parquet"))
+
+
+def forget(path: str, version: int, *names: str) -> None:
+    """Take these statistics, or all, out of the files that a version of a table added."""
+    log = Path(path) / "_delta_log" / f"{version:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in (a["add"] for a in actions if "add" in a):
+        told = json.loads(add.pop("stats"))
+        if names:
+            add["stats"] = json.dumps({name: value for name, value in told.items() if name not in names})
+    log.write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
 def rows_of(rows: Rows) -> pa.Table:

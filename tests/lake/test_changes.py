@@ -355,6 +355,34 @@ def test_an_older_copy_is_refused_whatever_is_asked_for(trades) -> None:
         capture(table, 2, upto=1)
 
 
+def test_a_table_that_was_another_one_meanwhile(trades) -> None:
+    """
+    The id is looked at in every version of the run, not only in the newest.
+    """
+    table = trades()
+    for on in (True, False, True):
+        table.feed(on=on)
+    log = table.commit_file(2)
+    log.write_text(log.read_text().replace(table.id, "00000000-0000-0000-0000-000000000000"))
+    table.append((0, "a", 1))
+
+    with pytest.raises(SourceReplacedError, match="00000000"):
+        capture(table, 0)
+
+
+def test_files_that_only_moved_rows_are_no_change(trades) -> None:
+    """
+    By files, a compaction beside an insert makes nothing dirty where it moved rows.
+    """
+    table = trades(feed=False)
+    for hour in (0, 1):
+        table.append((hour * HOUR, "a", hour))
+    table.table.optimize.compact()
+    table.append((5 * HOUR, "a", 5))
+
+    assert [5] == hours(captured(table, 2))
+
+
 def test_rows_that_no_statistics_count_are_counted_in_the_file(trades) -> None:
     """
     A file that came without statistics is opened to know how many rows the feed must have.

@@ -23,7 +23,7 @@ from materializer.lake.log import find_notes, read_commit
 from materializer.lake.rearrange import pieces_of
 from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
-from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of
+from tests.lake.tables import HOUR, SCHEMA, forget, rows_of, times_of
 
 APP = "materializer/1"
 
@@ -151,6 +151,17 @@ def test_a_span_by_ends_takes_its_end(bars: str) -> None:
     replace(bars, [], SpanSet.of(Span(2 * HOUR, 3 * HOUR)), 3, is_end=True)
 
     assert [HOUR] == times_of(bars)
+
+
+def test_rows_of_a_file_without_statistics_are_replaced(bars: str) -> None:
+    """
+    Nobody knows where they lie, so they are looked at; what lies elsewhere stays.
+    """
+    write_deltalake(bars, rows_of([(0, "a", 1), (HOUR, "a", 1)]), mode="append")
+    forget(bars, 1)
+    replace(bars, [1], SpanSet.of(Span(0, HOUR)), 1)
+
+    assert [1, HOUR] == times_of(bars)
 
 
 def test_rows_without_a_time_stay(bars: str) -> None:

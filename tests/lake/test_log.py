@@ -207,3 +207,27 @@ def test_a_log_without_a_commit_is_no_table(tmp_path):
     (path / "_delta_log" / f"{0:020d}.json").unlink()
     (path / "part-0.parquet").touch()
     assert (False, True) == (is_attempt(str(path)), is_begun(str(path)))
+
+
+def test_marked_rows_are_not_there_and_the_commit_knows_its_time(trades) -> None:
+    """
+    A deletion vector says how many rows of its file are gone; the in-commit timestamp goes before the writer's clock.
+    """
+    table = trades()
+    table.append((0, "a", 1), (1, "b", 2), (2, "c", 3))
+    log = table.commit_file(1)
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["deletionVector"] = {
+                "storageType": "u",
+                "pathOrInlineDv": "x",
+                "sizeInBytes": 1,
+                "cardinality": 2,
+            }
+        if "commitInfo" in action:
+            action["commitInfo"] |= {"timestamp": 5, "inCommitTimestamp": 7}
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    (found,) = commits(table.path, 0, 1)
+
+    assert (1, True, 7) == (found.adds[0].rows, found.adds[0].has_deletion_vector, found.timestamp)

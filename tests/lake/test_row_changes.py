@@ -119,3 +119,16 @@ def test_reasons_are_told_by_the_ends_of_buckets() -> None:
     found = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=True)
 
     assert ["correction", "new", "late"] == found["_reason"].to_pylist()
+
+
+def test_a_row_that_changes_where_nothing_had_been_is_corrected() -> None:
+    """
+    Also where an engine's results beyond the dirt are late; only a row that comes there is new.
+    """
+    rows = row_changes.changed(
+        table([(0, "a", 1.0, None)]), table([(0, "a", 2.0, None), (0, "b", 1.0, None)]), ["bucket", "k"]
+    )
+    spans = (SpanSet.of(Span(0, 10)), SpanSet(), Reason.LATE)
+    found = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False)
+
+    assert ["correction", "correction", "new"] == found["_reason"].to_pylist()
