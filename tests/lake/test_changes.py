@@ -351,8 +351,9 @@ def test_an_older_copy_is_refused_whatever_is_asked_for(trades) -> None:
     table = trades()
     table.append((0, "a", 1))
 
-    with pytest.raises(SourceRolledBackError, match="is at version 1"):
-        capture(table, 2, upto=1)
+    for seen, wanted in ((2, 1), (0, 2)):
+        with pytest.raises(SourceRolledBackError, match="is at version 1, but version 2 was seen"):
+            capture(table, seen, upto=wanted)
 
 
 def test_a_table_that_was_another_one_meanwhile(trades) -> None:

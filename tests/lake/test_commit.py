@@ -153,6 +153,17 @@ def test_a_span_by_ends_takes_its_end(bars: str) -> None:
     assert [HOUR] == times_of(bars)
 
 
+def test_new_rows_among_those_of_a_file_are_written_with_them(bars: str) -> None:
+    """
+    Also where nothing of the file goes: else a file more would lie over the same time.
+    """
+    replace(bars, [0, 2 * HOUR], SpanSet.of(EVERYTHING), 1)
+    replace(bars, [HOUR], SpanSet.of(Span(HOUR, HOUR + 1)), 2)
+
+    assert [0, HOUR, 2 * HOUR] == times_of(bars)
+    assert 1 == len(DeltaTable(bars).file_uris())
+
+
 def test_rows_of_a_file_without_statistics_are_replaced(bars: str) -> None:
     """
     Nobody knows where they lie, so they are looked at; what lies elsewhere stays.
