@@ -46,7 +46,8 @@ class Limits:
     """What a refresh may not exceed; it is refused before anything is written.
 
     Args:
-        windows: Windows that one row may make, and, beside ten times its own share for each row, all rows of a run.
+        windows: Windows that one row may make. All rows of a run may make ten times as many, and ten times what each of them
+            makes in any case.
     """
 
     windows: int = 1_000_000

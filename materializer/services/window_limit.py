@@ -28,7 +28,7 @@ class WindowLimit:
     Args:
         survey: What there is of the aggregate.
         engine: Starts Spark on first use.
-        limit: Windows that one row may make, and, beside some for each row, all of them together.
+        limit: Windows that one row may make; see :func:`materializer.core.engines.cardinality.is_too_many` for all of them.
     """
 
     def __init__(self, survey: Survey, engine: Callable[[], Engine], limit: int) -> None:

@@ -69,7 +69,9 @@ def test_a_command_is_read_while_it_works(tmp_path):
     assert "there is no aggregate 'nothing'" in outcome.problem
     assert [] == lines
     assert f"{sys.executable} -m materializer status nothing --lake {tmp_path / 'lake'}" == command.text
-    assert Outcome(0, {"aggregates": []}) == Command(["status"], str(tmp_path / "lake")).run(lines.append)
+    assert Outcome(0, {"aggregates": [], "sources": []}) == Command(["status"], str(tmp_path / "lake")).run(
+        lines.append
+    )
 
 
 def test_a_log_gets_a_long_problem_in_short_lines():

@@ -26,8 +26,10 @@ from materializer.core.engines.changed import Key, Part
 from materializer.core.engines.ranges import Kept
 from materializer.core.spans import NEG_INF, POS_INF, Span
 
+TOGETHER: Final = 10
+"""How many times what one row may make all rows of a run may make together."""
 EACH: Final = 10
-"""Windows that a run may make for each row, times what each row makes in any case, before its sum counts as too many."""
+"""How many times what each row makes in any case they may make besides."""
 
 
 def share(params: Any) -> int:
@@ -158,13 +160,13 @@ def is_too_many(params: Any, windows: int, most: int, rows: int, limit: int) -> 
         windows: Windows that all rows make.
         most: Windows that a single row makes.
         rows: How many rows there are.
-        limit: What a single row may make, and all of them together besides :data:`EACH` for each row.
+        limit: What a single row may make.
 
     Examples:
-        >>> daily = time_series.Params(step=10, window_sizes=(10,), alignment=0)
-        >>> is_too_many(daily, 1_500, 40, 100, 1_000), is_too_many(daily, 2_500, 40, 100, 1_000)
+        >>> bars = time_series.Params(step=10, window_sizes=(10,), alignment=0)
+        >>> is_too_many(bars, 10_500, 40, 100, 1_000), is_too_many(bars, 11_500, 40, 100, 1_000)
         (False, True)
-        >>> is_too_many(daily, 1_500, 1_001, 100, 1_000)
+        >>> is_too_many(bars, 1_500, 1_001, 100, 1_000)
         True
     """
-    return most > limit or windows > limit + EACH * share(params) * rows
+    return most > limit or windows > TOGETHER * limit + EACH * share(params) * rows

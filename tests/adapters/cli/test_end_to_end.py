@@ -78,7 +78,7 @@ def test_the_main_job_by_its_commands(lake):
     """
     path = lake.root / "trades.sql"
     assert "would be created" in told(lake, defining.apply, [path], dry_run=True)
-    assert formed(lake, looking.status) == {"aggregates": []}
+    assert formed(lake, looking.status) == {"aggregates": [], "sources": []}
     assert "trades_1h: created" in told(lake, defining.apply, [path])
     assert "trades_1h: unchanged" in told(lake, defining.apply, [path])
     assert "step 1: rebuild" in told(lake, refreshing.plan, "trades_1h")

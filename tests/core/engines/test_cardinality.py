@@ -129,10 +129,10 @@ def test_a_range_without_a_beginning_begins_with_the_rows() -> None:
 
 def test_too_many_is_one_row_or_all_of_them() -> None:
     """
-    A row may make as many as the limit; all of them as many, and ten times what each is in anyway.
+    A row may make as many as the limit; all of them ten times as many, and ten times what each is in anyway.
     """
     p = bars(10, 20)
     assert not is_too_many(p, 1_000, 1_000, 1, 1_000)
     assert is_too_many(p, 1_001, 1_001, 1, 1_000)
-    assert not is_too_many(p, 1_000 + 20 * 30, 50, 30, 1_000)
-    assert is_too_many(p, 1_000 + 20 * 30 + 1, 50, 30, 1_000)
+    assert not is_too_many(p, 10_000 + 20 * 30, 50, 30, 1_000)
+    assert is_too_many(p, 10_000 + 20 * 30 + 1, 50, 30, 1_000)
