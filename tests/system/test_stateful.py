@@ -145,7 +145,7 @@ def test_random_retention_leaves_what_an_oracle_remembers(spark, tmp_path) -> No
     One history, in which old rows go and history stays, a refresh dies before it is done and is finished by the next.
     """
     wanted = ["expired", "rows gone", "buckets remembered", "strategy merge", "refresh died at", "recovered: finished"]
-    until(wanted, spark, tmp_path, 2, explores=keeping.explore, lane=Lane.DRIVER, seeds=(2,))
+    until(wanted, spark, tmp_path, 3, explores=keeping.explore, lane=Lane.DRIVER, seeds=(2,))
 
 
 @pytest.mark.slow
