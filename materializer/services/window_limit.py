@@ -90,19 +90,17 @@ class WindowLimit:
         share = cardinality.share(self._params)
         if share == 1:
             return None
-        return self._within(
-            share * rows if share <= self._limit else None, work, version, partials_version, is_sure=True
-        )
+        if isinstance(self._params, interval_windows.Params):
+            return share * rows  # no more than the edges of events, wherever they lie
+        return self._within(share * rows, work, version, partials_version)
 
-    def _within(
-        self, most: int | None, work: Work, version: int, partials_version: int, *, is_sure: bool = False
-    ) -> int:
+    def _within(self, most: int | None, work: Work, version: int, partials_version: int) -> int:
         """Return how many windows there are at most, counted where *most* allows for too many.
 
         Raises:
             TooManyWindowsError: If they are too many.
         """
-        if most is not None and (is_sure or most <= self._limit):
+        if most is not None and most <= self._limit:
             return most
         bound = self._survey.bound
         census = self._engine().windows.census(

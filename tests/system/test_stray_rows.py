@@ -212,3 +212,19 @@ def test_overlapping_windows_of_a_row_are_counted(spark, tmp_path) -> None:
     error = refused(made)
     assert 12 * 86_400 == error.values["windows"]
     assert "'window_size' and 'step'" in error.hint
+
+
+def test_windows_that_neighbours_share_are_counted_once(spark, tmp_path) -> None:
+    """
+    Ten rows, each in three windows: 30 allow for more than the limit, so they are counted, and are the 22 that come out.
+    """
+    made = site(
+        tmp_path,
+        spark,
+        {"engine": "time_series", "window_size": "3 minutes", "step": "1 minute", "update_time": "1 s"},
+        windows=20,
+    )
+    plan = made.lake.plan("made").plan
+    assert plan is not None
+    assert 22 == plan.windows
+    assert 22 == sum(run.report.rows_written for run in made.lake.refresh("made").runs)

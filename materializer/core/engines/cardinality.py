@@ -33,14 +33,14 @@ EACH: Final = 10
 
 
 def share(params: Any) -> int:
-    """Return how many windows one row at one instant is in at most.
+    """Return how many windows one row at one instant is in at most; windows of several sizes that end together are one.
 
     Args:
         params: The engine's ``Params``.
     """
     match params:
         case time_series.Params():
-            return sum(size // params.step for size in params.window_sizes)
+            return params.length // params.step
         case event_time_window.Params():
             return -(-params.interval_duration // params.creation_period)
         case interval_windows.Params(kind=interval_windows.HOPPING):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.definition import Definition, quoted
-from materializer.core.engines import cardinality, daily_time_series, interval_windows
+from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
 from materializer.core.engines.bounds import Bounds
 from materializer.spark.engines.daily_time_series import day_sql
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
@@ -66,7 +66,7 @@ def census(definition: Definition, raw: DataFrame, at: Bounds, limit: int, befor
     if isinstance(params, daily_time_series.Params) and params.fills and params.key_purge_daily:
         return _of_days(definition, raw, params)
     if not getattr(params, "fills", ()):
-        return _alike(definition, raw, cardinality.share(params))
+        return _alike(definition, raw, params)
     return _of_gaps(definition, raw, params, at, limit, before)
 
 
@@ -83,11 +83,30 @@ def _found(row: Any, most: int | None = None, **more: Any) -> Census:
     return Census(int(row["windows"]), row["rows"], most, tuple(worst["key"])[1:], worst["time"], **more)
 
 
-def _alike(definition: Definition, raw: DataFrame, share: int) -> Census:
-    """Every row makes as many windows."""
+def _alike(definition: Definition, raw: DataFrame, p: Any) -> Census:
+    """Every row is in as many windows; those that neighbours share are counted once."""
+    share, step = cardinality.share(p), _step(p)
+    groups = [quoted(k) for k in query_of(definition).keys] + [PART]
+    pane = sf.expr(f"{TIME} - pmod({TIME}, {step}L)").alias("_pane")
+    panes = raw.groupBy(*groups, pane).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
+    following = sf.lead("_pane").over(Window.partitionBy(*groups).orderBy("_pane"))
+    made = sf.least(sf.coalesce((following - sf.col("_pane")) / sf.lit(step), sf.lit(share)), sf.lit(share))
     worst = sf.min_by(sf.struct(_key(definition).alias("key"), sf.col(TIME).alias("time")), TIME)
-    row = raw.agg(sf.count(sf.lit(1)).alias("rows"), worst.alias("worst")).collect()[0]
-    return _found({"windows": share * row["rows"], "rows": row["rows"], "worst": row["worst"]}, share)
+    row = (
+        panes.withColumn("_made", made)
+        .agg(
+            sf.coalesce(sf.sum("n"), sf.lit(0)).alias("rows"),
+            sf.coalesce(sf.sum("_made"), sf.lit(0.0)).alias("windows"),
+            worst.alias("worst"),
+        )
+        .collect()[0]
+    )
+    return _found(row, share)
+
+
+def _step(p: Any) -> int:
+    """How far windows that overlap are apart; where they do not, whatever tells rows apart."""
+    return int(p.creation_period if isinstance(p, event_time_window.Params) else getattr(p, "step", 1))
 
 
 def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params) -> Census:
