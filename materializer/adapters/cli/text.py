@@ -185,8 +185,10 @@ def _statuses(items: tuple[Status, ...], sources: tuple[SourceLateness, ...], wi
             yield from wrapped(s.problem, f"{s.name}: ", width=width)
         if s.next is not None:
             yield from wrapped(version_pairs(s)[0][1].split("\n")[0], f"{s.name}, next version: ", width=width)
-    for source in sources:
-        yield from wrapped(_late_rows(source), f"{source.source}: ", width=width)
+    folders = [s.source.rstrip("/").rpartition("/")[2] for s in sources]
+    for source, folder in zip(sources, folders, strict=True):
+        name = folder if folders.count(folder) == 1 else source.source
+        yield from wrapped(_late_rows(source), f"{name}: ", width=width)
 
 
 def _late_rows(s: SourceLateness) -> str:
