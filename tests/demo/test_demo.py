@@ -13,15 +13,13 @@ import pytest
 from deltalake import DeltaTable
 from rich.console import Console
 
-from materializer.config import Config
 from materializer.core.parse import parse_report
 from materializer.core.plan import Merge, Recompute, strategy_of
 from materializer.demo import flights as source
 from materializer.demo import story as words
-from materializer.demo.run import DEFINITIONS, EXPECTATIONS, Outcome, main, tell
+from materializer.demo.run import DEFINITIONS, Outcome, main, tell
 from materializer.demo.story import Story
 from materializer.errors import UsageError
-from materializer.wiring import Materializer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,29 +59,6 @@ def told(spark: SparkSession, some_flights: pa.Table, tmp_path_factory: pytest.T
     return Told(outcome, out.getvalue(), lake)
 
 
-def test_the_definitions_are_true_on_a_few_days(spark: SparkSession, some_flights: pa.Table, tmp_path: Path) -> None:
-    """
-    Three days around a change of the clock, then a day more and a correction: each aggregate is what plain Spark says. The story
-    over all days is a slow test.
-    """
-    batches = [b for b in source.daily_batches(some_flights) if date(2013, 3, 9) <= b[0] <= date(2013, 3, 12)]
-    path = tmp_path / "lake" / "flights"
-    lake = Materializer(tmp_path / "lake", spark=spark, config=Config(expectations=EXPECTATIONS))
-    source.write_lake(path, batches[:-1])
-    names = [change.name for change in lake.apply(lake.read_definitions(DEFINITIONS)[0])]
-    for name in names:
-        lake.refresh(name)
-
-    source.deliver(path, batches[-1][1], note="a day more")
-    DeltaTable(str(path)).update(predicate="dep_delay > 100", updates={"dep_delay": "dep_delay - 10"})
-    refreshed = [lake.refresh(name).outcome for name in names]
-    verified = [lake.verify(name) for name in names]
-
-    assert ["refreshed"] * 3 == refreshed
-    assert [True] * 3 == [report.is_equal and report.rows > 0 for report in verified], verified
-
-
-@pytest.mark.slow
 def test_every_aggregate_is_what_plain_spark_says(told: Told) -> None:
     """
     After late flights, corrections, deletes and a backfill, each aggregate equals plain Spark, everywhere.
@@ -94,7 +69,6 @@ def test_every_aggregate_is_what_plain_spark_says(told: Told) -> None:
     assert len({report.source_version for report in told.outcome.verified}) == 1
 
 
-@pytest.mark.slow
 def test_days_are_as_long_as_in_new_york(told: Told) -> None:
     """
     10 March has 23 hours and 3 November 25, their neighbours have 24.
@@ -109,7 +83,6 @@ def test_days_are_as_long_as_in_new_york(told: Told) -> None:
     }
 
 
-@pytest.mark.slow
 def test_optimize_makes_nothing_dirty(told: Told) -> None:
     """
     What is dirty by the corrections is dirty after OPTIMIZE, and nothing else is.
@@ -119,7 +92,6 @@ def test_optimize_makes_nothing_dirty(told: Told) -> None:
         assert before == after
 
 
-@pytest.mark.slow
 def test_a_second_refresh_does_nothing(told: Told) -> None:
     """
     Refreshed again, every aggregate is up to date, without a plan.
@@ -130,7 +102,6 @@ def test_a_second_refresh_does_nothing(told: Told) -> None:
         assert not report.runs
 
 
-@pytest.mark.slow
 def test_the_story_shows_merging_and_computing_again(told: Told) -> None:
     """
     Late flights are merged into their month; distinct aircraft cannot be, and the plan says so.
@@ -148,7 +119,6 @@ def test_the_story_shows_merging_and_computing_again(told: Told) -> None:
     assert "count(DISTINCT tailnum) has no mergeable partial" in " ".join(told.text.split())
 
 
-@pytest.mark.slow
 def test_a_refresh_reads_a_part_of_the_source(told: Told) -> None:
     """
     While days are fed, no refresh aggregates as many rows as the source has.
@@ -160,7 +130,6 @@ def test_a_refresh_reads_a_part_of_the_source(told: Told) -> None:
     assert max(read) < 5_000
 
 
-@pytest.mark.slow
 def test_what_is_piped_is_plain_text_of_100_columns(told: Told) -> None:
     """
     No escape sequence, no trailing blanks, and no line but a command is longer than 100 columns.
@@ -225,7 +194,6 @@ def _versions(told: Told) -> list[int]:
     return [report.source_version for report in told.outcome.refreshes]
 
 
-@pytest.mark.slow
 def test_a_corrupted_day_is_stopped(told: Told) -> None:
     """
     The gate names the expectation, the rows are kept, and the corrected day is published.

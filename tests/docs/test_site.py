@@ -36,15 +36,30 @@ LOOK = """(() => {
 """How wide a page is, what reaches out of it although no box of its own scrolls it, which pictures are not there, and how
 much there is to read. On a narrow screen the theme lets the whole article scroll sideways, which is no box of its own."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra `docs`"),
-]
+MADE = ROOT / "build/site"
+"""Where `make docs` puts the site."""
+
+pytestmark = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra `docs`")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site; a warning while it is built is an error."""
+def is_current() -> bool:
+    """Whether `make docs` was run after the last change of a page or of the code whose docstrings the site shows."""
+    sources = [
+        p for top in ("docs", "materializer") for p in (ROOT / top).rglob("*") if p.suffix in {".md", ".py", ".svg"}
+    ]
+    made = MADE / "index.html"
+    return made.is_file() and max(p.stat().st_mtime for p in sources) <= made.stat().st_mtime
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param("made", id="of make docs"), pytest.param("new", marks=pytest.mark.slow)]
+)
+def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The site that `make docs` left, where it is current, or a new one; a warning while it is built is an error."""
+    if request.param == "made":
+        if not is_current():
+            pytest.skip("needs a current site: make docs")
+        return MADE
     folder = Path(tmp_path_factory.mktemp("site"))
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

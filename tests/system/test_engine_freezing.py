@@ -187,8 +187,9 @@ def test_filling_goes_on_from_what_is_kept(full):
     assert full.lake.verify("f").is_equal
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", [MOVING, MIXED], ids=["moving", "mixed"])
+@pytest.mark.parametrize(
+    "parts", [pytest.param(MOVING, id="moving", marks=pytest.mark.slow), pytest.param(MIXED, id="mixed")]
+)
 @spark_is_slow
 def test_functions_look_back_on_what_is_kept(full, parts):
     """
@@ -386,9 +387,11 @@ def on(day: int, clock: str) -> datetime:
     return DAY + timedelta(days=day - 1, hours=int(hours), minutes=int(minutes))
 
 
-@pytest.mark.slow
 @spark_is_slow
-@pytest.mark.parametrize(("purges", "bound"), [(True, on(3, "00:00")), (False, on(3, "02:00"))])
+@pytest.mark.parametrize(
+    ("purges", "bound"),
+    [pytest.param(True, on(3, "00:00"), marks=pytest.mark.slow), pytest.param(False, on(3, "02:00"))],
+)
 def test_filled_trading_days_go_on_above_the_bound(site, purges, bound):
     """
     From day to day nothing is filled across it; where filling goes on, the last window below is what the ones above are filled
@@ -634,7 +637,6 @@ def test_events_that_last_go_by_their_ends(stays):
     assert site.lake.refresh("s").runs == ()
 
 
-@pytest.mark.slow
 def test_without_a_feed_nobody_knows_how_long_events_lasted(site):
     """
     Rows that go below the bound may have reached above it: everything there is computed, and what reaches the bound is reported.

@@ -56,13 +56,15 @@ def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> Non
     assert seen["strategy recompute"] + seen["strategy recompute+settle"] >= 1, dict(seen)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DEFINITIONS)
-def test_histories_in_sparks_lane(name, spark, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("sessions", 1), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in DEFINITIONS)],
+)
+def test_histories_in_sparks_lane(name, steps, spark, tmp_path) -> None:
     """
     Likewise when Spark commits everything.
     """
-    run_history(World(spark, tmp_path, random.Random(f"spark {name}"), DEFINITIONS[name], lane_rows=0), 4)
+    run_history(World(spark, tmp_path, random.Random(f"spark {name}"), DEFINITIONS[name], lane_rows=0), steps)
 
 
 @pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("sessions",)))

@@ -158,16 +158,16 @@ def test_all_aggregates_and_the_journal(worn, no_retention):
         worn.lake.maintain("nobody")
 
 
-@pytest.mark.slow
-def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
+@pytest.mark.parametrize("hours", [14, pytest.param(30, marks=pytest.mark.slow)])
+def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch, hours):
     """
-    Thirty small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
+    Many small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
     """
     monkeypatch.setattr("materializer.journal.store.retention_of", lambda *_: 0.0)
     site.table()
     site.hourly(properties={"maintain.every": "5"})
     most = Counter[str]()
-    for hour in range(30):
+    for hour in range(hours):
         refreshes(site, 1, start=hour)
         folder = site.lake.root / "hourly" / "output"
         most["output"] = max(most["output"], len(list(folder.glob("*.parquet"))))
@@ -176,7 +176,7 @@ def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch):
 
     assert most["output"] <= 12
     assert most["journal"] <= 60
-    assert list(range(30, 0, -1)) == [e.n for e in site.lake.history("hourly", None)]
+    assert list(range(hours, 0, -1)) == [e.n for e in site.lake.history("hourly", None)]
     site.expect_true()
 
 
@@ -295,14 +295,20 @@ def test_what_a_handler_was_not_given_stays_readable(site, no_retention):
 # -- leases and deaths ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_it_may_die_anywhere(worn, no_retention):
+@pytest.mark.parametrize(
+    "checkpoints",
+    [
+        pytest.param(MAINTENANCE[-1:], id="at the end"),
+        pytest.param(MAINTENANCE, id="anywhere", marks=pytest.mark.slow),
+    ],
+)
+def test_it_may_die_anywhere(worn, no_retention, checkpoints):
     """
     Killed or stopped at any step no row changes, and the next refresh and the next maintenance do the rest.
     """
     rows = worn.published("hourly")
     with the_dead() as dead:
-        for checkpoint in MAINTENANCE:
+        for checkpoint in checkpoints:
             for is_kill in (True, False):
                 torn(worn)
                 for _ in range(10):  # enough commits for the journal to be worth folding

@@ -32,7 +32,6 @@ def world(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -
 
 SLOW: Final = pytest.mark.slow
 in_sparks_lane = pytest.mark.parametrize("world", [0], indirect=True, ids=["spark"])
-in_both_lanes = pytest.mark.parametrize("world", [200_000, 0], indirect=True, ids=["driver", "spark"])
 sparks_lane_is_slow = pytest.mark.parametrize("world", LANES, indirect=True)
 
 
@@ -114,7 +113,6 @@ def test_output_of_an_undone_merge_is_not_merged_into(world: World) -> None:
     world.expect_true()
 
 
-@pytest.mark.slow
 def test_killed_again_while_finishing(world: World) -> None:
     """
     Recovery that dies before and after it publishes the output is taken up; the output is published once.
@@ -181,9 +179,8 @@ def test_any_writing_command_recovers_first(world: World, death: str, command: s
     world.expect_true()
 
 
-@pytest.mark.slow
-@in_both_lanes
-@pytest.mark.parametrize("death", DEATHS)
+@sparks_lane_is_slow
+@pytest.mark.parametrize("death", [pytest.param(d, marks=() if d == "both are" else SLOW) for d in DEATHS])
 def test_killed_anywhere_in_a_merge(world: World, death: str) -> None:
     """
     A merge killed at any step of writing is finished or undone by a refresh that also has new rows to merge.
@@ -197,9 +194,10 @@ def test_killed_anywhere_in_a_merge(world: World, death: str) -> None:
     world.expect_true()
 
 
-@pytest.mark.slow
 @in_sparks_lane
-@pytest.mark.parametrize("checkpoint", ["fence", "abort", "aborted", "finish", "finished"])
+@pytest.mark.parametrize(
+    "checkpoint", ["abort", *(pytest.param(c, marks=SLOW) for c in ("fence", "aborted", "finish", "finished"))]
+)
 def test_killed_anywhere_in_recovery_of_sparks_lane(world: World, checkpoint: str) -> None:
     """
     Recovery of a merge that Spark committed may die at any step too.
@@ -261,14 +259,21 @@ def test_second_refresh_is_refused_while_the_first_works(world: World) -> None:
     world.expect_true()
 
 
-@pytest.mark.slow
-@in_both_lanes
-def test_processes_race_over_a_source_that_changes(world: World) -> None:
+@pytest.mark.parametrize(
+    ("world", "times"),
+    [
+        pytest.param(200_000, 2, id="driver, twice"),
+        *(pytest.param(rows, 8, id=f"{lane}, often", marks=SLOW) for rows, lane in ((200_000, "driver"), (0, "spark"))),
+    ],
+    indirect=["world"],
+)
+def test_processes_race_over_a_source_that_changes(world: World, times: int) -> None:
     """
     Two processes refresh again and again, each waiting for the other, while rows come in: every row counts once.
     """
-    with world.child("refresh", "--times", "8") as one, world.child("refresh", "--times", "8") as other:
-        for _ in range(6):
+    often = ["--times", str(times)]
+    with world.child("refresh", *often) as one, world.child("refresh", *often) as other:
+        for _ in range(times - times // 4):
             world.insert(2, LATE)
         runs = [run["n"] for child in (one, other) for report in child.end()["done"] for run in report["runs"]]
     world.refresh_when_free()

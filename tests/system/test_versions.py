@@ -314,7 +314,6 @@ def test_doctor_says_how_long_a_build_can_wait(refreshed: Site) -> None:
     assert "1 source versions are not captured" in found[0].message
 
 
-@pytest.mark.slow
 def test_each_kept_version_can_be_had_back(refreshed: Site) -> None:
     """
     The version that is published again is no previous one of its own.
