@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from materializer import errors
-    from materializer.core.define import define
-    from materializer.core.spans import Span
-    from materializer.core.spec import AggregateSpec
+    from materializer.api import Materializer
+    from materializer.core.language.define import define
+    from materializer.core.spec.spec import AggregateSpec
+    from materializer.core.time.spans import Span
     from materializer.errors import MaterializerError
-    from materializer.wiring import Materializer
 
     __version__: str
 
 __all__ = ["AggregateSpec", "Materializer", "MaterializerError", "Span", "__version__", "define", "errors"]
 
 _HOMES = {
-    "AggregateSpec": "materializer.core.spec",
-    "Materializer": "materializer.wiring",
+    "AggregateSpec": "materializer.core.spec.spec",
+    "Materializer": "materializer.api",
     "MaterializerError": "materializer.errors",
-    "Span": "materializer.core.spans",
-    "define": "materializer.core.define",
+    "Span": "materializer.core.time.spans",
+    "define": "materializer.core.language.define",
 }
 
 

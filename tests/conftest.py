@@ -100,7 +100,7 @@ def rng(seed: int) -> random.Random:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a run, or of each worker: local[2], short profile, few partitions."""
     from materializer.config import Config, SparkConfig
-    from materializer.spark import session
+    from materializer.spark.runtime import session
 
     options = {
         "spark.master": "local[2]",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from materializer import config
+from materializer.api import Materializer
 from materializer.config import Config, Limits, SparkConfig
 from materializer.errors import ConfigError
-from materializer.wiring import Materializer
 
 FULL = """
 lake = "tables"

@@ -63,7 +63,7 @@ def test_spark_modules_are_imported_where_needed() -> None:
     """
     The checks before a start (Java, jars) do not wait for pyspark to be imported.
     """
-    assert "pyspark" not in imported("materializer.spark.session")["modules"]
+    assert "pyspark" not in imported("materializer.spark.runtime.session")["modules"]
 
 
 def test_imports_keep_their_direction() -> None:

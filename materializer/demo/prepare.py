@@ -18,10 +18,11 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import StorageError, UsageError
-from materializer.spark import archive, jars, session
-from materializer.wiring import Materializer
+from materializer.spark.runtime import class_data as archive
+from materializer.spark.runtime import jars, session
 
 _FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = pa.schema(

@@ -25,21 +25,21 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
 from materializer import config
+from materializer.api import Materializer
 from materializer.core.quality.verdict import Finding
-from materializer.core.spans import SpanSet
+from materializer.core.time.spans import SpanSet
 from materializer.demo import flights as source
 from materializer.demo.story import Story, buckets, count, seconds
 from materializer.errors import QualityGateError, UsageError
 from materializer.lake.extent import files
-from materializer.services.bound import Bound
-from materializer.wiring import Materializer
+from materializer.services.aggregate import Bound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-    from materializer.services.refresh import RefreshReport, RunDone
-    from materializer.services.verify import VerifyReport
+    from materializer.services.quality.verify import VerifyReport
+    from materializer.services.refresh.service import RefreshReport, RunDone
 
 LAKE: Final = Path(".demo/lake")
 FLIGHTS: Final = "flights"
@@ -265,7 +265,7 @@ class _Demo:
 
     def _recompute_plainly(self, name: str) -> float:
         """Measure once what every refresh is told beside."""
-        from materializer.spark.plain import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
+        from materializer.demo.reference import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
 
         state = self.m.journal.view().named(name)
         definition = Bound.of(state, self.m.root).definition

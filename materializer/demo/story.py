@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from materializer.core.grid import Grid
-from materializer.core.plan import Estimate, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
-from materializer.core.spans import SpanSet
+from materializer.core.refresh.plan import Estimate, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
+from materializer.core.time.grid import Grid
+from materializer.core.time.spans import SpanSet
 
 WIDTH: Final = 100
 _INDENT: Final = 2

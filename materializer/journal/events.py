@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias, assert_never
 
-from materializer.core.invalidation import Entry
-from materializer.core.plan import Plan, RunReport
-from materializer.core.spans import NEG_INF, POS_INF, SpanSet
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal.repaired import Repaired
 
@@ -126,7 +126,7 @@ class Captured:
         null_times: Rows with a null time in the source at *version*, when known.
         reasons: Why a coarser rung was taken, where it was.
         max_entries: More entries of the log than this are joined.
-        lateness: How late the inserted rows were: rows by step of :class:`materializer.core.lateness.Lateness`.
+        lateness: How late the inserted rows were: rows by step of :class:`materializer.core.refresh.lateness.Lateness`.
         waited: Seconds that the oldest of the versions had waited to be captured, when known.
         expired: Rows that went below the frozen bound and count for nothing, as far as known.
         followed_end: End of the bucket of the newest row that retention follows, where rows lie past the clock;
@@ -262,7 +262,7 @@ class BuildStarted:
     Args:
         name: The name of both.
         builds: Id of the aggregate.
-        version: What it starts from; see :mod:`materializer.journal.versions`.
+        version: What it starts from; see :mod:`materializer.journal.version_fields`.
         n: Refresh number that both of its tables carry.
     """
 

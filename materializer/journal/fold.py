@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, assert_never
 
-from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
-from materializer.core.lateness import Lateness
-from materializer.core.plan import Plan, RunReport
 from materializer.core.quality.canaries import after_sample
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import CONTINUOUS
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
+from materializer.core.refresh.lateness import Lateness
+from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.spec.spec import CONTINUOUS
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,
@@ -51,7 +51,7 @@ from materializer.journal.events import (
     instant_from_json,
 )
 from materializer.journal.repaired import Repaired, repaired
-from materializer.journal.versions import Version, fields_of, version_of
+from materializer.journal.version_fields import Version, fields_of, version_of
 
 MAX_CHANGES: Final = 500
 """Captures whose row counts the state keeps."""

@@ -17,11 +17,11 @@ from threading import RLock
 from typing import Any, Final
 
 from materializer.errors import JournalConflictError, JournalError, LeaseLostError, UnknownAggregateError
-from materializer.journal import listing
-from materializer.journal.broken import Broken, fold_each
+from materializer.journal import catalog
 from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
 from materializer.journal.fold import AggregateState, States, by_name
 from materializer.journal.store import JournalSnapshot, JournalStore
+from materializer.journal.unreadable import Broken, fold_each
 
 WORTH_FOLDING: Final = 10
 """Commits that maintenance folds into one file; fewer are not worth it."""
@@ -216,7 +216,7 @@ class Journal:
         """
         if self._store.commits_since_snapshot() >= self._snapshot_every:
             self._fold()
-        listing.write(self.root, self.view())
+        catalog.write(self.root, self.view())
 
     def gathered(self) -> list[Gathered]:
         """Return what the journal and its history have gathered since they were last cleaned."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.spans import NEG_INF, POS_INF, Span
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 if TYPE_CHECKING:
     from materializer.journal.events import SourceIdentity

@@ -42,7 +42,7 @@ from materializer.journal.events import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit
 from materializer.lake.table import identity, open_table
-from materializer.lake.vacuum import Leftover, leftovers, remove, retention_of
+from materializer.lake.write.vacuum import Leftover, leftovers, remove, retention_of
 
 SCHEMA: Final = pa.schema(
     [

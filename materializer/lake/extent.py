@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
 from materializer.lake.statistics import DAY, Bounds, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder

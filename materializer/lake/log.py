@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from materializer.core.spans import Span
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span
 from materializer.errors import LogGapError, SourceDamagedError, StorageError
 from materializer.lake.failures import first_line, missing
 from materializer.lake.statistics import TimeColumn, bounds

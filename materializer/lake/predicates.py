@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from materializer.core.spans import SpanSet
+from materializer.core.time.spans import SpanSet
 
 _I64_MIN: Final = -(1 << 63)
 _I64_MAX: Final = (1 << 63) - 1

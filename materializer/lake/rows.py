@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside

@@ -92,8 +92,8 @@ def airflow_home() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory, spark) -> Path:
     """A lake of three days of trades with an hourly aggregate, refreshed by the clock, and a daily one that reads it."""
+    from materializer.api import Materializer
     from materializer.config import Config
-    from materializer.wiring import Materializer
 
     root = tmp_path_factory.mktemp("lake")
     for day in (1, 2, 3):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from materializer.adapters.airflow.catalog import read_folder, read_lake
-from materializer.adapters.airflow.settings import Settings, from_environment
+from materializer.adapters.airflow.dags.catalog import read_folder, read_lake
+from materializer.adapters.airflow.dags.settings import Settings, from_environment
 from materializer.errors import ConfigError
 from materializer.journal.journal import Journal
 from tests.benchmarks.dags import definition, lake_of

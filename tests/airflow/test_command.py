@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from materializer import errors
-from materializer.adapters.airflow.command import LINE, Command, Outcome, Verdict, verdict
+from materializer.adapters.airflow.tasks.command import LINE, Command, Outcome, Verdict, verdict
 
 
 def classes(root):

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from materializer.adapters.airflow import dags_of, deadlines
-from materializer.adapters.airflow.catalog import Entry, read_lake
-from materializer.adapters.airflow.form import form, read
-from materializer.adapters.airflow.pages import broken_page, page
-from materializer.adapters.airflow.settings import Settings
-from materializer.core.policies import policies_of
-from materializer.core.spec import TimeType
+from materializer.adapters.airflow import dags_of
+from materializer.adapters.airflow.dags.catalog import Entry, read_lake
+from materializer.adapters.airflow.dags.form import form, read
+from materializer.adapters.airflow.dags.pages import broken_page, page
+from materializer.adapters.airflow.dags.settings import Settings
+from materializer.adapters.airflow.tasks import deadlines
+from materializer.core.policy.policies import policies_of
+from materializer.core.spec.spec import TimeType
 from materializer.errors import UsageError
 from tests.adapters.cli.test_bad_calls import HOSTILE
 from tests.benchmarks.dags import READ, definition, lake_of
@@ -93,7 +94,7 @@ def test_a_task_makes_only_its_own_dag(root, monkeypatch):
     """
     from airflow.sdk.definitions.context import AirflowParsingContext
 
-    from materializer.adapters.airflow import factory
+    from materializer.adapters.airflow.dags import factory
 
     for asked, made in (("agg_003", ["agg_003"]), ("other", []), (None, [f"agg_{n:03}" for n in range(COUNT)])):
         monkeypatch.setattr(factory, "get_parsing_context", lambda a=asked: AirflowParsingContext(a, "refresh"))

@@ -6,7 +6,7 @@ import shlex
 
 import typer
 
-from materializer.adapters.airflow.settings import Settings
+from materializer.adapters.airflow.dags.settings import Settings
 from materializer.adapters.cli.app import app
 from tests.docs.blocks import ROOT, blocks
 

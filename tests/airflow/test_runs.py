@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.airflow import dags_of
-from materializer.adapters.airflow.looking import describe
+from materializer.adapters.airflow.tasks.looking import describe
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.wiring import Materializer
 from tests.airflow.conftest import HOURLY, feed
 
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 import pytest
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.wiring import Materializer
 from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY, ROOT, feed
 
 LONGEST = 240

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from materializer.adapters.airflow.deadlines import tell_stale
-from materializer.adapters.airflow.looking import describe, why_stale
-from materializer.adapters.airflow.sensors import FreshnessSensor
-from materializer.adapters.airflow.triggers import DeltaTableTrigger, FreshnessTrigger
+from materializer.adapters.airflow.tasks.deadlines import tell_stale
+from materializer.adapters.airflow.tasks.looking import describe, why_stale
+from materializer.adapters.airflow.tasks.sensors import FreshnessSensor
+from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger, FreshnessTrigger
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.wiring import Materializer
 from tests.airflow.conftest import BY_CLOCK, HOURLY, START, feed
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.adapters.airflow.schedules import is_due, previous_point
-from materializer.adapters.airflow.windows import run_window, window_arguments
-from materializer.core.grid import build, parse_width
-from materializer.core.policies import instant_of
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import GridSpec, Resolution, TimeType
+from materializer.adapters.airflow.dags.schedules import is_due, previous_point
+from materializer.adapters.airflow.dags.windows import run_window, window_arguments
+from materializer.core.policy.policies import instant_of
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType
+from materializer.core.time.grid import build, parse_width
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import UsageError
 
 CRONS = ["*/5 * * * *", "17 * * * *", "0 3 * * *", "30 1 * * 1-5", "0 0 1 * *", "@weekly", "59 23 28-31 2 *"]

@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from materializer.core.parse import parse_definitions
-from materializer.core.spec import TimeType
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import TimeType
 from materializer.journal.events import Defined, SourceIdentity
 from materializer.journal.journal import Journal
 from tests.benchmarks.trades import given, report, reporting

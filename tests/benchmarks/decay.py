@@ -22,11 +22,11 @@ from unittest import mock
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
 from materializer.journal import store
 from materializer.journal.journal import Journal
-from materializer.services import maintain
-from materializer.wiring import Materializer
+from materializer.services.maintenance import maintain
 from tests.benchmarks.journal import A_DAY, let_a_day_pass
 from tests.benchmarks.trades import report, reporting, timed
 

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.wiring import Materializer
 from tests.benchmarks.trades import START, given, refreshed, report, reporting
 
 HOUR: Final = 3_600_000_000

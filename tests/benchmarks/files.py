@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from materializer.api import Materializer
 from materializer.lake.log import latest_version, read_commit
-from materializer.services.bound import Bound
-from materializer.wiring import Materializer
+from materializer.services.aggregate import Bound
 
 _OPENED: Final = 0x20
 _MADE: Final = 0x100 | 0x80

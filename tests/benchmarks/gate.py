@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from deltalake import write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.wiring import Materializer
 from tests.benchmarks.trades import BARS, given, late_rows, refreshed, report, reporting, write_source
 
 FEWEST = 6

@@ -32,8 +32,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.wiring import Materializer
 from tests.benchmarks.trades import (
     BARS,
     DAY,

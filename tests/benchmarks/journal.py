@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any, Final
 from unittest import mock
 
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.plan import Estimate, Lane, Merge, Plan, Rejected, RunReport, TableBase
-from materializer.core.spans import Span, SpanSet
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Rejected, RunReport, TableBase
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal import store
 from materializer.journal.events import (
     Captured,

@@ -18,8 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from materializer.lake.commit import append_rows, create_table
 from materializer.lake.log import commit_file
+from materializer.lake.write.commit import append_rows, create_table
 from tests.benchmarks.trades import report, reporting, timed
 
 DAYS: Final = (0, 1, 7, 30)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.wiring import Materializer
 from tests.benchmarks.trades import BARS, plain, unordered
 
 

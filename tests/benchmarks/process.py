@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from deltalake import write_deltalake
 
-from materializer.spark import archive, jars
+from materializer.spark.runtime import class_data, jars
 from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     _call(folder, "refresh", "bars_1m")
     found = jars.find(None, jars.cache_dir())
     assert found is not None
-    place = archive.place(jars.cache_dir(), found)
+    place = class_data.place(jars.cache_dir(), found)
     aside = place.with_suffix(".aside")
     seconds: dict[str, list[float]] = {"with": [], "without": [], "idle": []}
     for _ in range(options.rounds):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from materializer.core.parse import parse_definitions
+from materializer.core.language.parse import parse_definitions
 from tests.benchmarks import timescaledb, trades
 
 DSN = os.environ.get(timescaledb.VARIABLE)

@@ -31,10 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.services.bound import Bound
-from materializer.spark.plain import write_recomputed
-from materializer.wiring import Materializer
+from materializer.demo.reference import write_recomputed
+from materializer.services.aggregate import Bound
 from tests.benchmarks import asked, history, timescaledb
 from tests.benchmarks.files import touched
 

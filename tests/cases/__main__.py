@@ -33,7 +33,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cases-") as folder:
 
         def how() -> How:
-            from materializer.spark import session
+            from materializer.spark.runtime import session
 
             spark = session.start(Config(spark=SparkConfig(options={"spark.sql.warehouse.dir": folder})))
             return How(spark, Path(folder), 0 if args.lane == "spark" else 200_000, not args.no_feed)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from materializer.core.grid import build
-from materializer.core.parse import parse_report
-from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.core.language.parse import parse_report
+from materializer.core.spec.spec import GridSpec, TimeType, Width
+from materializer.core.time.grid import build
 from materializer.errors import DefinitionError, OutOfRangeError
 from tests.cases.reading import Case, Outcome, micros
 

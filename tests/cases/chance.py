@@ -329,7 +329,7 @@ def _said(outcome: Outcome) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a line for each case that fails and last ``N passed, N failed``; return 1 when one failed."""
-    from materializer.spark import session
+    from materializer.spark.runtime import session
 
     parser = argparse.ArgumentParser(prog="python -m tests.cases.chance", description=__doc__)
     parser.add_argument("--cases", type=int, default=20)

@@ -501,7 +501,7 @@ def _alignment(case: Case) -> list[dict[str, Any]]:
 
 
 def _sessions(case: Case) -> list[dict[str, Any]]:
-    from materializer.core.engines.sessions import schedule
+    from materializer.core.engines.trading_calendar import schedule
 
     params = case["params"]
     lists = (params[name] for name in ("sessionBegin", "sessionEnd"))

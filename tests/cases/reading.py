@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from materializer.core.instants import DAY, SECOND, days_of
+from materializer.core.time.instants import DAY, SECOND, days_of
 
 Case = Mapping[str, Any]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import MaterializerError, RefreshWindowError
-from materializer.wiring import Materializer
 from tests.cases.reading import micros
 
 if TYPE_CHECKING:

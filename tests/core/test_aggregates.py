@@ -13,7 +13,7 @@ from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.order import row_order
 from materializer.core.aggregates.parts import normal, partial_name
 from materializer.core.aggregates.registry import find, names
-from materializer.core.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, TimeType, Width
+from materializer.core.spec.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, TimeType, Width
 from materializer.errors import DefinitionError
 
 READS = (("note", "string"), ("price", "double"), ("sym", "string"), ("ts", "timestamp"), ("volume", "bigint"))

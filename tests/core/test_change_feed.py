@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from materializer.core.change_feed import Reason, reason_of, reasons_as_json
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.spans import Span
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.output_feed import Reason, reason_of, reasons_as_json
+from materializer.core.time.spans import Span
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -6,7 +6,7 @@ from itertools import accumulate, groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.compaction import FEW, Group, Piece, cuts, depth, groups, is_small
+from materializer.core.policy.compaction import FEW, Group, Piece, cuts, depth, groups, is_small
 
 TARGET = 8
 Table = dict[str, list[int]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from materializer.core.define import define
-from materializer.core.parse import parse_definitions, parse_report
-from materializer.core.resolve import resolve
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.define import define
+from materializer.core.language.parse import parse_definitions, parse_report
 from materializer.errors import DefinitionError
 
 SCHEMA = [

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from materializer.core.differences import differences
-from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
-from materializer.core.parse import parse_definitions
-from materializer.core.spec import AggregateSpec, Resolution, TimeType
+from materializer.core.compiled.diff import differences
+from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 
 HOURLY = (
     "CREATE MATERIALIZED VIEW v COMMENT 'c' TBLPROPERTIES ('refresh.order' = 'newest') AS "

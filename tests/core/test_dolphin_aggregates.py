@@ -8,8 +8,8 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.aggregates.registry import find
-from materializer.core.define import define
-from materializer.core.spec import AggregateSpec, Call, Formula, GridSpec, Measure, TimeType, Width
+from materializer.core.language.define import define
+from materializer.core.spec.spec import AggregateSpec, Call, Formula, GridSpec, Measure, TimeType, Width
 from materializer.errors import DefinitionError, UsageError
 
 READS = (("price", "double"), ("sym", "string"), ("ts", "timestamp"), ("volume", "bigint"))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
-from materializer.core.parse import parse_definitions
-from materializer.core.spec import AggregateSpec
+from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import AggregateSpec
 
 TEXT = (
     "CREATE MATERIALIZED VIEW v COMMENT 'c' TBLPROPERTIES ('refresh.order' = 'newest') AS "

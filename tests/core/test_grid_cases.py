@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from materializer.core.grid import build
-from materializer.core.instants import parse, render
-from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.core.spec.spec import GridSpec, TimeType, Width
+from materializer.core.time.grid import build
+from materializer.core.time.instants import parse, render
 from materializer.errors import MaterializerError
 from tests.cases.reading import DATA
 

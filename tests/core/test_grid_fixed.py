@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.grid import Grid, build, parse_width
-from materializer.core.instants import DAY, HOUR, parse, render
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.time.grid import Grid, build, parse_width
+from materializer.core.time.instants import DAY, HOUR, parse, render
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import DefinitionError, OutOfRangeError
 
 US = 1_000_000

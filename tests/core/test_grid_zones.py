@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from materializer.core import zones
-from materializer.core.grid import Grid, build, parse_width
-from materializer.core.instants import DAY, HOUR, SECOND, parse, render
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
-from materializer.core.spec import GridSpec, TimeType
-from materializer.core.wallclock import FixedLattice, WallClock
-from materializer.core.zones import RULES_END, Zone, load
+from materializer.core.spec.spec import GridSpec, TimeType
+from materializer.core.time import zones
+from materializer.core.time.grid import Grid, build, parse_width
+from materializer.core.time.instants import DAY, HOUR, SECOND, parse, render
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.wallclock import FixedLattice, WallClock
+from materializer.core.time.zones import RULES_END, Zone, load
 
 STAMP = TimeType.TIMESTAMP
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.instants import DAY, HOUR, date_of, days_of, parse, parse_window, render
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span
-from materializer.core.spec import Resolution, TimeType, Width
-from materializer.core.widths import describe_width, parse_width
+from materializer.core.spec.spec import Resolution, TimeType, Width
+from materializer.core.time.instants import DAY, HOUR, date_of, days_of, parse, parse_window, render
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span
+from materializer.core.time.widths import describe_width, parse_width
 from materializer.errors import RefreshWindowError
 
 EPOCH = dt.date(1970, 1, 1)

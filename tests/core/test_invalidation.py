@@ -8,8 +8,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.refresh.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from tests.model.strategies import EDGES, UNIVERSE, entry_lists, logs, span_sets
 
 Known = tuple[int | None, Cause, Any, bool]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.lateness import ENOUGH, LAST, Lateness, advice, in_words
-from materializer.lake.lateness import histogram, lateness_of
+from materializer.core.refresh.lateness import ENOUGH, LAST, Lateness, advice, in_words
+from materializer.lake.capture.lateness import histogram, lateness_of
 
 SECOND = 1_000_000
 SECONDS = st.floats(-1e6, 1e9)

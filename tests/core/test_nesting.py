@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.core.grid import YEARS_1_TO_9999, Grid, build, parse_width
-from materializer.core.instants import DAY, HOUR, parse, render
-from materializer.core.nesting import misfit
-from materializer.core.spec import GridSpec, Resolution, TimeType, Width
-from materializer.core.zones import RULES_END
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.time.grid import YEARS_1_TO_9999, Grid, build, parse_width
+from materializer.core.time.instants import DAY, HOUR, parse, render
+from materializer.core.time.nesting import misfit
+from materializer.core.time.zones import RULES_END
 
 STAMP = TimeType.TIMESTAMP
 NEW_YORK, KOLKATA, BERLIN = "America/New_York", "Asia/Kolkata", "Europe/Berlin"

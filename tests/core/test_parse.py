@@ -6,13 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.define import define
-from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
-from materializer.core.functions import SCALARS
-from materializer.core.parse import parse_definitions
-from materializer.core.resolve import resolve
-from materializer.core.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, Resolution, TimeType, Width
-from materializer.core.sql_text import fragment_of
+from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.define import define
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import (
+    AggregateSpec,
+    Call,
+    Formula,
+    GridSpec,
+    Key,
+    Measure,
+    Resolution,
+    TimeType,
+    Width,
+)
+from materializer.core.sql.functions import SCALARS
+from materializer.core.sql.tokens import fragment_of
 from materializer.errors import DefinitionError
 
 BARS = """\

@@ -7,9 +7,19 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.plan import MAX_MERGES, Estimate, Facts, Merge, Plan, Recompute, Settle, decide, strategy_of
-from materializer.core.spans import EVERYTHING, Span, SpanSet
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import (
+    MAX_MERGES,
+    Estimate,
+    Facts,
+    Merge,
+    Plan,
+    Recompute,
+    Settle,
+    decide,
+    strategy_of,
+)
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from tests.model.strategies import VERSIONS, logs, plans, span_sets
 
 QUICK = settings(phases=[Phase.generate], max_examples=2000, derandomize=True)

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from materializer.core.engines.define import define_engine
-from materializer.core.grid import Grid, build
-from materializer.core.instants import DAY, HOUR, MINUTE, parse
-from materializer.core.parse import parse_definitions
-from materializer.core.policies import (
+from materializer.core.language.engine_define import define_engine
+from materializer.core.language.parse import parse_definitions
+from materializer.core.policy.policies import (
     Policy,
     beyond,
     describe_offset,
@@ -29,8 +27,10 @@ from materializer.core.policies import (
     split_key,
     window,
 )
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.time.grid import Grid, build
+from materializer.core.time.instants import DAY, HOUR, MINUTE, parse
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import DefinitionError, PolicyNowError
 
 TS = TimeType.TIMESTAMP

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.grid import build, parse_width
-from materializer.core.instants import HOUR, parse
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.plan import Estimate, Facts, Merge, Recompute, Settle, decide, strategy_of
-from materializer.core.retention import OUTPUT, SOURCE, clock_edge, edge, latest_instant, problems_of
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.policy.retention import OUTPUT, SOURCE, clock_edge, edge, latest_instant, problems_of
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import Estimate, Facts, Merge, Recompute, Settle, decide, strategy_of
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.time.grid import build, parse_width
+from materializer.core.time.instants import HOUR, parse
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 HOURLY = GridSpec(Width(micros=HOUR))
 TICKS = GridSpec(Width(ticks=10))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 
 LOW, HIGH = -6, 30
 UNIVERSE = range(LOW, HIGH)

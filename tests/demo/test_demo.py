@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 from rich.console import Console
 
-from materializer.core.parse import parse_report
-from materializer.core.plan import Merge, Recompute, strategy_of
+from materializer.core.language.parse import parse_report
+from materializer.core.refresh.plan import Merge, Recompute, strategy_of
 from materializer.demo import flights as source
 from materializer.demo import story as words
 from materializer.demo.run import DEFINITIONS, Outcome, main, tell

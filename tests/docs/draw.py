@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _results() -> dict[str, world.Result]:
-    from materializer.spark import session
+    from materializer.spark.runtime import session
 
     with tempfile.TemporaryDirectory(prefix="pages-") as folder:
         options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}

@@ -190,7 +190,7 @@ def _policies(page: str = "docs/policies.md") -> None:
     import pytest
 
     from materializer.config import Config, SparkConfig
-    from materializer.spark import session
+    from materializer.spark.runtime import session
     from tests.docs import stories
 
     with tempfile.TemporaryDirectory(prefix="pages-") as folder, pytest.MonkeyPatch.context() as patch:

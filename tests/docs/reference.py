@@ -17,9 +17,9 @@ from materializer.core.aggregates.order import row_order
 from materializer.core.aggregates.parts import Parts
 from materializer.core.aggregates.registry import Aggregate, Family
 from materializer.core.engines.registry import ENGINES, LATENESS
-from materializer.core.parse import parse_definitions
-from materializer.core.properties import _FORMS, _KNOWN
-from materializer.core.spec import CONTINUOUS
+from materializer.core.language.parse import parse_definitions
+from materializer.core.language.properties import _FORMS, _KNOWN
+from materializer.core.spec.spec import CONTINUOUS
 from tests.docs.pages import table
 
 PAGES: Final = ("definitions.md", "aggregates.md")

@@ -24,10 +24,10 @@ from deltalake import write_deltalake
 
 from materializer import config
 from materializer.adapters.cli.app import main
-from materializer.core.parse import parse_definitions
+from materializer.api import Materializer
+from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import suite
 from materializer.demo import flights
-from materializer.wiring import Materializer
 from tests.docs import output
 from tests.docs.blocks import ROOT, Block, Command, blocks, commands
 

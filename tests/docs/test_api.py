@@ -48,7 +48,7 @@ def hints_of(owner: Any) -> dict[str, Any]:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-    from materializer.spark.engine import Engine
+    from materializer.spark.run.spark import Engine
 
     names = {"pd": pd, "DataFrame": DataFrame, "SparkSession": SparkSession, "Engine": Engine}
     return typing.get_type_hints(owner, localns=names)

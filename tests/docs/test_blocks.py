@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from materializer.adapters.cli.app import app
-from materializer.core.parse import parse_definitions
+from materializer.core.language.parse import parse_definitions
 from tests.docs import stories
 from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands
 

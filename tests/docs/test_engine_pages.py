@@ -14,18 +14,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from materializer.adapters.cli.app import main
-from materializer.adapters.cli.json_forms import document
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.results import Engines, is_idle
-from materializer.adapters.cli.text import lines
-from materializer.core.define import define
-from materializer.core.engines.define import define_engine
+from materializer.adapters.cli.render.json_forms import document
+from materializer.adapters.cli.render.results import Engines, is_idle
+from materializer.adapters.cli.render.text import lines
 from materializer.core.engines.guides import COMMON, GUIDES, guide
-from materializer.core.engines.reading import About, Reader
+from materializer.core.engines.params import About, Reader
 from materializer.core.engines.registry import ENGINES, OURS, planner, read_params
-from materializer.core.parse import parse_report
-from materializer.core.properties import HANDLER
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.language.define import define
+from materializer.core.language.engine_define import define_engine
+from materializer.core.language.parse import parse_report
+from materializer.core.language.properties import HANDLER
+from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError
 from tests.docs import pages, picture, world
 

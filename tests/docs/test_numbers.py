@@ -9,12 +9,15 @@ import pytest
 
 from materializer import config
 from materializer.config import Config
-from materializer.core import compaction, lateness
+from materializer.core.policy import compaction
 from materializer.core.quality import canaries
+from materializer.core.refresh import lateness
 from materializer.journal import journal, store
-from materializer.lake import commit
-from materializer.services import change_feed, maintain, quality
-from materializer.spark import jars, session
+from materializer.lake.write import commit
+from materializer.services.delivery import output_feed
+from materializer.services.maintenance import maintain
+from materializer.services.quality import audit
+from materializer.spark.runtime import jars, session
 from tests.docs.blocks import ROOT
 from tests.quality.cases import asked_both_ways, suite
 
@@ -37,7 +40,7 @@ _TOLD: Final = [
     ("maintenance.md", f"refreshes write one every {WORDS[commit.CHECKPOINT_EVERY]} commits"),
     ("maintenance.md", f"is folded into one file when {WORDS[journal.WORTH_FOLDING]} commits have gathered"),
     ("policies.md", f"after {lateness.ENOUGH} rows `status NAME` says"),
-    ("quality.md", f"Failing rows, up to {quality.MOST_ROWS} of each expectation"),
+    ("quality.md", f"Failing rows, up to {audit.MOST_ROWS} of each expectation"),
     ("quality.md", f"so with {canaries.CONFIDENCE:.0%} confidence".replace("%", " %")),
     ("airflow.md", f"Java {session.JAVA_NEEDED} or newer"),
     ("../README.md", f"Java {session.JAVA_NEEDED} or newer"),
@@ -75,7 +78,7 @@ def test_what_was_folded_goes_after_a_day() -> None:
     """
     assert 24 == store.DAY_HOURS
     assert "what was folded goes after a day" in " ".join((ROOT / "docs/maintenance.md").read_text().split())
-    assert maintain.DRIVER_BYTES == change_feed.DRIVER_BYTES
+    assert maintain.DRIVER_BYTES == output_feed.DRIVER_BYTES
 
 
 def test_every_setting_is_on_its_page_with_its_default() -> None:

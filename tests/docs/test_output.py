@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from materializer.core.grid import build
-from materializer.core.parse import parse_definitions
-from materializer.core.plan import Estimate, Merge, Recompute, Rejected
-from materializer.core.spans import SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.language.parse import parse_definitions
+from materializer.core.refresh.plan import Estimate, Merge, Recompute, Rejected
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.spans import SpanSet
 from materializer.demo.story import planned
 from tests.docs import output
 from tests.docs.blocks import ROOT, Block, blocks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from materializer.core.aggregates import registry
-from materializer.core.properties import _KNOWN
+from materializer.core.language.properties import _KNOWN
 from tests.docs import pages, reference
 
 DOCS = pages.FOLDER.parent

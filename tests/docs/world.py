@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.engines.guides import GUIDES
-from materializer.wiring import Materializer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

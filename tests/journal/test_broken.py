@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.spans import NEG_INF, POS_INF, Span
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import JournalError, LeaseLostError
 from materializer.journal.events import (
     FORMAT,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from materializer.errors import JournalConflictError, JournalError, UsageError
-from materializer.journal.copies import Manifest, copy_journal, manifest_of, seal
 from materializer.journal.events import Defined, Described, SourceIdentity
 from materializer.journal.journal import Journal
+from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
 
 DEFINED = Defined("bars", {"n": 0}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 

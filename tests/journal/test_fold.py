@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
-from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from materializer.core.invalidation import Entry
-from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
-from materializer.core.spans import Span, SpanSet
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import Aborted, Audited, Defined, Done, Event, Planned, SourceIdentity
 from materializer.journal.fold import KEPT_ENDED
 from materializer.journal.journal import Journal
-from materializer.services.status import Looker
+from materializer.services.report.status import Looker
 
 DEFINED = Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 SPAN = Span(0, 10)

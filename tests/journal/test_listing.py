@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import Entry
-from materializer.core.spans import NEG_INF, Span
-from materializer.journal import listing
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.time.spans import NEG_INF, Span
+from materializer.journal import catalog
 from materializer.journal.events import Captured, Described, Dropped, Event
 from materializer.journal.journal import Journal
 from tests.journal.test_fold import DEFINED, histories
@@ -37,7 +37,7 @@ def journal(tmp_path: Path) -> Journal:
 
 def names(root: Path) -> list[str] | None:
     """Return the names that are listed."""
-    rows = listing.read(root)
+    rows = catalog.read(root)
     return None if rows is None else [row.name for row in rows]
 
 
@@ -53,10 +53,10 @@ def test_what_is_listed_is_what_the_journal_says(data: st.DataObject, history: l
             write(journal, event)
             if data.draw(st.booleans()):
                 journal.tidy()
-            assert listing.read(root) in (None, listing.listed(journal.view()))
+            assert catalog.read(root) in (None, catalog.listed(journal.view()))
         journal.tidy()
 
-        assert listing.read(root) == listing.listed(journal.view())
+        assert catalog.read(root) == catalog.listed(journal.view())
 
 
 def test_it_outlives_what_changes_nothing_that_is_listed(journal: Journal, tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_it_is_worthless_until_it_is_made_again(journal: Journal, tmp_path: Path
     A definition that came, went or changed is never missing from a list that is taken for true.
     """
     write(journal, event, aggregate=aggregate)
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
 
     journal.tidy()
-    assert listing.read(tmp_path) == listing.listed(journal.view())
+    assert catalog.read(tmp_path) == catalog.listed(journal.view())
 
 
 def test_commits_that_do_not_say_what_they_did(journal: Journal, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_commits_that_do_not_say_what_they_did(journal: Journal, tmp_path: Path)
     newest = max(tmp_path.glob("_materializer/journal/_delta_log/*.json"))
     newest.write_text(newest.read_text().replace("userMetadata", "otherMetadata"))
 
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 0}', "half of i"])
@@ -102,7 +102,7 @@ def test_a_damaged_list_is_not_used(journal: Journal, tmp_path: Path, damage: st
     """
     (tmp_path / "_materializer/listing.json").write_text(damage)
 
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
 
 
 def test_a_list_of_another_journal_is_not_used(journal: Journal, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_list_of_another_journal_is_not_used(journal: Journal, tmp_path: Path)
     stat = commit.stat()
     os.utime(commit, ns=(stat.st_atime_ns, stat.st_mtime_ns - 1))
 
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing_else(journal: Journal, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(journal: Journal, tm
     (tmp_path / "_materializer/listing.json").mkdir()
     journal.tidy()
 
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
     assert list(journal.view().states) == ["a1"]
 
 
@@ -135,8 +135,8 @@ def test_what_cannot_be_read_is_not_listed(journal: Journal, tmp_path: Path) -> 
     journal._store.append([replace_kind(journal)], expected_version=journal.view().version)
     journal.tidy()
 
-    assert listing.read(tmp_path) is None
-    assert [row.name for row in listing.listed(journal.view())] == ["bars"]
+    assert catalog.read(tmp_path) is None
+    assert [row.name for row in catalog.listed(journal.view())] == ["bars"]
 
 
 def replace_kind(journal: Journal):
@@ -149,7 +149,7 @@ def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
     """
     Without a journal there is no list.
     """
-    assert listing.read(tmp_path) is None
+    assert catalog.read(tmp_path) is None
     Journal(tmp_path).tidy()
 
     assert list(tmp_path.iterdir()) == []

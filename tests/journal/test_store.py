@@ -21,7 +21,7 @@ from materializer.journal.events import Row
 from materializer.journal.store import JournalSnapshot, JournalStore
 from materializer.lake.log import read_commit
 from materializer.lake.table import open_table
-from materializer.lake.vacuum import leftovers
+from materializer.lake.write.vacuum import leftovers
 
 
 def row(n: int, aggregate: str = "a") -> Row:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from materializer.core.invalidation import Entry
-from materializer.core.plan import Lane, Plan, Recompute, RunReport, TableBase
-from materializer.core.spans import Span, SpanSet
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal import store as stores
 from materializer.journal.events import Defined, Delivered, Done, Planned, SourceIdentity
 from materializer.journal.journal import WORTH_FOLDING, Journal

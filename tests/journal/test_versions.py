@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from materializer.core.invalidation import InvalidationLog
-from materializer.core.plan import RunReport
-from materializer.core.spans import NEG_INF
+from materializer.core.refresh.invalidation import InvalidationLog
+from materializer.core.refresh.plan import RunReport
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import JournalError
 from materializer.journal.events import (
     Aborted,
@@ -31,7 +31,7 @@ from materializer.journal.events import (
 )
 from materializer.journal.fold import AggregateState, fold
 from materializer.journal.journal import Journal
-from materializer.journal.versions import FIELDS, fields_of, version_of
+from materializer.journal.version_fields import FIELDS, fields_of, version_of
 from tests.journal.test_fold import applied, folded, histories, make_plan
 
 OLD = Defined("bars", {"time_type": "date"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})

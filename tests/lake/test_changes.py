@@ -11,14 +11,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.core.invalidation import ANY_ROWS
-from materializer.core.spans import EVERYTHING, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.refresh.invalidation import ANY_ROWS
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import SourceDamagedError, SourceReplacedError, SourceRolledBackError
-from materializer.lake import changes
-from materializer.lake.changes import Captured, NeedsSpark, Rung, Segment, capture_by_files, capture_without_spark
+from materializer.lake.capture import capture as changes
+from materializer.lake.capture.capture import (
+    Captured,
+    NeedsSpark,
+    Rung,
+    Segment,
+    capture_by_files,
+    capture_without_spark,
+)
+from materializer.lake.capture.context import Look
 from materializer.lake.log import DataFile, read_commit
-from materializer.lake.look import Look
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
 from tests.lake.tables import HOUR, Trades, rows_of

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.core.compaction import depth
-from materializer.core.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.policy.compaction import depth
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ForeignTableError, RetryableError, WriteFencedError
-from materializer.lake import commit as lane
 from materializer.lake.log import find_notes, read_commit
-from materializer.lake.rearrange import pieces_of
-from materializer.lake.replace import replace_spans
 from materializer.lake.table import DeltaFolder
+from materializer.lake.write import commit as lane
+from materializer.lake.write.replace import replace_spans
+from materializer.lake.write.rewrite import pieces_of
 from tests.lake.tables import HOUR, SCHEMA, forget, rows_of, times_of
 
 APP = "materializer/1"
@@ -391,10 +391,10 @@ def test_a_new_schema(bars: str) -> None:
 
 FULL_DISK = """
 import resource, signal, sys
-from materializer.core.spans import EVERYTHING, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.core.spec.spec import TimeType
 from materializer.errors import StorageError
-from materializer.lake.replace import replace_spans
+from materializer.lake.write.replace import replace_spans
 from tests.lake.tables import rows_of
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

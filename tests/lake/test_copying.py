@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.spec import TimeType
-from materializer.lake import copying
-from materializer.lake.commit import append_rows, create_table
+from materializer.core.spec.spec import TimeType
 from materializer.lake.extent import files
+from materializer.lake.write import copying
+from materializer.lake.write.commit import append_rows, create_table
 
 COLUMNS = [["slice", "timestamp"], ["k", "string"], ["v", "bigint"], ["p", "struct<a:bigint,b:double>"]]
 MINUTE = 60_000_000

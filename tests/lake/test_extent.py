@@ -9,13 +9,13 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.spans import EVERYTHING, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import SourceDamagedError, TableNotFoundError
 from materializer.lake.extent import Extent, FileStat, Unknown, files
-from materializer.lake.rearrange import pieces_of
-from materializer.lake.small import read_small_changes, read_small_rows
+from materializer.lake.local_read import read_small_changes, read_small_rows
 from materializer.lake.statistics import column_bounds
+from materializer.lake.write.rewrite import pieces_of
 from tests.lake.tables import HOUR
 
 DAY = 86_400_000_000

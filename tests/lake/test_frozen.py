@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from materializer.core.spans import NEG_INF, Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake.changes import Captured, Rung, capture_without_spark
-from materializer.lake.frozen import is_retention, of_files
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.lake.capture.below_frozen import is_retention, of_files
+from materializer.lake.capture.capture import Captured, Rung, capture_without_spark
+from materializer.lake.capture.context import Look
 from materializer.lake.log import ChangeFile, Commit, DataFile
-from materializer.lake.look import Look
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
 from tests.lake.tables import HOUR, Trades

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from materializer.core.spans import Span
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span
 from materializer.errors import LogGapError, NotADeltaTableError, SourceDamagedError
-from materializer.lake.commit import create_table
 from materializer.lake.log import CommitNote, commits, find_notes, has_change, is_attempt, is_begun, latest_version
 from materializer.lake.statistics import TimeColumn, bounds, instant
+from materializer.lake.write.commit import create_table
 
 
 def test_a_commit_in_our_words(trades) -> None:

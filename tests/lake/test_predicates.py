@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.lake.predicates import inside
 
 SPANS = st.lists(

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.compaction import Group, Piece, depth, groups, target_rows
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.policy.compaction import Group, Piece, depth, groups, target_rows
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import LeaseLostError, RetryableError
-from materializer.lake.changes import capture_by_files
-from materializer.lake.commit import create_table, fence
+from materializer.lake.capture.capture import capture_by_files
 from materializer.lake.log import commits, find_notes
-from materializer.lake.rearrange import SCRATCH, exchange, pieces_of, rewrite, scratch
-from materializer.lake.replace import replace_spans
+from materializer.lake.write.commit import create_table, fence
+from materializer.lake.write.replace import replace_spans
+from materializer.lake.write.rewrite import SCRATCH, exchange, pieces_of, rewrite, scratch
 
 HOUR = 3_600_000_000
 BASE = int(datetime(2024, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -11,10 +11,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.change_feed import META, Change, Reason
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake import row_changes
+from materializer.core.refresh.output_feed import META, Change, Reason
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
+from materializer.lake import output_diff
 
 SHAPE = pa.schema([("bucket", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("l", pa.list_(pa.int64()))])
 ROWS = st.lists(
@@ -46,11 +46,11 @@ def test_replaying_all_changes_gives_the_last_rows(versions: list[list[Any]], pl
     tables = [table([]), *map(table, versions)]
     feed = []
     for n, (old, new) in enumerate(pairwise(tables), 1):
-        changed = row_changes.changed(old, new, place)
-        feed.append(row_changes.published(row_changes.alike(changed, None), n, n, 0))
+        changed = output_diff.changed(old, new, place)
+        feed.append(output_diff.published(output_diff.alike(changed, None), n, n, 0))
         assert counted(changed) - counted(old) - counted(new) == Counter()
 
-    found = row_changes.replayed(pa.concat_tables(feed))
+    found = output_diff.replayed(pa.concat_tables(feed))
     assert counted(tables[-1]) == counted(found)
     assert {name for name, _ in META}.isdisjoint(found.column_names)
 
@@ -60,7 +60,7 @@ def test_equal_rows_are_no_change_and_places_make_updates(old: list[Any], new: l
     """
     A row on both sides is left out; a row that is alone in its place on both sides became the other.
     """
-    rows = row_changes.changed(table(old), table(new), ["bucket", "k"]).to_pylist()
+    rows = output_diff.changed(table(old), table(new), ["bucket", "k"]).to_pylist()
     gone, came = counted(table(old)) - counted(table(new)), counted(table(new)) - counted(table(old))
     kinds = Counter(row["_change"] for row in rows)
 
@@ -70,7 +70,7 @@ def test_equal_rows_are_no_change_and_places_make_updates(old: list[Any], new: l
     for before, after in pairwise(rows):
         if before["_change"] == Change.PREIMAGE:
             assert (after["_change"], after["bucket"], after["k"]) == (Change.POSTIMAGE, before["bucket"], before["k"])
-    assert not row_changes.changed(table(old), table(old), None).num_rows
+    assert not output_diff.changed(table(old), table(old), None).num_rows
 
 
 def test_reasons_follow_the_dirt() -> None:
@@ -82,8 +82,8 @@ def test_reasons_follow_the_dirt() -> None:
         [(0, "a", 2.0, None), (1, "a", 2.0, None), (2, "a", 2.0, None), (3, "a", 2.0, None), (1, "b", 1.0, None)]
     )
     spans = (SpanSet.of(Span(2, 4)), SpanSet.of(Span(1, 2)), Reason.CORRECTION)
-    rows = row_changes.changed(old, new, ["bucket", "k"])
-    rows = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False).to_pylist()
+    rows = output_diff.changed(old, new, ["bucket", "k"])
+    rows = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False).to_pylist()
 
     found = {(r["bucket"], r["k"], r["_reason"]) for r in rows}
     assert {
@@ -103,7 +103,7 @@ def test_only_a_row_that_is_alone_in_its_place_became_another() -> None:
     one, two, three = ((0, "a", float(v), None) for v in (1, 2, 3))
 
     def kinds(old: list[Any], new: list[Any]) -> list[str]:
-        return row_changes.changed(table(old), table(new), ["bucket", "k"])["_change"].to_pylist()
+        return output_diff.changed(table(old), table(new), ["bucket", "k"])["_change"].to_pylist()
 
     assert [Change.PREIMAGE, Change.POSTIMAGE] == kinds([one], [two])
     assert [Change.DELETE, Change.DELETE, Change.INSERT] == kinds([one, two], [three])
@@ -114,9 +114,9 @@ def test_reasons_are_told_by_the_ends_of_buckets() -> None:
     """
     A bucket [0, 10) that is labelled by its end stands at 10, and the one before it at 0.
     """
-    rows = row_changes.changed(table([]), table([(at, "a", 1.0, None) for at in (0, 10, 20)]), ["bucket", "k"])
+    rows = output_diff.changed(table([]), table([(at, "a", 1.0, None) for at in (0, 10, 20)]), ["bucket", "k"])
     spans = (SpanSet.of(Span(0, 10)), SpanSet.of(Span(10, 20)), Reason.CORRECTION)
-    found = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=True)
+    found = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=True)
 
     assert ["correction", "new", "late"] == found["_reason"].to_pylist()
 
@@ -125,10 +125,10 @@ def test_a_row_that_changes_where_nothing_had_been_is_corrected() -> None:
     """
     Also where an engine's results beyond the dirt are late; only a row that comes there is new.
     """
-    rows = row_changes.changed(
+    rows = output_diff.changed(
         table([(0, "a", 1.0, None)]), table([(0, "a", 2.0, None), (0, "b", 1.0, None)]), ["bucket", "k"]
     )
     spans = (SpanSet.of(Span(0, 10)), SpanSet(), Reason.LATE)
-    found = row_changes.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False)
+    found = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False)
 
     assert ["correction", "correction", "new"] == found["_reason"].to_pylist()

@@ -12,10 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.instants import HOUR
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake.small import _has_old_times, lies_in, read_small_rows
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import HOUR
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.lake.local_read import _has_old_times, lies_in, read_small_rows
 from tests.model.strategies import span_sets
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from materializer.lake.rearrange import SCRATCH
 from materializer.lake.table import DeltaFolder
-from materializer.lake.vacuum import Leftover, leftovers, log_state, remove, shorten_log
+from materializer.lake.write.rewrite import SCRATCH
+from materializer.lake.write.vacuum import Leftover, leftovers, log_state, remove, shorten_log
 from tests.lake.tables import Trades
 
 NEVER = 0.0

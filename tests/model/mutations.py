@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from materializer.core import plan as planning
-from materializer.core.invalidation import Entry
-from materializer.core.plan import Plan
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.refresh import plan as planning
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Plan
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import LeaseLostError
 from materializer.journal import fold
 from materializer.journal.events import Aborted, Done, Event, Lease
 from materializer.journal.fold import AggregateState
-from materializer.services import protocol
-from materializer.services.protocol import At, Audit, Process, TableHead, Which
+from materializer.services.protocol import refresh_steps as protocol
+from materializer.services.protocol.refresh_steps import At, Audit, Process, TableHead, Which
 from tests.model.exploration import Bounds, Exploration, Found
 from tests.model.world import MemoryPorts
 

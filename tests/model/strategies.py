@@ -6,9 +6,19 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import (
+    Estimate,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    Rejected,
+    RunReport,
+    Settle,
+    TableBase,
+)
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Lease, SourceIdentity
 
 UNIVERSE: Final = range(-1, 44)

@@ -26,8 +26,9 @@ from materializer.errors import LeaseHeldError, LeaseLostError, NotCoveredError,
 from materializer.journal import fold
 from materializer.journal.events import Event
 from materializer.journal.fold import AggregateState
-from materializer.services import protocol, switching
-from materializer.services.protocol import At, Process, Which
+from materializer.services.protocol import refresh_steps as protocol
+from materializer.services.protocol import switch_steps as switching
+from materializer.services.protocol.refresh_steps import At, Process, Which
 from tests.model.exploration import Found, Numbered, OneCall, Paused
 from tests.model.switch_world import NEW, Lake, SwitchMemory, dirty_buckets, lease_of
 from tests.model.world import BUCKETS, World, _state, forget_folds

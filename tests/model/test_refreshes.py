@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.journal.events import Lease
-from materializer.services import protocol
-from materializer.services.protocol import At, Process
+from materializer.services.protocol import refresh_steps
+from materializer.services.protocol.refresh_steps import At, Process
 from tests.model.exploration import COMMITS, WINDOWS, broken_rules
 from tests.model.world import BUCKETS, MemoryPorts, World, spans_of
 
@@ -31,7 +31,7 @@ def refreshed(world: World, refresh: Refresh) -> World:
     ports = MemoryPorts(world, "p", refresh.window, refresh.merging)
     process, count = Process(Lease("p", "", 0, 0, 0.0)), 0
     while process.at is not At.END and count != refresh.dies_after:
-        process, count = protocol.advance(process, ports), count + 1
+        process, count = refresh_steps.advance(process, ports), count + 1
     return ports.world
 
 

@@ -12,10 +12,21 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple, assert_never
 
-from materializer.core import plan as planning
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.plan import Estimate, Facts, Lane, Merge, Plan, Recompute, RunReport, Settle, Step, TableBase
-from materializer.core.spans import Span, SpanSet
+from materializer.core.refresh import plan as planning
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import (
+    Estimate,
+    Facts,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    RunReport,
+    Settle,
+    Step,
+    TableBase,
+)
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DataError, JournalConflictError, StorageError
 from materializer.journal import fold
 from materializer.journal.events import (
@@ -34,7 +45,7 @@ from materializer.journal.events import (
     encode,
 )
 from materializer.journal.fold import AggregateState
-from materializer.services.protocol import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
 
 AGGREGATE: Final = "a1"
 BUCKETS: Final = (0, 1)

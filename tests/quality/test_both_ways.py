@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.adapters.quality import examine, refusals, render
+from materializer.adapters.great_expectations.auditor import examine, refusals, render
 from materializer.core.quality.catalog import KNOWN
 from materializer.core.quality.compiled import COMPILABLE
 from materializer.core.quality.failing import Failing
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Finding
 from materializer.errors import DefinitionError, QualityLibraryMissingError
-from materializer.services.quality import audit
-from materializer.spark.session import work_session
+from materializer.services.quality.audit import audit
+from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, GOOD, asked_both_ways, frame, suite
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.core.aggregates.decompose import decompose
-from materializer.core.spec import AggregateSpec, Formula
+from materializer.core.spec.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError
 from materializer.journal.events import Captured
 from materializer.journal.repaired import Repaired
-from materializer.services.definitions import Change
-from materializer.wiring import Materializer
+from materializer.services.definitions.apply import Change
 
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
@@ -70,7 +70,7 @@ class NoSpark:
         """It never dies."""
 
     def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
-        """See :class:`materializer.spark.engine.Engine`."""
+        """See :class:`materializer.spark.run.spark.Engine`."""
         assert all(f'"{name}"' in schema_json for name in spec.reads)
 
         def typed(formula: Formula) -> Formula:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from materializer.config import Config
-from materializer.core.define import define
-from materializer.core.grid import build
-from materializer.core.invalidation import ANY_ROWS
-from materializer.core.spec import TimeType
+from materializer.core.language.define import define
+from materializer.core.refresh.invalidation import ANY_ROWS
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
 from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.fold import AggregateState
-from materializer.services import capture
+from materializer.services.observe import capture
 from tests.lake.tables import HOUR, Trades
 
 

@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.config import Config
-from materializer.core.change_feed import NOTE
-from materializer.core.define import define
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake.commit import create_table, fence
-from materializer.lake.replace import replace_spans
-from materializer.lake.row_changes import feed_rows
-from materializer.services import change_feed
+from materializer.core.language.define import define
+from materializer.core.refresh.output_feed import NOTE
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
+from materializer.lake.output_diff import feed_rows
+from materializer.lake.write.commit import create_table, fence
+from materializer.lake.write.replace import replace_spans
+from materializer.services.delivery import output_feed
 from tests.system.lake import Died, replayed
 
 SPEC = define(
@@ -84,7 +84,7 @@ class Lake:
                 span = Span(at * 10, at * 10 + 10)
                 table = pa.Table.from_pylist([{"bucket": at * 10, "k": k, "v": v} for k, v in rows], SHAPE)
                 plan: Any = SimpleNamespace(taken=())
-                said = change_feed.note_of(self.bound, plan) if what == "write" else {}
+                said = output_feed.note_of(self.bound, plan) if what == "write" else {}
                 replace_spans(
                     self.output,
                     table,
@@ -146,7 +146,7 @@ class Lake:
                 raise Died(name)
 
         refresher: Any = SimpleNamespace(config=Config(), on_checkpoint=on_checkpoint, bound=lambda _: self.bound)
-        change_feed.follow_held(refresher, self.state)
+        output_feed.follow_held(refresher, self.state)
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         """Return what is published."""
@@ -171,7 +171,7 @@ def test_the_feed_leads_to_the_output(history: list[tuple[str, int, list[Any], s
         lake.follow()
 
         assert lake.rows() == replayed(Path(folder), "bars")
-        assert not change_feed.is_behind(lake.bound)
+        assert not output_feed.is_behind(lake.bound)
 
 
 def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
     columns, found, total = feed_rows(str(tmp_path / "bars" / "changes"), after=1, reason="correction", limit=1)
     assert (1, 2) == (len(found), total)
     assert (2, "correction") == (found[0][columns.index("_refresh")], found[0][columns.index("_reason")])
-    assert NOTE in change_feed.note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
+    assert NOTE in output_feed.note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("again", [["restore"], ["restore", "write"], ["put back", "write", "write"]])
@@ -210,4 +210,4 @@ def test_an_older_copy_of_the_output_is_noticed(tmp_path: Path, again: list[str]
     lake.do("follow")
 
     assert lake.rows() == replayed(tmp_path, "bars")
-    assert not change_feed.is_behind(lake.bound)
+    assert not output_feed.is_behind(lake.bound)

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
+from materializer.api import Materializer, _each
 from materializer.config import Config
 from materializer.errors import (
     DataError,
@@ -27,12 +28,11 @@ from materializer.errors import (
     SparkDiedError,
     SparkError,
 )
-from materializer.services.planning import Request
-from materializer.services.refresh import _otherwise
-from materializer.spark import engine as engines
-from materializer.spark import jvm, session
-from materializer.spark.failures import feed_gaps, spoken
-from materializer.wiring import Materializer, _each
+from materializer.services.planning.runs import Request
+from materializer.services.refresh.service import _otherwise
+from materializer.spark.run import spark as engines
+from materializer.spark.runtime import jvm, session
+from materializer.spark.runtime.failures import feed_gaps, spoken
 
 
 @dataclass

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.services.upkeep import Finding
-from materializer.spark import archive, jars
-from materializer.wiring import Materializer
+from materializer.services.report.tables import Finding
+from materializer.spark.runtime import class_data, jars
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_no_archive_is_a_note(tmp_path: Path, cache: Path) -> None:
     assert [("note", "doctor.archive", "run 'materializer setup' once")] == said(tmp_path, "archive")
     assert [] == said(tmp_path, "archive", profile="long")
 
-    place = archive.place(cache, found)
+    place = class_data.place(cache, found)
     place.parent.mkdir()
     place.touch()
     assert [] == said(tmp_path, "archive")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from materializer.core.define import define
-from materializer.core.grid import build
-from materializer.core.invalidation import ANY_ROWS, Cause, Entry
-from materializer.core.plan import Lane, Merge, Plan, Recompute, Settle, Step, TableBase
-from materializer.core.spans import POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.services.guard import counts_gone, spans_by_gone
+from materializer.core.language.define import define
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.refresh.plan import Lane, Merge, Plan, Recompute, Settle, Step, TableBase
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.spans import POS_INF, Span, SpanSet
+from materializer.services.planning.row_loss import counts_gone, spans_by_gone
 
 BASE = TableBase("t", 1)
 SPEC = define("v", "t", time="ts", width="10", measures={"s": "sum(x)"})

@@ -11,16 +11,16 @@ import pytest
 from deltalake import write_deltalake
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.define import define
-from materializer.core.definition import SLICE, Definition
-from materializer.core.grid import build
-from materializer.core.instants import DAY
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.language.define import define
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.instants import DAY
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.rows import newest_rows
-from materializer.services import held
-from materializer.services.bound import Bound
+from materializer.services.aggregate import Bound
+from materializer.services.observe import stored_extent
 
 LAYOUT = Layout((), (), None, (), None, (), (), ())
 TYPES = {
@@ -58,9 +58,9 @@ def test_a_table_of_ends_holds_the_buckets_before_them(tmp_path: Path, time_type
     """
     bound, (width, _) = lake(tmp_path, time_type, [[0, 1], [4]], ends=ends), TYPES[time_type]
 
-    published = bound.definition.grid.cover_set(held.published(bound, 1))
+    published = bound.definition.grid.cover_set(stored_extent.published(bound, 1))
     assert SpanSet.union([Span(0, 2 * width), Span(4 * width, 5 * width)]) == published
-    assert 5 * width == held.end_of(bound)
+    assert 5 * width == stored_extent.end_of(bound)
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from materializer.core.plan import Lane, Plan, TableBase
-from materializer.core.spans import Span
+from materializer.core.refresh.plan import Lane, Plan, TableBase
+from materializer.core.time.spans import Span
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
-from materializer.services.diagnosis import READABLE, Diagnosis, Seen, Verdict
-from materializer.services.mending import Mending, Old, Table, mending
+from materializer.services.repair.diagnose import READABLE, Diagnosis, Seen, Verdict
+from materializer.services.repair.plan import Mending, Old, Table, mending
 
 N = {Verdict.SOUND: 7, Verdict.AHEAD: 12, Verdict.BEHIND: 3, Verdict.OTHER: 9, Verdict.DAMAGED: 7}
 BASE = TableBase("t", 1)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from materializer.adapters.airflow.results import summary
-from materializer.adapters.cli import refreshing
+from materializer.adapters.airflow.tasks.results import summary
 from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.commands import refreshing
 from materializer.adapters.cli.output import TextOutput
-from materializer.core.instants import parse
-from materializer.core.spec import TimeType
+from materializer.api import Materializer
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import parse
 from materializer.errors import UsageError
-from materializer.wiring import Materializer
 from tests.services.no_spark import Lake, each, view
 
 POLICY = "TBLPROPERTIES ('refresh.start_offset' = '3 days')\nAS"

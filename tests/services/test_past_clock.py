@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.core.grid import build
-from materializer.core.instants import HOUR, parse
-from materializer.core.parse import parse_definitions
-from materializer.core.retention import OUTPUT, SOURCE
-from materializer.core.spans import NEG_INF, POS_INF
-from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.core.language.parse import parse_definitions
+from materializer.core.policy.retention import OUTPUT, SOURCE
+from materializer.core.spec.spec import GridSpec, TimeType, Width
+from materializer.core.time.grid import build
+from materializer.core.time.instants import HOUR, parse
+from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.fold import AggregateState, apply
 from materializer.lake.extent import Extent, FileStat
-from materializer.services.bound import Bound
-from materializer.services.retention import counts_anew, wanted
-from materializer.services.status import PastClock, past_clock
+from materializer.services.aggregate import Bound
+from materializer.services.observe.frozen_bound import counts_anew, wanted
+from materializer.services.report.status import PastClock, past_clock
 
 GRID = build(GridSpec(Width(micros=HOUR)), TimeType.TIMESTAMP)
 SQL = "CREATE MATERIALIZED VIEW v{} AS SELECT time_bucket('1 hour', ts) AS b, count(*) AS n FROM trades GROUP BY b"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from materializer.core.define import define
-from materializer.core.grid import build
-from materializer.core.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.language.define import define
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
     FrozenWindowError,
     RefreshWindowError,
@@ -20,8 +20,9 @@ from materializer.errors import (
 )
 from materializer.journal.events import Frozen, Retired, SourceIdentity
 from materializer.journal.fold import AggregateState
-from materializer.services import planning, retention
-from materializer.services.planning import Request, Run
+from materializer.services.observe import frozen_bound
+from materializer.services.planning import runs
+from materializer.services.planning.runs import Request, Run
 
 KEPT = {"source.retention": "30", "output.retention": "50"}
 SPEC = define("bars", "t", time="ts", width="10", measures={"n": "count(*)"}, properties=KEPT)
@@ -57,7 +58,7 @@ def first_run(request: Request, dirty: InvalidationLog, data: SpanSet, window: S
     def rows_in(some: SpanSet) -> float:
         return float(sum(s.end - s.start for s in some & data))
 
-    return planning.first_run(request, window, dirty, GRID, present=GRID.cover_set(data), rows_in=rows_in)
+    return runs.first_run(request, window, dirty, GRID, present=GRID.cover_set(data), rows_in=rows_in)
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
@@ -100,8 +101,8 @@ def test_a_forced_window_is_forced_once() -> None:
     """
     request = Request(start=0, end=100, is_forced=True)
 
-    assert planning.following(request, Run(Span(0, 100), None)) is None
-    left = planning.following(request, Run(Span(0, 20), Span(20, 100)))
+    assert runs.following(request, Run(Span(0, 100), None)) is None
+    left = runs.following(request, Run(Span(0, 20), Span(20, 100)))
     assert left is not None
     assert (Span(20, 100), False) == (left.inside, left.is_forced)
 
@@ -113,7 +114,7 @@ def test_a_window_is_its_whole_buckets() -> None:
     """
     Without an end it reaches to the newest bucket; what holds no bucket, or ends before it starts, is refused.
     """
-    window = planning.whole_window
+    window = runs.whole_window
     assert Span(10, 90) == window(Request(start=5, end=95), REFRESHED, GRID)
     assert Span(NEG_INF, 100) == window(Request(), REFRESHED, GRID)
     assert Span(20, 120) == window(Request(start=11), replace(REFRESHED, extent_end=120), GRID)
@@ -130,14 +131,14 @@ def test_a_window_is_its_whole_buckets() -> None:
 
 
 def moved(state: AggregateState, **more: Any) -> list[Frozen | Retired]:
-    return list(retention.moved(state, GRID, **more))
+    return list(frozen_bound.moved(state, GRID, **more))
 
 
 def test_bounds_follow_the_newest_row() -> None:
     """
     To edges, no further than what was materialised, forward only, and not while nothing is known.
     """
-    assert [Retired(50), Frozen(70, retention.FOLLOWED, SpanSet())] == moved(REFRESHED)
+    assert [Retired(50), Frozen(70, frozen_bound.FOLLOWED, SpanSet())] == moved(REFRESHED)
     assert [Retired(50)] == moved(REFRESHED, freezes=False)
     assert [] == moved(EMPTY)
     assert [] == moved(replace(REFRESHED, frozen=70, retired=50))
@@ -151,14 +152,14 @@ def test_what_is_dirty_and_there_is_not_frozen() -> None:
     The bound stops before it; dirt without a row is settled; what is only to be taken out stops nothing.
     """
     dirty = replace(REFRESHED, retired=50, log=log((20, 30), (60, 70)))
-    assert [Frozen(20, retention.FOLLOWED, SpanSet())] == moved(dirty)
+    assert [Frozen(20, frozen_bound.FOLLOWED, SpanSet())] == moved(dirty)
     [found] = moved(dirty, present=lambda some: some & spans((60, 70)))
-    assert Frozen(60, retention.FOLLOWED, spans((20, 30))) == found
+    assert Frozen(60, frozen_bound.FOLLOWED, spans((20, 30))) == found
     [found] = moved(dirty, present=lambda _: SpanSet())
-    assert Frozen(70, retention.FOLLOWED, spans((20, 30), (60, 70))) == found
+    assert Frozen(70, frozen_bound.FOLLOWED, spans((20, 30), (60, 70))) == found
     assert [] == moved(replace(dirty, frozen=20))
     [found] = moved(replace(REFRESHED, retired=50, log=log((20, 30), cause=Cause.RETIRED)))
-    assert Frozen(70, retention.FOLLOWED, SpanSet()) == found
+    assert Frozen(70, frozen_bound.FOLLOWED, SpanSet()) == found
     retired_with_it = moved(replace(REFRESHED, log=log((20, 30))))
     assert [50, 70] == [e.bound for e in retired_with_it], "what the output lets go needs its rows no more"
 
@@ -169,10 +170,10 @@ def test_only_what_is_kept_is_computed_on_request() -> None:
     """
     state = replace(REFRESHED, frozen=40, retired=20)
 
-    assert Span(40, 90) == retention.computable(Span(10, 90), state, GRID)
-    assert SpanSet.of(Span(40, POS_INF)) == retention.raw_spans(state)
+    assert Span(40, 90) == frozen_bound.computable(Span(10, 90), state, GRID)
+    assert SpanSet.of(Span(40, POS_INF)) == frozen_bound.raw_spans(state)
     with pytest.raises(FrozenWindowError, match="below 40"):
-        retention.computable(Span(30, 40), state, GRID)
+        frozen_bound.computable(Span(30, 40), state, GRID)
     with pytest.raises(RetiredWindowError, match="below 60"):
-        retention.computable(Span(50, 60), replace(state, retired=60), GRID)
-    assert Span(60, 61) == retention.computable(Span(50, 61), replace(state, retired=60), GRID)
+        frozen_bound.computable(Span(50, 60), replace(state, retired=60), GRID)
+    assert Span(60, 61) == frozen_bound.computable(Span(50, 61), replace(state, retired=60), GRID)

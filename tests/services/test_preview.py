@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from materializer.core.plan import Estimate, Lane, Plan, Recompute, Rejected, TableBase
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.services.preview import Preview
+from materializer.core.refresh.plan import Estimate, Lane, Plan, Recompute, Rejected, TableBase
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
+from materializer.services.refresh.preview import Preview
 
 HOUR = Span(0, 3_600_000_000)
 

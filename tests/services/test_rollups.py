@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from materializer.errors import DefinitionError, HasReadersError, LeaseHeldError
-from materializer.journal.versions import version_of
-from materializer.services import cascade, versions
+from materializer.journal.version_fields import version_of
+from materializer.services.definitions import lineage as cascade
+from materializer.services.versions import versions
 from tests.services.no_spark import Lake, each, view
 
 MISFIT = "definition.not-nested"

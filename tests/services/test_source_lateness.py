@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from materializer.core.lateness import Lateness
+from materializer.core.refresh.lateness import Lateness
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
-from materializer.services.source_lateness import SourceLateness, by_source
+from materializer.services.report.source_lateness import SourceLateness, by_source
 
 
 def state(

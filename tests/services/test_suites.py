@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from materializer.core.parse import parse_definitions
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError, Problem
-from materializer.services import suites
+from materializer.services.definitions import suites
 
 COLUMNS: Final = {
     "output": {"hour": "timestamp", "sym": "string", "n": "bigint"},

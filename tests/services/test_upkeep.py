@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.core.parse import parse_definitions
+from materializer.core.language.parse import parse_definitions
 from materializer.journal.events import SourceIdentity
 from materializer.journal.fold import AggregateState
-from materializer.lake.commit import append_rows, create_table, fence
 from materializer.lake.table import DeltaFolder
-from materializer.services.upkeep import Finding, endangered, unfit_properties, written_by_others
+from materializer.lake.write.commit import append_rows, create_table, fence
+from materializer.services.report.tables import Finding, endangered, unfit_properties, written_by_others
 from tests.lake.tables import SCHEMA, Trades, rows_of
 
 APP = "materializer/1"

@@ -24,7 +24,7 @@ TESTS = st.lists(
 A = Shard("system/a", ("tests/system/test_a.py::test_one", "tests/system/test_a.py::test_two"))
 D = Shard("docs/d", ("tests/docs/test_d.py::test_one",))
 BLOBS = {
-    "materializer/core/plan.py": "1",
+    "materializer/core/refresh/plan.py": "1",
     "docs/index.md": "1",
     "tests/conftest.py": "1",
     "tests/shards/cut.py": "1",
@@ -74,7 +74,7 @@ def test_the_longest_beginning_counts() -> None:
 @pytest.mark.parametrize(
     ("path", "of_a", "of_d"),
     [
-        ("materializer/core/plan.py", True, True),
+        ("materializer/core/refresh/plan.py", True, True),
         ("tests/conftest.py", True, True),
         ("tests/system/lake.py", True, True),
         ("tests/system/test_a.py", True, False),

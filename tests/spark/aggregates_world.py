@@ -6,7 +6,7 @@ import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from materializer.core.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, TimeType, Width
+from materializer.core.spec.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, TimeType, Width
 
 COLUMNS = {
     "ts": "timestamp",

@@ -16,11 +16,11 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, expr
 
-from materializer.core.spans import POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake.small import lies_in, read_small_rows
-from materializer.spark import compute as c
-from materializer.spark.analyse import Analysed, analyse
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import POS_INF, Span, SpanSet
+from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.spark.describe.analyse import Analysed, analyse
+from materializer.spark.query import compute as c
 from tests.spark import aggregates_world as world
 
 KEYS = ("bucket", "sym")

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr, pandas_udf
 from pyspark.sql.types import StructType
 
-from materializer.core.spec import AggregateSpec, Call, Formula, Key
+from materializer.core.spec.spec import AggregateSpec, Call, Formula, Key
 from materializer.errors import DefinitionError
-from materializer.spark.analyse import Analysed, analyse
+from materializer.spark.describe.analyse import Analysed, analyse
 from tests.spark.aggregates_world import DDL, call, spec_of
 
 

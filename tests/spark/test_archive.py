@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from materializer.config import Config, SparkConfig
-from materializer.spark import archive, session
+from materializer.spark.runtime import class_data, session
 
 FOUND = (Path("/jars/a.jar"), Path("/jars/b.jar"))
 
@@ -23,7 +23,7 @@ def options(cache: Path, archive_to: Path | None = None, **spark: object) -> dic
 
 def made(cache: Path) -> Path:
     """Put something where the archive of this machine would lie."""
-    place = archive.place(cache, FOUND)
+    place = class_data.place(cache, FOUND)
     place.parent.mkdir(parents=True)
     place.touch()
     return place
@@ -38,16 +38,16 @@ def test_it_belongs_to_one_java_and_one_class_path(tmp_path: Path) -> None:
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch()
-    before = archive.place(tmp_path, [jar])
-    assert before == archive.place(tmp_path, [jar])
+    before = class_data.place(tmp_path, [jar])
+    assert before == class_data.place(tmp_path, [jar])
 
     others = {
-        archive.place(tmp_path, [jar], os.environ | {"JAVA_HOME": str(home)}),
-        archive.place(tmp_path, [jar], os.environ | {"SPARK_HOME": str(tmp_path)}),
-        archive.place(tmp_path, []),
+        class_data.place(tmp_path, [jar], os.environ | {"JAVA_HOME": str(home)}),
+        class_data.place(tmp_path, [jar], os.environ | {"SPARK_HOME": str(tmp_path)}),
+        class_data.place(tmp_path, []),
     }
     jar.write_text("another")
-    others.add(archive.place(tmp_path, [jar]))
+    others.add(class_data.place(tmp_path, [jar]))
 
     assert 5 == len(others | {before})
 

@@ -11,24 +11,24 @@ from uuid import uuid4
 
 import pytest
 
-from materializer.core.definition import Definition
-from materializer.core.grid import build
-from materializer.core.instants import HOUR, parse
-from materializer.core.parse import parse_definitions
+from materializer.core.compiled.definition import Definition
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import builtin
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import BUILT_IN, Severity
-from materializer.core.resolve import resolve
-from materializer.core.spans import EVERYTHING, Span, SpanSet
-from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.core.spec.spec import GridSpec, TimeType, Width
+from materializer.core.time.grid import build
+from materializer.core.time.instants import HOUR, parse
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import DataError
-from materializer.services.quality import Audited, audit
-from materializer.spark import audit as in_spark
-from materializer.spark.analyse import analyse
-from materializer.spark.audit import built_in
-from materializer.spark.bucket_sql import bucket_start_sql
-from materializer.spark.compute import reference
-from materializer.spark.session import work_session
+from materializer.services.quality.audit import Audited, audit
+from materializer.spark.describe.analyse import analyse
+from materializer.spark.query.bucket_sql import bucket_start_sql
+from materializer.spark.query.compute import reference
+from materializer.spark.run import audit as in_spark
+from materializer.spark.run.audit import built_in
+from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, CASES, frame
 
 if TYPE_CHECKING:

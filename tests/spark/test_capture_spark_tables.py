@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.core.spans import EVERYTHING, SpanSet
-from materializer.core.spec import TimeType
-from materializer.lake.changes import Captured, NeedsSpark, Rung, capture_by_files, capture_without_spark
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.lake.capture.capture import Captured, NeedsSpark, Rung, capture_by_files, capture_without_spark
 from materializer.lake.extent import files
 from materializer.lake.log import commits
 from materializer.lake.table import DeltaFolder

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.define import define
-from materializer.core.definition import Definition
-from materializer.core.grid import build
-from materializer.core.spec import TimeType
+from materializer.core.compiled.definition import Definition
+from materializer.core.language.define import define
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
 from materializer.journal.events import SourceIdentity
-from materializer.spark.changes import changes
+from materializer.spark.run.capture import changes
 from tests.lake.tables import HOUR, Trades
 
 if TYPE_CHECKING:

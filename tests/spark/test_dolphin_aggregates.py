@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from materializer.core.define import define
-from materializer.core.resolve import resolve
-from materializer.spark.analyse import Analysed, analyse
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.define import define
+from materializer.spark.describe.analyse import Analysed, analyse
 from tests.oracle.engines.metrics import evaluate
 from tests.spark.test_aggregates import aggregated, is_equal
 

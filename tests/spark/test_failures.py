@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
-from materializer.spark.failures import spoken
+from materializer.spark.runtime.failures import spoken
 
 
 def cancelled() -> None:

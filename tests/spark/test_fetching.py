@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from materializer.spark.compute import observed, rows_seen, to_arrow
+from materializer.spark.query.compute import observed, rows_seen, to_arrow
 
 
 def test_a_null_struct_of_fields_that_are_not_null_is_fetched(spark) -> None:

@@ -13,13 +13,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.define import define
-from materializer.core.definition import Definition
-from materializer.core.grid import build
-from materializer.core.spec import TimeType
-from materializer.spark import compute
-from materializer.spark.guard import Fewer, fewer_counted
-from materializer.spark.session import work_session
+from materializer.core.compiled.definition import Definition
+from materializer.core.language.define import define
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
+from materializer.spark.query import compute
+from materializer.spark.run.row_counts import Fewer, fewer_counted
+from materializer.spark.runtime.session import work_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ def test_a_process_starts_again_what_was_killed() -> None:
         "from materializer.config import Config\n"
         "from materializer.errors import SparkDiedError\n"
         "from materializer.spark import session\n"
-        "from materializer.spark.failures import spoken\n"
+        "from materializer.spark.runtime.failures import spoken\n"
         "def told(work):\n"
         "    try:\n"
         "        with spoken('asking'):\n"

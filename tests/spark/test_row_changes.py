@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from materializer.spark.row_changes import changed
+from materializer.spark.run.output_diff import changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

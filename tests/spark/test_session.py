@@ -19,7 +19,7 @@ from materializer.errors import (
     JavaMissingError,
     JavaTooOldError,
 )
-from materializer.spark import jars, session
+from materializer.spark.runtime import jars, session
 
 ROOT = Path(__file__).parent.parent.parent
 

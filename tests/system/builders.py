@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.services.refresh import RefreshReport
-from materializer.wiring import Materializer
+from materializer.services.refresh.service import RefreshReport
 from tests.system.lake import literal
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from deltalake import DeltaTable
 
-from materializer.core.spans import NEG_INF
+from materializer.api import Materializer
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import ExpireBoundError, ExpireDirtyError, FrozenWindowError
 from materializer.journal.fold import AggregateState
-from materializer.wiring import Materializer
 from tests.system.engine_histories import BASE, DEFINITIONS, SUMS, World
 from tests.system.engine_keeping import PLACES
 from tests.system.lake import Death, Died, dying, leave_behind, the_dead

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.wiring import Materializer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -216,7 +216,7 @@ def _again(args: argparse.Namespace, name: str, seed: int, lane: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run histories of every engine in turn; print what was run and what was found."""
-    from materializer.spark import session
+    from materializer.spark.runtime import session
     from tests.system.engine_freezing import CUT, Frozen
     from tests.system.engine_keeping import Kept
 

@@ -19,9 +19,9 @@ from unittest import mock
 
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.errors import NothingBuiltError
-from materializer.services import maintain
-from materializer.wiring import Materializer
+from materializer.services.maintenance import maintain
 from tests.system.engine_histories import BASE, World
 from tests.system.lake import CHECKPOINTS, MAINTENANCE, Death, Died, dying, leave_behind, micros, replayed, the_dead
 from tests.system.stateful_repairs import REPAIRS

@@ -24,10 +24,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, precondition, rule
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.instants import HOUR
-from materializer.core.plan import Lane
-from materializer.core.spans import NEG_INF, SpanSet
+from materializer.core.refresh.plan import Lane
+from materializer.core.time.instants import HOUR
+from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.errors import (
     ExpireBoundError,
     ExpireDirtyError,
@@ -41,13 +42,12 @@ from materializer.errors import (
 from materializer.journal.events import Row
 from materializer.journal.fold import AggregateState
 from materializer.journal.store import JournalStore
-from materializer.lake.commit import fence
-from materializer.services import maintain
-from materializer.services.bound import Bound
-from materializer.services.building import BuildReport
-from materializer.services.maintain import MaintainReport
-from materializer.services.refresh import RefreshReport
-from materializer.wiring import Materializer
+from materializer.lake.write.commit import fence
+from materializer.services.aggregate import Bound
+from materializer.services.maintenance import maintain
+from materializer.services.maintenance.maintain import MaintainReport
+from materializer.services.refresh.service import RefreshReport
+from materializer.services.versions.build import BuildReport
 from tests.oracle import naive
 from tests.oracle.naive import differences
 from tests.system.lake import (

@@ -13,9 +13,10 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.journal.events import Lease
-from materializer.services import processes, protocol
-from materializer.wiring import Materializer
+from materializer.services import processes
+from materializer.services.protocol import refresh_steps
 from tests.oracle import naive
 from tests.oracle.naive import Row
 
@@ -321,19 +322,19 @@ MAINTENANCE: Final = (
 def dying(death: Death) -> Iterator[Callable[[str], None]]:
     """Give the ``on_checkpoint`` that dies as told; while the block runs a kill keeps the lease from being given back."""
     reached: list[str] = []
-    release = protocol.release
+    release = refresh_steps.release
 
     def on_checkpoint(name: str) -> None:
         reached.append(name)
         if reached.count(death.checkpoint) >= death.time:
             if death.is_kill:
-                protocol.release = lambda *_: None
+                refresh_steps.release = lambda *_: None
             raise Died(death.checkpoint)
 
     try:
         yield on_checkpoint
     finally:
-        protocol.release = release
+        refresh_steps.release = release
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from materializer.core.instants import HOUR
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.instants import HOUR
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from tests.oracle.naive import Row, differences
 from tests.system.lake import Defined, micros
 

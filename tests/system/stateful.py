@@ -35,14 +35,15 @@ from hypothesis.stateful import (
     rule,
 )
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.core.plan import Lane
-from materializer.core.spans import Span, SpanSet
+from materializer.core.refresh.plan import Lane
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooSmallError
-from materializer.services import change_feed, maintain
-from materializer.services.bound import Bound
-from materializer.services.refresh import RefreshReport
-from materializer.wiring import Materializer
+from materializer.services.aggregate import Bound
+from materializer.services.delivery import output_feed
+from materializer.services.maintenance import maintain
+from materializer.services.refresh.service import RefreshReport
 from tests.oracle.naive import differences
 from tests.system.lake import (
     AGGREGATES,
@@ -311,7 +312,7 @@ class Work(RuleBasedStateMachine):
     def changes_lead_to_what_is_published(self) -> None:
         """Replaying the change feed gives the output, unless a process died before it had followed; the next one does."""
         state = self.materializer.journal.view().named("hourly")
-        if change_feed.is_behind(Bound.of(state, self.materializer.root)):
+        if output_feed.is_behind(Bound.of(state, self.materializer.root)):
             Work.seen["feed behind"] += 1
             return
         self.check_feed()
@@ -540,7 +541,7 @@ def explore(
 
 def main() -> int:
     """Print what was run and what was found; return 1 when an example failed."""
-    from materializer.spark import session
+    from materializer.spark.runtime import session
     from tests.system import keeping
     from tests.system.stateful_repairs import Mending
     from tests.system.stateful_versions import Changing

@@ -12,10 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from materializer.api import Materializer
 from materializer.errors import JournalError
 from materializer.journal.events import Row
 from materializer.journal.store import JournalStore
-from materializer.wiring import Materializer
 from tests.system.lake import AGGREGATES, Death, Died, dying, leave_behind
 from tests.system.stateful import MAYBE, NAMES, Commit, Work
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from materializer.core.define import define
+from materializer.api import Materializer
+from materializer.core.language.define import define
 from materializer.errors import NotCoveredError, NothingBuiltError
-from materializer.services.building import BuildReport
-from materializer.wiring import Materializer
+from materializer.services.versions.build import BuildReport
 from tests.oracle import naive
 from tests.system.lake import AGGREGATES, CHECKPOINTS, HOURLY, Death, Defined
 from tests.system.stateful import MAYBE, RUNS, Commit, Work

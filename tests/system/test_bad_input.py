@@ -20,16 +20,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer import config
-from materializer.adapters.cli import defining, looking, refreshing
 from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.commands import defining, looking, refreshing
 from materializer.adapters.cli.output import TextOutput
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.define import define
+from materializer.core.language.define import define
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.journal.store import SCHEMA as JOURNAL
 from materializer.services import processes
-from materializer.wiring import Materializer
 from tests.system.builders import MEASURES, SCHEMA, Site, at
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3)]

@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.engines.define import define_engine
-from materializer.core.engines.trading_days import DAYS
-from materializer.core.fingerprint import data_fingerprint, metadata_fingerprint
-from materializer.core.spans import NEG_INF
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.language.engine_define import define_engine
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.spans import NEG_INF
+from materializer.core.time.trading_days import DAYS
 from materializer.errors import DataError, DefinitionError
-from materializer.services import upkeep
-from materializer.services.calendars import looked_up
-from materializer.wiring import Materializer
+from materializer.services.definitions.calendars import looked_up
+from materializer.services.report import tables
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -175,7 +175,7 @@ def test_doctor_says_when_a_calendar_ends(tmp_path) -> None:
     write_sessions(path, (1, 9, 12), (31, 9, 12))
     kept = replace(looked_up(spec("table:days"), lambda _: SimpleNamespace(path=path)), time_type=TimeType.TIMESTAMP)
     ends = [micros_of(at(hours)) for hours in (1, 25)]
-    found = [[f.code for f in upkeep.calendar_ends(state_of(kept, end))] for end in (*ends, NEG_INF)]
+    found = [[f.code for f in tables.calendar_ends(state_of(kept, end))] for end in (*ends, NEG_INF)]
     assert found == [[], ["doctor.calendar"], []]
 
 

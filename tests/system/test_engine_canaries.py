@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.spans import SpanSet
+from materializer.core.time.spans import SpanSet
 from materializer.errors import CanaryError
-from materializer.services import canaries
+from materializer.services.quality import canaries
 from tests.system.engine_histories import BASE, DEFINITIONS, World
 from tests.system.test_engines import some_slow
 

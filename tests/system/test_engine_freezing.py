@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from materializer.core.engines.reactive_state import Params
-from materializer.core.plan import Recompute
+from materializer.core.refresh.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
-from materializer.services.workbench import Workbench
+from materializer.services.commit.ports import Workbench
 from materializer.spark.engines import questions
 from tests.system.builders import DAY, SCHEMA, Site, at, spark_is_slow
 from tests.system.engine_freezing import CUT, Frozen

@@ -16,7 +16,7 @@ from tests.system.engine_histories import BASE, DEFINITIONS, World
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-    from materializer.wiring import Materializer
+    from materializer.api import Materializer
 
 UNGUARDED = ("counts",)
 """Where an older event moves all windows after it."""

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.spans import NEG_INF
+from materializer.api import Materializer
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import RetiredWindowError
-from materializer.wiring import Materializer
 from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed

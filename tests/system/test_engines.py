@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import DefinitionError
-from materializer.wiring import Materializer
 from tests.cases import chance, reading
 from tests.cases.reading import DATA, kind_of
 from tests.cases.runner import run_all

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.core.plan import Estimate
+from materializer.core.refresh.plan import Estimate
 from materializer.errors import RefreshWindowTooSmallError, UsageError
 from tests.adapters.cli.test_bad_calls import HOSTILE
 from tests.system.builders import HOURLY, Site

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import HealthCheck, Phase, settings
 
-from materializer.core.plan import Lane
+from materializer.core.refresh.plan import Lane
 from tests.cases import chance
 from tests.cases.world import How
 from tests.system.stateful import explore

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.spans import Span
+from materializer.core.time.spans import Span
 from materializer.errors import CanaryError, DefinitionError, QualityGateError
 from tests.system.builders import DAY, Site, in_both_lanes, spark_is_slow
 from tests.system.lake import Death, Died, dying, micros

@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import FewerRowsError
-from materializer.spark import analyse
-from materializer.wiring import Materializer
+from materializer.spark.describe import analyse
 from tests.oracle.naive import differences
 from tests.system.builders import DAY, LANES, MEASURES, Site, at, clean_log, spark_is_slow
 from tests.system.lake import HOURLY, Source, literal, published

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import OutputHandlerError, UsageError
-from materializer.wiring import Materializer
 from tests.system.builders import Site
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3)]

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from materializer.core.lateness import Advice, in_words
-from materializer.services import capture
+from materializer.core.refresh.lateness import Advice, in_words
+from materializer.services.observe import capture
 from tests.system.builders import Site
 
 

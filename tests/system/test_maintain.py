@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.adapters.cli import maintaining
 from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.commands import maintaining
 from materializer.adapters.cli.output import JsonOutput, TextOutput
+from materializer.api import Materializer
 from materializer.config import SparkConfig
-from materializer.core.compaction import Group
+from materializer.core.policy.compaction import Group
 from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
-from materializer.lake.rearrange import pieces_of, rewrite
 from materializer.lake.table import DeltaFolder
-from materializer.services import maintain
-from materializer.wiring import Materializer
+from materializer.lake.write.rewrite import pieces_of, rewrite
+from materializer.services.maintenance import maintain
 from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
 from tests.system.processes.running import World
@@ -423,7 +423,7 @@ def test_a_child_that_was_away_finds_the_log_it_needs(site, monkeypatch):
     The log goes with the files that nobody needs, but not what an aggregate still reads it for: days later it sees which
     days changed, and computes no other.
     """
-    monkeypatch.setattr("materializer.services.maintain.retention_hours", lambda *_: 0.0)
+    monkeypatch.setattr("materializer.services.maintenance.maintain.retention_hours", lambda *_: 0.0)
     trades = site.table()
     for day in range(3):
         trades.trade((DAY + timedelta(days=day), "A", 1))
@@ -487,7 +487,7 @@ def test_the_doctor_names_what_nobody_needs(site, monkeypatch):
     for minute in range(8):
         site.tables["trades"].trade((f"01:{20 + minute}", "A", 1))
         site.lake.refresh("hourly")
-    monkeypatch.setattr("materializer.services.maintain.retention_hours", lambda *_: 0.0)
+    monkeypatch.setattr("materializer.services.maintenance.maintain.retention_hours", lambda *_: 0.0)
     monkeypatch.setattr("materializer.journal.journal.WORTH_FOLDING", 1)
 
     said = [f for f in site.opened().doctor() if f.code == "doctor.untidy"]

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from materializer.core.instants import HOUR, SECOND
-from materializer.core.spans import Span
+from materializer.api import Materializer
+from materializer.core.time.instants import HOUR, SECOND
+from materializer.core.time.spans import Span
 from materializer.errors import (
     DefinitionError,
     LeaseHeldError,
@@ -19,7 +20,6 @@ from materializer.errors import (
     UnknownPolicyError,
     UsageError,
 )
-from materializer.wiring import Materializer
 from tests.system.builders import DAY, Site
 from tests.system.lake import micros
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.wiring import Materializer
 from tests.system.lake import Source
 from tests.system.processes.running import START
 

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from materializer.core.spans import EVERYTHING, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import (
     ForeignTableError,
     JournalError,
@@ -24,7 +24,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import LeaseTaken, Row
 from materializer.journal.store import JournalStore
-from materializer.lake.replace import replace_spans
+from materializer.lake.write.replace import replace_spans
 from materializer.services import processes
 from tests.system.builders import Site
 from tests.system.lake import Death, Died, dying

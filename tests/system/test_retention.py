@@ -13,10 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.adapters.cli.app import main
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.invalidation import Cause
-from materializer.core.plan import reason_of, strategy_of
-from materializer.core.spans import NEG_INF
+from materializer.core.refresh.invalidation import Cause
+from materializer.core.refresh.plan import reason_of, strategy_of
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     DefinitionError,
     ExpireBoundError,
@@ -26,9 +27,8 @@ from materializer.errors import (
     FrozenWindowError,
     RetiredWindowError,
 )
-from materializer.services import clock
-from materializer.services.status import PastClock
-from materializer.wiring import Materializer
+from materializer.services.observe import clock
+from materializer.services.report.status import PastClock
 from tests.system.builders import DAY, Site, Table, Trade, at, spark_is_slow
 
 HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
@@ -548,7 +548,7 @@ def test_spark_tells_versions_apart_too(frozen, monkeypatch):
     Where there are more changes than the driver reads, Spark groups them by version below the bound: inserts between deletes
     are merged, and an update is a conflict.
     """
-    monkeypatch.setattr("materializer.services.capture.DRIVER_ROWS", 0)
+    monkeypatch.setattr("materializer.services.observe.capture.DRIVER_ROWS", 0)
     trades = frozen.tables["trades"]
     trades.trade(("00:40", "A", 50), (None, "A", 1), ("06:00", "A", 50))
     trades.delete("price < 1")

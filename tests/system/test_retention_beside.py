@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from materializer.core.spans import NEG_INF
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import FrozenHistoryError, HistoryBuildingError
 from tests.system.builders import MEASURES, Site
 from tests.system.test_retention import BOUND, HOURS, remembered

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import SparkError
-from materializer.wiring import Materializer
 from tests.spark.test_failures import result_limit
 from tests.system.processes.running import World
 

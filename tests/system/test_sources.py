@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.define import define
+from materializer.api import Materializer
+from materializer.core.language.define import define
 from materializer.errors import (
     FewerRowsError,
     NotIncrementalError,
@@ -20,7 +21,6 @@ from materializer.errors import (
     SourceRolledBackError,
     SourceSchemaChangedError,
 )
-from materializer.wiring import Materializer
 from tests.system.builders import (
     DAY,
     HOURLY,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from materializer.core.plan import Lane
+from materializer.core.refresh.plan import Lane
 from tests.system import keeping
 from tests.system.lake import Death
 from tests.system.stateful import explore

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.plan import Lane, Merge, Recompute, Settle
+from materializer.core.refresh.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
 from materializer.lake import table as lake_table
 from tests.system.builders import Site, at

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from materializer.config import Limits
-from materializer.core.plan import Lane
+from materializer.core.refresh.plan import Lane
 from materializer.errors import TooManyWindowsError
 from tests.system.builders import DAY, Site
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.define import define
-from materializer.core.engines.define import define_engine
-from materializer.core.spans import NEG_INF
-from materializer.core.spec import AggregateSpec
+from materializer.core.language.define import define
+from materializer.core.language.engine_define import define_engine
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     LeaseHeldError,
     NotCoveredError,
@@ -25,9 +25,9 @@ from materializer.errors import (
     TableNotFoundError,
 )
 from materializer.journal.events import Lease, LeaseTaken
-from materializer.lake import copying
+from materializer.lake.write import copying
 from materializer.services import processes
-from materializer.services.definitions import Kept, Reads
+from materializer.services.definitions.apply import Kept, Reads
 from tests.system.builders import HOURLY, MEASURES, Site, spark_is_slow
 
 TRADES: Final = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
@@ -460,7 +460,7 @@ def killed(site: Site, checkpoint: str, do: Callable[[Any], Any], monkeypatch: p
             raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr("materializer.services.protocol.release", lambda *_: None)
+        patch.setattr("materializer.services.protocol.refresh_steps.release", lambda *_: None)
         with pytest.raises(Died):
             do(site.opened_with(die))
     monkeypatch.setattr(processes, "is_dead", lambda *_: True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.define import define
-from materializer.core.spec import AggregateSpec
+from materializer.core.language.define import define
+from materializer.core.spec.spec import AggregateSpec
 from tests.system.builders import DAY, Site, Table, spark_is_slow
 from tests.system.lake import micros, replayed
 from tests.system.test_maintain import files_of, torn

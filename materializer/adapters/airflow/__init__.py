@@ -6,11 +6,16 @@ processes of their own.
 
 from __future__ import annotations
 
-from materializer.adapters.airflow.factory import dags_of
-from materializer.adapters.airflow.operators import BackfillOperator, CheckOperator, RefreshOperator, VerifyOperator
-from materializer.adapters.airflow.sensors import FreshnessSensor
-from materializer.adapters.airflow.settings import Settings, from_environment
-from materializer.adapters.airflow.triggers import DeltaTableTrigger
+from materializer.adapters.airflow.dags.factory import dags_of
+from materializer.adapters.airflow.dags.settings import Settings, from_environment
+from materializer.adapters.airflow.tasks.operators import (
+    BackfillOperator,
+    CheckOperator,
+    RefreshOperator,
+    VerifyOperator,
+)
+from materializer.adapters.airflow.tasks.sensors import FreshnessSensor
+from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger
 
 __all__ = [
     "BackfillOperator",

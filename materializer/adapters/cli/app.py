@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from materializer.adapters.cli import (
+from materializer.adapters.cli.commands import (
     about,
     defining,
     engines,

@@ -13,13 +13,13 @@ import typer
 
 from materializer.adapters.cli import options
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
-from materializer.adapters.cli.results import Result, is_idle
+from materializer.adapters.cli.render.results import Result, is_idle
 from materializer.errors import MaterializerError, RetryableError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from materializer.wiring import Materializer
+    from materializer.api import Materializer
 
 Item = TypeVar("Item")
 
@@ -60,7 +60,7 @@ class Call:
     def lake(self) -> Materializer:
         """The lake, opened when a command first asks for it."""
         from materializer import config
-        from materializer.wiring import Materializer
+        from materializer.api import Materializer
 
         return Materializer(self.root, config=config.read(self._config))
 

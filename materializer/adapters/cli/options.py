@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from typer import Argument, Option
 
-from materializer.core.change_feed import Reason as Why
+from materializer.core.refresh.output_feed import Reason as Why
 
 _SHARED = "Options of every command"
 

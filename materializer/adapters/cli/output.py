@@ -17,12 +17,12 @@ from typing import Any, Protocol, TextIO
 
 import typer
 
-from materializer.adapters.cli.json_forms import document
 from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
-from materializer.adapters.cli.results import Result
-from materializer.adapters.cli.text import lines, problem_lines
+from materializer.adapters.cli.render.json_forms import document
+from materializer.adapters.cli.render.results import Result
+from materializer.adapters.cli.render.text import lines, problem_lines
 from materializer.adapters.cli.words import wrapped
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
 from materializer.errors import DefinitionError, MaterializerError
 
 WIDTH = 100

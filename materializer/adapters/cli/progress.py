@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from materializer.adapters.cli.text_plan import done_text, run_line, short_plan_lines
-from materializer.adapters.cli.text_quality import gate_text
+from materializer.adapters.cli.render.text_plan import done_text, run_line, short_plan_lines
+from materializer.adapters.cli.render.text_quality import gate_text
 from materializer.adapters.cli.words import count, duration, number, wrapped
-from materializer.core.plan import Plan
-from materializer.core.spec import TimeType
+from materializer.core.refresh.plan import Plan
+from materializer.core.spec.spec import TimeType
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from materializer.services.refresh import RunDone
-    from materializer.services.run_planning import RunNote
+    from materializer.services.planning.planner import RunNote
+    from materializer.services.refresh.service import RunDone
 
 
 class Watch(Protocol):

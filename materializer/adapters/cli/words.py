@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from materializer.core.instants import render
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 FEW = 4
 """Spans that a line names before it says how many more there are and where."""

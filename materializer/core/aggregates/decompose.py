@@ -11,7 +11,7 @@ from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import RowOrder, row_order
 from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
 from materializer.core.aggregates.registry import Aggregate, find
-from materializer.core.spec import AggregateSpec, Call, Formula
+from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.errors import DefinitionError, Problem
 
 

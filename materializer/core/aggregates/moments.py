@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _INEXACT = "is computed in floating-point numbers"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from materializer.core.aggregates.parts import column_of, is_orderable, quoted
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from materializer.core.aggregates.parts import (
     quoted,
     type_of,
 )
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 
 def end_of_order(call: Call, order: RowOrder) -> Parts:

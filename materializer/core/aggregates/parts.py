@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from materializer.core.aggregates.layout import PartialColumn
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 Tolerance: TypeAlias = Literal["exact", "float", "rank"]
 
@@ -135,7 +135,7 @@ def type_of(call: Call, position: int = 0) -> str:
     """Return the Spark type of an argument.
 
     Raises:
-        ValueError: If the types are not known yet (:func:`materializer.spark.analyse.analyse` fills them in).
+        ValueError: If the types are not known yet (:func:`materializer.spark.describe.analyse.analyse` fills them in).
     """
     if position >= len(call.types):
         msg = f"the argument types of {call.function} are not known, the definition has to be analysed first"

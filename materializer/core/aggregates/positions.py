@@ -8,7 +8,7 @@ from __future__ import annotations
 from materializer.core.aggregates.order import RowOrder
 from materializer.core.aggregates.ordered import in_order, recompute
 from materializer.core.aggregates.parts import Parts, group
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 
 def position_of_value(call: Call, order: RowOrder) -> Parts:

@@ -11,7 +11,7 @@ from typing import Final
 from materializer.core.aggregates import simple
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, as_double, group, partial_name, plain
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _INEXACT: Final = "is computed in floating-point numbers"
 _ONE: Final = "named_struct('f', 1D, 'e', 0L)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from materializer.core.aggregates.registry import find
-from materializer.core.imported import imported
+from materializer.core.spec.imports import imported
 from materializer.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from materializer.core.aggregates.ordered import recompute
 from materializer.core.aggregates.parts import CallError, Parts, flag, group, number, plain
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _BETWEEN: Final = {
     "lower": "get(g, CAST(floor(p) AS INT))",

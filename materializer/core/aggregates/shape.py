@@ -11,7 +11,7 @@ from typing import Final
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.moments import folded, mean_of, merged_mean, merged_product
 from materializer.core.aggregates.parts import Parts, flag, partial_name, plain
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _ZERO: Final = "named_struct('n', 0L, 'mean', 0D, 'm2', 0D, 'm3', 0D, 'm4', 0D)"
 _FISHER: Final = {"skew": 3, "kurtosis": 4}

@@ -13,7 +13,7 @@ from materializer.core.aggregates.parts import (
     plain,
     type_of,
 )
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _MAX_PRECISION = 38
 # A bucket holds fewer rows than this many digits can count; a narrow count leaves digits for the quotient.

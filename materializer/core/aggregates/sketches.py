@@ -16,7 +16,7 @@ from materializer.core.aggregates.parts import (
     plain,
     type_of,
 )
-from materializer.core.spec import Call
+from materializer.core.spec.spec import Call
 
 _DEFAULT_LG_K = 12
 _MAX_RELATIVE_ERROR = 0.39

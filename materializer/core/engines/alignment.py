@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from materializer.core.engines.reading import UNITS, About, Reader
-from materializer.core.functions import nearest
-from materializer.core.instants import MILLISECOND, SECOND, TICKS_PER_SECOND
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.engines.params import UNITS, About, Reader
+from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.sql.functions import nearest
+from materializer.core.time.instants import MILLISECOND, SECOND, TICKS_PER_SECOND
 
 PROFILES: Final = ("en", "cn")
 

@@ -21,10 +21,10 @@ from materializer.core.engines import (
     interval_windows,
     time_series,
 )
-from materializer.core.engines.bounds import Bounds
-from materializer.core.engines.changed import Key, Part
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.ranges import Kept
-from materializer.core.spans import NEG_INF, POS_INF, Span
+from materializer.core.engines.work import Key, Part
+from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 TOGETHER: Final = 10
 """How many times what one row may make all rows of a run may make together."""

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from materializer.core.engines.params import Reader
 from materializer.core.engines.ranges import Kept, Range, merge_ranges
-from materializer.core.engines.reading import Reader
-from materializer.core.spans import NEG_INF, POS_INF
+from materializer.core.time.spans import NEG_INF, POS_INF
 
 IGNORED: Final = ("garbage_size", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
 """Parameters of the streaming engines that never change results, and mean nothing to a job."""

@@ -13,13 +13,13 @@ from typing import Any, Final
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import row_order
-from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column
+from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
 from materializer.core.engines import freezing, interval_windows
 from materializer.core.engines.reactive_state import ARGUMENT
 from materializer.core.engines.registry import read_params
-from materializer.core.instants import DAY, HOUR
-from materializer.core.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
-from materializer.core.widths import parse_width
+from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
+from materializer.core.time.instants import DAY, HOUR
+from materializer.core.time.widths import parse_width
 from materializer.errors import DefinitionError, Problem
 
 BARE_TICKS: Final = 3_600_000

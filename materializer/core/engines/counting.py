@@ -17,7 +17,7 @@ from materializer.core.engines import (
     session_window,
     time_series,
 )
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 
 
 def why_not(spec: AggregateSpec, params: Any) -> str:

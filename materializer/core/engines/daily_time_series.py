@@ -11,11 +11,11 @@ from typing import Final
 
 from materializer.core.engines import alignment
 from materializer.core.engines.closing import Closing, Reach, plan, read_closing, refuse_steps
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About, Reader, Trouble
-from materializer.core.engines.sessions import Calendar, schedule
-from materializer.core.engines.trading_days import DAYS, TradingDays, read_days
-from materializer.core.spec import TimeType
+from materializer.core.engines.trading_calendar import Calendar, schedule
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.trading_days import DAYS, TradingDays, read_days
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)m?(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -109,7 +109,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
 def dated(values: Mapping[str, object]) -> dict[str, str]:
     """Return what is stored beside parameters whose trading days depend on the rule by which they are dated.
 
-    Definitions that were stored before the rule of :func:`~materializer.core.engines.sessions.schedule` lack it: they keep the
+    Definitions that were stored before the rule of :func:`~materializer.core.engines.trading_calendar.schedule` lack it: they keep the
     trading days that their results have, and differ from the same text applied anew.
     """
     reader = Reader(values, About(None))

@@ -8,10 +8,10 @@ from math import gcd
 from typing import Final
 
 from materializer.core.engines.closing import Reach, plan
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About, Reader, Trouble
-from materializer.core.instants import SECOND, TICKS_PER_SECOND
-from materializer.core.spec import Resolution
+from materializer.core.spec.spec import Resolution
+from materializer.core.time.instants import SECOND, TICKS_PER_SECOND
 
 DEFAULT_GAP: Final = 0.1
 """Seconds by which a watermark advances at least."""

@@ -26,11 +26,11 @@ from materializer.core.engines import (
     time_series,
 )
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.spans import NEG_INF
+from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
-    from materializer.core.grid import Grid
-    from materializer.core.spec import AggregateSpec
+    from materializer.core.spec.spec import AggregateSpec
+    from materializer.core.time.grid import Grid
 
 
 def why_not(spec: AggregateSpec, params: Any, stored: Container[str] | None = None) -> str:

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range, merge_ranges
-from materializer.core.engines.reading import About, Reader, Trouble
 from materializer.core.engines.time_kinds import read_instant, read_time_kind
-from materializer.core.spans import NEG_INF, POS_INF
+from materializer.core.time.spans import NEG_INF, POS_INF
 
 HOPPING: Final = "hopping_window"
 COMPRESSED: Final = "compressed_hopping_window"

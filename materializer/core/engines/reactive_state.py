@@ -22,12 +22,12 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import TokenType
 
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range, merge_ranges
-from materializer.core.engines.reading import About, Reader, Trouble
-from materializer.core.expressions import Expression, Vocabulary, examine
-from materializer.core.functions import nearest
-from materializer.core.spans import NEG_INF, POS_INF
-from materializer.core.sql_text import Fragment, Refused, fragment_of, is_name
+from materializer.core.sql.expressions import Expression, Vocabulary, examine
+from materializer.core.sql.functions import nearest
+from materializer.core.sql.tokens import Fragment, Refused, fragment_of, is_name
+from materializer.core.time.spans import NEG_INF, POS_INF
 
 ORDINAL: Final = "x_ordinal"
 """Result column: place among the rows of equal time, from 1."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
+from materializer.core.engines.params import OURS, About, Trouble
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import OURS, About, Trouble
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 
 ENGINES: Final[Mapping[str, str]] = {
     "time_series": "time_series",

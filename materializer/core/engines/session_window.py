@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range, merge_ranges
-from materializer.core.engines.reading import About, Reader, Trouble
 from materializer.core.engines.time_kinds import read_time_kind
-from materializer.core.spans import POS_INF
+from materializer.core.time.spans import POS_INF
 
 IGNORED: Final = ("garbage_size", "parallelism", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
 """Parameters of the streaming engine that never change a result."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from materializer.core.engines.reading import UNITS, Reader
-from materializer.core.instants import DAY, MILLISECOND, parse
-from materializer.core.spec import TimeType
+from materializer.core.engines.params import UNITS, Reader
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import DAY, MILLISECOND, parse
 
 WHOLE: Final = ("int", "long", "short", "bigint", "smallint")
 """Kinds of plain numbers."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from materializer.core.engines import alignment
 from materializer.core.engines.closing import EVERYTHING, Closing, Reach, plan, read_closing, refuse_steps
+from materializer.core.engines.params import About, Reader, Trouble
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About, Reader, Trouble
-from materializer.core.instants import parse
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

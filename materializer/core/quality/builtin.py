@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from materializer.core.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Predicate, total
 from materializer.core.quality.verdict import BUILT_IN, Severity
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from materializer.core.spans import SpanSet
+from materializer.core.time.spans import SpanSet
 
 CONFIDENCE: Final = 0.95
 """How sure the bound is."""

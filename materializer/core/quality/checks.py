@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from materializer.core.definition import quoted
+from materializer.core.compiled.definition import quoted
 from materializer.core.quality.verdict import Finding, Severity
 
 ROWS_SQL: Final = "count(*)"

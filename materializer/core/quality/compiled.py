@@ -16,7 +16,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from materializer.core.definition import quoted
+from materializer.core.compiled.definition import quoted
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Judge, Predicate, repeated, total
 from materializer.core.quality.literals import (
     INTEGERS,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from materializer.core.functions import nearest
 from materializer.core.quality.catalog import KNOWN, Known
 from materializer.core.quality.verdict import Severity
+from materializer.core.sql.functions import nearest
 from materializer.errors import DefinitionError, Problem
 
 PARAMETER: Final = "$PARAMETER"

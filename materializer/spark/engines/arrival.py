@@ -23,21 +23,21 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines import freezing
-from materializer.core.engines.bounds import Bounds
-from materializer.core.engines.changed import Work, raw_spans
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.event_time_window import advanced
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.engines.work import Work, raw_spans
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.spark import compute as c
-from materializer.spark import small
 from materializer.spark.engines import questions, run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
 from materializer.spark.engines.time_series import ORIGIN, SHUT_OUT, with_shut_out
+from materializer.spark.query import compute as c
+from materializer.spark.query import read_small
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
@@ -73,7 +73,7 @@ def counted_rows(
     if work.parts is not None:
         spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
     if is_small:
-        frame = small.raw_rows(spark, definition, source, version, spans)
+        frame = read_small.raw_rows(spark, definition, source, version, spans)
     else:
         frame = c.read_version(spark, source, version)
     rows = run.prepared(definition, frame, spans)

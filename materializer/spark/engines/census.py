@@ -12,9 +12,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.spark.engines.daily_time_series import day_sql
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
 from materializer.spark.engines.run import query_of

@@ -12,10 +12,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
-from materializer.core.engines.bounds import Bounds
+from materializer.core.compiled.definition import quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.daily_time_series import Params
-from materializer.core.engines.sessions import Calendar, Session
+from materializer.core.engines.trading_calendar import Calendar, Session
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery

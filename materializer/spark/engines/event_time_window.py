@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.event_time_window import Params
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, PANE

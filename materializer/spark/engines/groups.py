@@ -8,9 +8,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
-from materializer.spark import compute as c
+from materializer.core.compiled.definition import quoted
 from materializer.spark.engines.query import TIME, EngineQuery
+from materializer.spark.query import compute as c
 
 MEASURE: Final = "v_"
 COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
-from materializer.core.engines.bounds import Bounds
+from materializer.core.compiled.definition import quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, Params
 from materializer.spark.engines.groups import aggregated, measures, same
 from materializer.spark.engines.query import END, PART, TIME, EngineQuery

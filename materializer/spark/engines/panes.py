@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
+from materializer.core.compiled.definition import quoted
 from materializer.spark.engines.groups import COUNTS, Columns, aggregated, grouped
 from materializer.spark.engines.query import KNOWN_MAX, EngineQuery
 

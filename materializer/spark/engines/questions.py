@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import Definition, key_column, quoted
+from materializer.core.compiled.definition import Definition, key_column, quoted
 from materializer.core.engines import freezing
-from materializer.core.engines.changed import ChangedKeys, Key, frozen, joined
 from materializer.core.engines.ranges import Kept
-from materializer.core.engines.sessions import Calendar
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.engines.trading_calendar import Calendar
+from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.extent import instants_of
-from materializer.lake.small import read_small_changes, read_small_kept
-from materializer.spark import compute as c
-from materializer.spark.bucket_sql import spans_sql
+from materializer.lake.local_read import read_small_changes, read_small_kept
 from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
+from materializer.spark.query import compute as c
+from materializer.spark.query.bucket_sql import spans_sql
 
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"

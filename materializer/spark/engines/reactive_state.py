@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from materializer.core.definition import quoted
-from materializer.core.engines.bounds import Bounds
+from materializer.core.compiled.definition import quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, Params, call_column
-from materializer.spark.analyse import is_storable
+from materializer.spark.describe.analyse import is_storable
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.engines.query import PART, TIME, EngineQuery
 

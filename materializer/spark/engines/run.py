@@ -15,16 +15,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from materializer.core.definition import SLICE, Definition, EngineDefinition, key_column, quoted
-from materializer.core.engines.bounds import Bounds
-from materializer.core.engines.changed import Part
+from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.compile import carried_columns, measure_names
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
 from materializer.core.engines.registry import ENGINES
-from materializer.core.spans import EVERYTHING, SpanSet
-from materializer.spark import compute as c
-from materializer.spark.bucket_sql import instant_of_sql, value_of_sql
+from materializer.core.engines.work import Part
+from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
+from materializer.spark.query import compute as c
+from materializer.spark.query.bucket_sql import instant_of_sql, value_of_sql
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, with the keys, tell one result row from another."""

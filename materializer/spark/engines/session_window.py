@@ -8,8 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
-from materializer.core.engines.bounds import Bounds
+from materializer.core.compiled.definition import quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.session_window import Params
 from materializer.spark.engines.groups import aggregated, measures
 from materializer.spark.engines.query import KNOWN_MAX, PART, TIME, EngineQuery

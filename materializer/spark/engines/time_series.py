@@ -7,8 +7,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.definition import quoted
-from materializer.core.engines.bounds import Bounds
+from materializer.core.compiled.definition import quoted
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.time_series import Params, anchor
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE

@@ -9,22 +9,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
-from materializer.core.definition import Definition
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines import freezing
-from materializer.core.engines.bounds import Bounds
-from materializer.core.engines.changed import ChangedKeys, Key, Work
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.ranges import Kept
-from materializer.core.plan import Plan
-from materializer.core.spans import NEG_INF, Span, SpanSet
+from materializer.core.engines.work import ChangedKeys, Key, Work
+from materializer.core.refresh.plan import Plan
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
-from materializer.spark import commit, small
-from materializer.spark import compute as c
 from materializer.spark.engines import arrival, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
-from materializer.spark.failures import feed_gaps, spoken
-from materializer.spark.jvm import watched
+from materializer.spark.query import compute as c
+from materializer.spark.query import read_small, write
+from materializer.spark.runtime.failures import feed_gaps, spoken
+from materializer.spark.runtime.jvm import watched
 
 SMALL_LATE: Final = 100_000
 """Late rows that the driver fetches and appends itself; more are appended by Spark."""
@@ -68,9 +68,9 @@ class Windowing:
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
         if is_small and replaced:
-            kept = small.kept_rows(spark, definition, partials_path, version, replaced)
+            kept = read_small.kept_rows(spark, definition, partials_path, version, replaced)
         else:
-            kept = small.scanned(spark, partials_path, version)
+            kept = read_small.scanned(spark, partials_path, version)
         kept = c.kept_partials(definition, kept, replaced)
         if work.parts == ():
             return kept, []
@@ -228,8 +228,8 @@ class Windowing:
         return late.schema, fetched if fetched.num_rows <= SMALL_LATE else late
 
     def append(self, frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
-        """Append many late rows; see :func:`materializer.spark.commit.append`."""
-        commit.append(frame, path, app_id=app_id, n=n, note=note)
+        """Append many late rows; see :func:`materializer.spark.query.write.append`."""
+        write.append(frame, path, app_id=app_id, n=n, note=note)
 
     # -- questions -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from materializer.adapters.cli.results import (
+from materializer.adapters.cli.render.results import (
     Abandoned,
     Applied,
     BackedUp,
@@ -36,13 +36,16 @@ from materializer.adapters.cli.results import (
     Verified,
     Versions,
 )
-from materializer.core.compaction import Group, Piece
 from materializer.core.engines.guides import GUIDES
-from materializer.core.grid import build
-from materializer.core.instants import parse
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.lateness import Lateness, advice
-from materializer.core.plan import (
+from materializer.core.policy.compaction import Group, Piece
+from materializer.core.policy.policies import Policy
+from materializer.core.quality.canaries import Canaries
+from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.verdict import Finding as Found
+from materializer.core.quality.verdict import Severity, Verdict
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.lateness import Lateness, advice
+from materializer.core.refresh.plan import (
     Estimate,
     Lane,
     Merge,
@@ -55,39 +58,36 @@ from materializer.core.plan import (
     TableBase,
     reason_of,
 )
-from materializer.core.policies import Policy
-from materializer.core.quality.canaries import Canaries
-from materializer.core.quality.failing import FailingRow
-from materializer.core.quality.verdict import Finding as Found
-from materializer.core.quality.verdict import Severity, Verdict
-from materializer.core.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.core.spec import GridSpec, TimeType, Width
+from materializer.core.spec.spec import GridSpec, TimeType, Width
+from materializer.core.time.grid import build
+from materializer.core.time.instants import parse
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import Prepared
 from materializer.errors import Problem
-from materializer.journal.copies import Manifest
 from materializer.journal.events import Captured
 from materializer.journal.fold import Ended
-from materializer.services.backup import BackupReport, Compared, RestoreReport
-from materializer.services.building import BuildReport
-from materializer.services.check import CheckReport
-from materializer.services.covering import Lack
-from materializer.services.definitions import Change, Kept, Reads
-from materializer.services.expire import Expiry, Thaw
-from materializer.services.freshness import Freshness
-from materializer.services.gate import summary
-from materializer.services.maintain import MaintainReport, TableDone, TablePlan
-from materializer.services.mending import Mending, Table
-from materializer.services.next_version import NextVersion, PreviousVersion
-from materializer.services.policies import PolicyState
-from materializer.services.preview import Preview
-from materializer.services.raw_rows import Reader
-from materializer.services.refresh import RefreshReport, RunDone
-from materializer.services.repair import RepairReport
-from materializer.services.source_lateness import SourceLateness
-from materializer.services.status import PastClock, Status
-from materializer.services.upkeep import Finding
-from materializer.services.verify import Difference, VerifyReport
-from materializer.services.versions import SwitchReport
+from materializer.journal.snapshot import Manifest
+from materializer.services.definitions.apply import Change, Kept, Reads
+from materializer.services.definitions.coverage import Lack
+from materializer.services.maintenance.expire import Expiry, Thaw
+from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
+from materializer.services.observe.source_deletes import Reader
+from materializer.services.quality.check import CheckReport
+from materializer.services.quality.gate import summary
+from materializer.services.quality.verify import Difference, VerifyReport
+from materializer.services.refresh.preview import Preview
+from materializer.services.refresh.service import RefreshReport, RunDone
+from materializer.services.repair.apply import RepairReport
+from materializer.services.repair.backup import BackupReport, Compared, RestoreReport
+from materializer.services.repair.plan import Mending, Table
+from materializer.services.report.freshness import Freshness
+from materializer.services.report.source_lateness import SourceLateness
+from materializer.services.report.status import PastClock, Status
+from materializer.services.report.tables import Finding
+from materializer.services.schedule.policies import PolicyState
+from materializer.services.versions.build import BuildReport
+from materializer.services.versions.progress import NextVersion, PreviousVersion
+from materializer.services.versions.versions import SwitchReport
 
 TS = TimeType.TIMESTAMP
 

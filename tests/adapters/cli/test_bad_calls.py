@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.cli.app import main
-from materializer.core.engines.define import define_engine
-from materializer.core.instants import HOUR, parse
-from materializer.core.parse import parse_definitions
-from materializer.core.spec import AggregateSpec, TimeType
+from materializer.core.language.engine_define import define_engine
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.instants import HOUR, parse
 from materializer.journal.events import Defined, Snapshot, SourceIdentity
 from materializer.journal.journal import Journal
-from materializer.services.definitions import create_tables
+from materializer.services.definitions.apply import create_tables
 
 SQL = "CREATE MATERIALIZED VIEW {name} AS SELECT window.start AS at, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"
 TICKS = """CREATE MATERIALIZED VIEW ticks TBLPROPERTIES ('refresh.start_offset' = '100')

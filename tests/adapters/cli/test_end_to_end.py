@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.adapters.cli import defining, looking, policies, refreshing, versions
 from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.commands import defining, looking, policies, refreshing, versions
 from materializer.adapters.cli.output import JsonOutput, TextOutput
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.wiring import Materializer
 
 ROOT = Path(__file__).parents[3]
 DEFINITION = """

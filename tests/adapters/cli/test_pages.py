@@ -12,8 +12,8 @@ import typer
 
 from materializer import errors
 from materializer.adapters.cli.app import app
-from materializer.adapters.cli.json_forms import document
 from materializer.adapters.cli.output import JsonOutput
+from materializer.adapters.cli.render.json_forms import document
 from tests.adapters.cli import samples
 
 ROOT = Path(__file__).parents[3]

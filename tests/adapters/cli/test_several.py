@@ -9,7 +9,7 @@ import pytest
 
 from materializer.adapters.cli.call import Call, guarded
 from materializer.adapters.cli.output import JsonOutput
-from materializer.adapters.cli.results import Dropped
+from materializer.adapters.cli.render.results import Dropped
 from materializer.errors import DataError, LeaseHeldError, SparkDiedError, VerifyFailedError
 
 BUG = ZeroDivisionError("surprise")

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.results import Applied, Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
-from materializer.adapters.cli.text import lines
+from materializer.adapters.cli.render.results import Applied, Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
+from materializer.adapters.cli.render.text import lines
 from materializer.adapters.cli.words import spans, wrapped
-from materializer.core.lateness import advice
-from materializer.core.plan import Estimate, ReadCost
-from materializer.core.policies import Policy
-from materializer.core.spans import Span, SpanSet
-from materializer.core.spec import TimeType
+from materializer.core.policy.policies import Policy
+from materializer.core.refresh.lateness import advice
+from materializer.core.refresh.plan import Estimate, ReadCost
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DefinitionError, StorageError
 from tests.adapters.cli import samples
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.ranges import Range
 from materializer.spark.engines.query import EngineQuery
 from tests.core.engines.histories import OPEN, History, Kind, Naive, Planner, Result, Row, overlaps

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.spans import POS_INF
+from materializer.core.time.spans import POS_INF
 
 OPEN = 2**62
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.engines.alignment import alignment_size, anchor, first_window, scale
-from materializer.core.engines.reading import About, Reader
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.engines.params import About, Reader
+from materializer.core.spec.spec import Resolution, TimeType
 from tests.cases.reading import DATA
 
 TABLES = DATA / "alignment_tables.json"

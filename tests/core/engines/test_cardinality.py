@@ -6,7 +6,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from materializer.core.engines import daily_time_series, event_time_window, interval_windows, time_series
-from materializer.core.engines.bounds import Bounds
 from materializer.core.engines.cardinality import (
     Life,
     between,
@@ -16,9 +15,10 @@ from materializer.core.engines.cardinality import (
     is_too_many,
     share,
 )
-from materializer.core.engines.changed import Part
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.ranges import Kept
-from materializer.core.spans import NEG_INF, POS_INF, Span
+from materializer.core.engines.work import Part
+from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 FILL = (("null", ""),)
 INSTANTS = st.integers(-10_000, 10_000)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.define import define
 from materializer.core.engines import (
     daily_time_series,
     event_time_window,
@@ -19,6 +18,7 @@ from materializer.core.engines import (
     time_series,
 )
 from materializer.core.engines.counting import most_counts, why_not
+from materializer.core.language.define import define
 from tests.oracle.engines import intervals
 from tests.oracle.engines import session_window as sessions
 from tests.oracle.engines.rows import Event

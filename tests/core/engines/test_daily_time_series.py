@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.engines.daily_time_series import Params, dated, ranges, read
-from materializer.core.engines.define import define_engine
-from materializer.core.engines.reading import About
+from materializer.core.engines.params import About
 from materializer.core.engines.registry import read_params
-from materializer.core.engines.sessions import Calendar, schedule
-from materializer.core.fingerprint import data_fingerprint
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.engines.trading_calendar import Calendar, schedule
+from materializer.core.language.engine_define import define_engine
+from materializer.core.spec.spec import Resolution, TimeType
 from tests.cases.reading import DATA
 from tests.oracle.engines import sessions as oracle
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.core.engines.event_time_window import Params, advanced, ranges, read, watermarks
+from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Kept
-from materializer.core.engines.reading import About
-from materializer.core.instants import parse
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.time.instants import parse
 from tests.cases.reading import DATA
 
 from .naive_windows import Change, Window, changes, refreshed, results

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.define import define
 from materializer.core.engines import (
     daily_time_series,
     event_time_window,
@@ -29,10 +28,11 @@ from materializer.core.engines.freezing import (
     why_not,
 )
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.sessions import Calendar
-from materializer.core.grid import build
-from materializer.core.spans import NEG_INF
-from materializer.core.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.engines.trading_calendar import Calendar
+from materializer.core.language.define import define
+from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
+from materializer.core.time.grid import build
+from materializer.core.time.spans import NEG_INF
 from tests.oracle.engines import intervals
 from tests.oracle.engines.rows import Event
 

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, Params, ranges, read
+from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
 from tests.core.engines.histories import OPEN, Clock, Kind, Naive, Result, Row, hold, keeps_true
 
 ABOUT = About(TimeType.TIMESTAMP)

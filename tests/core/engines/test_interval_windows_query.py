@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, Params, ranges
 from materializer.spark.engines import interval_windows
 from tests.core.engines.frames import IDS, check, drawn, frame, query_of

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 
 from materializer.core.engines import freezing
+from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Kept, Range
 from materializer.core.engines.reactive_state import Params, ranges, read
-from materializer.core.engines.reading import About
-from materializer.core.spans import NEG_INF, POS_INF
-from materializer.core.spec import TimeType
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF, POS_INF
 from tests.core.engines.histories import Clock, History, Kind, Result, Row, expected, hold, keeps_true
 
 ABOUT = About(TimeType.TIMESTAMP)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.ranges import Range
 from materializer.core.engines.reactive_state import ranges
 from materializer.spark.engines import reactive_state

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
+from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Kept, Range
-from materializer.core.engines.reading import About
 from materializer.core.engines.session_window import Params, ranges, read
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.spec.spec import Resolution, TimeType
 from tests.core.engines.histories import Clock, Kind, Result, Row, hold, keeps_true
 
 ABOUT = About(TimeType.TIMESTAMP)

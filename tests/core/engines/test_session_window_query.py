@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from materializer.core.engines.bounds import Bounds
+from materializer.core.engines.clock import Bounds
 from materializer.core.engines.session_window import Params, ranges
 from materializer.spark.engines import session_window
 from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.core.engines.reading import About
+from materializer.core.engines.params import About
 from materializer.core.engines.time_series import Params, anchor, ranges, read
-from materializer.core.spec import Resolution, TimeType
+from materializer.core.spec.spec import Resolution, TimeType
 
 from .naive_windows import Change, Window, changes, refreshed, results
 

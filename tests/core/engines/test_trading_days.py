@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.engines.daily_time_series import read
-from materializer.core.engines.reading import About
-from materializer.core.engines.sessions import Calendar
-from materializer.core.engines.trading_days import (
+from materializer.core.engines.params import About
+from materializer.core.engines.trading_calendar import Calendar
+from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.time.trading_days import (
     MICROSECONDS,
     TradingDays,
     agree,
@@ -20,7 +21,6 @@ from materializer.core.engines.trading_days import (
     read_days,
     shown,
 )
-from materializer.core.spec import Resolution, TimeType
 
 HOUR = MICROSECONDS // 24
 MONDAY = 19_723  # 2024-01-01

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import MaterializerError, RetryableError
-from materializer.services.refresh import RefreshReport
-from materializer.wiring import Materializer
+from materializer.services.refresh.service import RefreshReport
 from tests.system.processes.clock import shifted
 from tests.system.processes.handed import handlers
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from materializer.journal import journal
-from materializer.services import backup
+from materializer.services.repair import backup
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR

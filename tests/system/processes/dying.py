@@ -16,12 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.adapters.cli import looking, refreshing
 from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.commands import looking, refreshing
 from materializer.adapters.cli.output import JsonOutput
+from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.core.define import define
-from materializer.wiring import Materializer
+from materializer.core.language.define import define
 from tests.system.lake import Source
 from tests.system.processes.running import START
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from materializer.services.handlers import OutputHandler
+from materializer.services.delivery.handlers import OutputHandler
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,10 +10,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import MaterializerError
 from materializer.services import processes
-from materializer.wiring import Materializer
 from tests.system.processes.child import BACKUP, COMMANDS
 from tests.system.processes.handed import HANDED, handlers, received
 from tests.system.processes.running import World

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.define import define
-from materializer.core.instants import SECOND
-from materializer.core.spans import NEG_INF
-from materializer.core.spec import AggregateSpec
+from materializer.core.language.define import define
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.instants import SECOND
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import LeaseHeldError
 from materializer.journal.fold import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.processes import started
-from materializer.wiring import Materializer
 from tests.system.lake import Source
 from tests.system.processes.handed import handlers
 

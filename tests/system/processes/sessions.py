@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from materializer.core.engines.define import define_engine
-from materializer.core.spec import AggregateSpec
+from materializer.core.language.engine_define import define_engine
+from materializer.core.spec.spec import AggregateSpec
 from tests.system.processes.running import START, World
 
 GAP: Final = timedelta(minutes=40)

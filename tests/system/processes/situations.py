@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 from materializer.journal.events import Row
 from materializer.journal.store import JournalStore
 from tests.system.processes.child import BEFORE, COMMANDS, DEFINITION

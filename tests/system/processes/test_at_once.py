@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from materializer.core.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
 from tests.system.processes.running import PLAINLY, World
 from tests.system.processes.situations import OTHER, OTHERLY, SITUATIONS, Situation, put_definition

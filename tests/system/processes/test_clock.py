@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from materializer.core.instants import SECOND
+from materializer.core.time.instants import SECOND
 from materializer.errors import LeaseHeldError
 from materializer.journal.events import Lease, LeaseTaken, PolicyRan
 from materializer.journal.fold import fold
 from materializer.journal.store import JournalStore
-from materializer.services import policies, processes
+from materializer.services import processes
+from materializer.services.schedule import policies
 from tests.journal.test_fold import DEFINED, rows_of
 from tests.system.processes.clock import _READ_DATES, DAY, HOUR, YEAR, shifted, wrong_by
 from tests.system.processes.mended import opened

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from materializer.core.spans import Span
+from materializer.core.time.spans import Span
 from materializer.errors import DataError
 from tests.system.builders import LANES
 from tests.system.lake import micros

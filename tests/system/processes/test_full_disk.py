@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import MaterializerError, OutputHandlerError, StorageError
-from materializer.wiring import Materializer
 from tests.system.builders import LANES
 from tests.system.processes.child import COMMANDS
 from tests.system.processes.disk import Disk

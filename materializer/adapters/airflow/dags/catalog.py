@@ -1,0 +1,200 @@
+"""Which aggregates there are, read without Spark: from the journal of a lake, or from a folder of definitions.
+
+Airflow reads files in ``dags/`` again and again, each time in a new process. What is read is therefore kept: in this
+process as the journal keeps it, and between processes: the list that lies beside the journal, else one file of Airflow's
+home, which holds for one version of the journal, and for each file of definitions until that changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from materializer import __version__
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import DefinitionError, MaterializerError
+from materializer.journal import catalog
+from materializer.journal.catalog import Listed
+
+_NAME: Final = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW\s+[`\"]?(\w+)", re.IGNORECASE)
+_JOURNAL: Final = "journal"
+_FORMAT: Final = f"2 of {__version__}"
+"""Changes when what the kept file holds changes its meaning, and with the parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One aggregate, or what is wrong with it.
+
+    Args:
+        name: Its name.
+        spec: Its definition, or None when that cannot be read.
+        source: Where the table lies that it reads, absolute; empty when unknown.
+        last: Its last refresh in a few words, or empty.
+        problem: Why there is no definition.
+    """
+
+    name: str
+    spec: AggregateSpec | None = None
+    source: str = ""
+    last: str = ""
+    problem: str = ""
+
+
+def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) -> list[Entry]:
+    """Return the aggregates of the lake at *root*, by name.
+
+    Args:
+        root: Root folder of the lake.
+        kept: Folder in which what was read is kept between processes, or None.
+        only: Return this one alone; the others are not even decoded.
+
+    Raises:
+        MaterializerError: If the journal as a whole cannot be read.
+    """
+    rows = catalog.read(root)
+    if rows is None:
+        keeper = _Keeper(kept, root)
+        rows = [Listed(**row) for row in keeper.get(_JOURNAL, _stamp(root), lambda: _journal_rows(root))]
+        keeper.close()
+    wanted = (row for row in rows if only is None or row.name == only)
+    return sorted((_entry(row) for row in wanted), key=lambda e: e.name.lower())
+
+
+def read_folder(
+    folder: Path, root: Path, *, kept: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
+) -> list[Entry]:
+    """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file spoils only itself.
+
+    Args:
+        folder: Where the files lie.
+        root: Root folder of the lake that sources are looked for in.
+        kept: Folder in which what files define is kept between processes, or None: only changed ones are read again.
+        sources: Names of sources in the configuration, each with its path.
+    """
+    entries: dict[str, Entry] = {}
+    keeper = _Keeper(kept, folder)
+    for file in sorted(folder.glob("*.sql")):
+        rows = keeper.get(file.name, _file_stamp(file), partial(_file_rows, file))
+        for entry in (_entry(Listed(row["name"], row["spec"], "", ""), row["problem"]) for row in rows):
+            twice = entries.get(entry.name.lower())
+            if twice is None:
+                entries[entry.name.lower()] = entry
+            else:
+                problem = f"{entry.name} is defined twice, the second time in {file}"
+                entries[entry.name.lower()] = Entry(twice.name, problem=twice.problem or problem)
+    keeper.close()
+    names = {e.name.lower(): e.name for e in entries.values()}
+    placed = [replace(e, source=_source(e.spec, names, root, sources)) if e.spec else e for e in entries.values()]
+    return sorted(placed, key=lambda e: e.name.lower())
+
+
+def output_of(root: Path, name: str) -> str:
+    """Return where the output of an aggregate lies."""
+    return str(root / name / "output")
+
+
+def _file_rows(file: Path) -> list[dict[str, Any]]:
+    text = ""
+    try:
+        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (loads the SQL parser, which kept rows do without)
+
+        text = file.read_text(encoding="utf-8")
+        specs = parse_report(text, file=str(file)).specs
+    except (MaterializerError, OSError, ValueError) as exc:
+        problem = exc.message if isinstance(exc, MaterializerError) else f"{file}: {exc}"
+        return [{"name": name, "spec": {}, "problem": problem} for name in _NAME.findall(text) or [file.stem]]
+    return [{"name": spec.name, "spec": spec.as_json(), "problem": ""} for spec in specs]
+
+
+def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path, sources: Mapping[str, str]) -> str:
+    if spec.source in sources:
+        return str(root / sources[spec.source])
+    if spec.source.lower() in names:
+        return output_of(root, names[spec.source.lower()])
+    path = Path(spec.source)
+    return str(path if path.is_absolute() else root / path)
+
+
+def _journal_rows(root: Path) -> list[dict[str, Any]]:
+    from materializer.journal.journal import Journal  # noqa: PLC0415 (loads Arrow, which lists do without)
+
+    return [row.as_json() for row in catalog.listed(Journal(root).view())]
+
+
+def _entry(row: Listed, problem: str = "") -> Entry:
+    if problem:
+        return Entry(row.name, problem=problem)
+    try:
+        spec = AggregateSpec.from_json(row.spec)
+    except (KeyError, TypeError, ValueError, DefinitionError) as exc:
+        return Entry(row.name, problem=f"the journal holds a definition that cannot be read: {exc!r}")
+    return Entry(row.name, spec, row.source, row.last)
+
+
+# -- kept between processes ----------------------------------------------------------------------------------------------
+
+
+def _stamp(root: Path) -> str:
+    """What changes with every version of the journal: its newest commit file, and which file that is."""
+    log = root / "_materializer" / "journal" / "_delta_log"
+    with suppress(OSError, ValueError):
+        return _file_stamp(max(Path(e.path) for e in os.scandir(log) if e.name.endswith(".json")))
+    return "none"
+
+
+def _file_stamp(file: Path) -> str:
+    with suppress(OSError):
+        stat = file.stat()
+        return f"{file.name}/{stat.st_mtime_ns}/{stat.st_size}/{stat.st_ino}"
+    return "none"
+
+
+class _Keeper:
+    """Rows that were read before, in one file for each lake or folder; not being able to keep them costs only time.
+
+    Args:
+        folder: Where that file lies, or None to keep nothing.
+        of: The lake or folder.
+    """
+
+    def __init__(self, folder: Path | None, of: Path) -> None:
+        digest = hashlib.sha256(str(of.absolute()).encode()).hexdigest()[:16]
+        self._file = folder / f"materializer-{digest}.json" if folder else None
+        self._before = self._read()
+        self._now: dict[str, Any] = {}
+
+    def get(self, key: str, stamp: str, read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Return the rows of *key*, read again unless they were kept with the same *stamp*."""
+        kept = self._before.get(key)
+        is_same = isinstance(kept, dict) and kept.get("stamp") == stamp and isinstance(kept.get("rows"), list)
+        self._now[key] = kept if is_same else {"stamp": stamp, "rows": read()}
+        rows: list[dict[str, Any]] = self._now[key]["rows"]
+        return rows
+
+    def close(self) -> None:
+        """Keep what was asked for, and forget the rest."""
+        if self._file is None or self._now == self._before:
+            return
+        own = self._file.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            own.write_text(json.dumps({"format": _FORMAT, "kept": self._now}), encoding="utf-8")
+            own.replace(self._file)  # a whole file or none, whoever else writes it
+
+    def _read(self) -> dict[str, Any]:
+        if self._file is not None:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                data = json.loads(self._file.read_text(encoding="utf-8"))
+                if data["format"] == _FORMAT:
+                    return dict(data["kept"])
+        return {}

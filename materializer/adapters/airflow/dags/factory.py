@@ -1,0 +1,234 @@
+"""DAGs, one for each aggregate that has policies, made while Airflow reads a file in ``dags/``: no Spark, no JVM.
+
+A DAG has one task, ``refresh``, at most one of which runs at a time: an aggregate has one writer, and what a schedule, a
+form and ``airflow backfill`` ask for waits for its turn. A definition that cannot be read becomes a DAG all the same, under
+its name: tagged *broken*, with the problem as its page and a task that fails with it. An error raised from the file would
+take every other DAG of the lake away with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetWatcher,
+    AsyncCallback,
+    CronTriggerTimetable,
+    DeadlineAlert,
+    DeadlineReference,
+    get_parsing_context,
+)
+
+from materializer import config as configuration
+from materializer.adapters.airflow.dags.catalog import Entry, output_of, read_folder, read_lake
+from materializer.adapters.airflow.dags.form import form
+from materializer.adapters.airflow.dags.pages import broken_page, page
+from materializer.adapters.airflow.dags.scheduled import BrokenOperator, PoliciesOperator
+from materializer.adapters.airflow.dags.schedules import crons_of, schedule_of
+from materializer.adapters.airflow.dags.settings import Settings
+from materializer.adapters.airflow.tasks.operators import CheckOperator
+from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger
+from materializer.core.policy.policies import Policy, policies_of, promise_of
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import MaterializerError
+
+TASK: Final = "refresh"
+CHECKS: Final = ".check"
+"""Ends the id of a DAG that checks."""
+_LONGEST_WAIT: Final = timedelta(minutes=10)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_DAYS_IN_MONTH: Final = 30
+
+
+def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
+    """Return the DAGs of a lake by id; put them among the globals of a file in ``dags/``.
+
+    Args:
+        lake: Root folder of the lake.
+        options: Further fields of :class:`~materializer.adapters.airflow.dags.settings.Settings`.
+
+    Raises:
+        MaterializerError: If the journal as a whole cannot be read.
+    """
+    settings = Settings(str(lake), **options)
+    asked = get_parsing_context().dag_id
+    if asked is not None and not asked.startswith(settings.prefix):
+        return {}
+    # a task needs its own DAG alone, but who reads whom is a question to all of them
+    kept = _home() / "materializer"
+    entries = (
+        read_folder(
+            Path(settings.definitions), settings.root, kept=kept, sources=configuration.read(settings.config).sources
+        )
+        if settings.definitions
+        else read_lake(settings.root, kept=kept)
+    )
+    made = _Factory(settings, entries)
+    wanted = [e for e in entries if asked is None or asked in _ids(settings, e)]
+    return {dag.dag_id: dag for entry in wanted for dag in (made.dag(entry), made.check(entry)) if dag is not None}
+
+
+class _Factory:
+    """Makes the DAGs of one lake, which share assets."""
+
+    def __init__(self, settings: Settings, entries: list[Entry]) -> None:
+        self.settings = settings
+        self.root = settings.root
+        self.policies: dict[str, tuple[Policy, ...]] = {}
+        self.problems: dict[str, str] = {}
+        for entry in entries:
+            try:
+                self.policies[entry.name] = policies_of(entry.spec) if entry.spec else ()
+                self.problems[entry.name] = entry.problem
+            except (MaterializerError, ValueError) as exc:
+                self.problems[entry.name] = f"its refresh policies cannot be read: {exc}"
+        self.outputs = {output_of(self.root, e.name): e.name for e in entries}
+        self.awaited = {
+            e.source
+            for e in entries
+            if not self.problems[e.name] and any(p.schedule is None for p in self.policies[e.name])
+        }
+        """Sources that a DAG waits for: Airflow takes one of the assets of a name, so all of them must say that it is watched."""
+
+    def dag(self, entry: Entry) -> DAG | None:
+        """Return the DAG of an aggregate, or None when it has no policies."""
+        problem = self.problems[entry.name]
+        if problem or entry.spec is None:
+            return self._broken(entry, problem)
+        if not self.policies[entry.name]:
+            return None
+        try:
+            return self._dag(entry, entry.spec)
+        except (MaterializerError, ValueError, TypeError) as exc:
+            return self._broken(entry, f"no DAG can be made of it: {exc}")
+
+    def _dag(self, entry: Entry, spec: AggregateSpec) -> DAG:
+        settings, policies = self.settings, self.policies[entry.name]
+        source = self._source(entry)
+        with DAG(
+            settings.prefix + entry.name,
+            description=spec.comment or f"Keeps {entry.name} true",
+            schedule=schedule_of(policies, source),
+            start_date=settings.start,
+            catchup=False,
+            max_active_runs=1,
+            doc_md=page(entry, spec, policies, settings),
+            tags=sorted(settings.tags),
+            deadline=self._deadline(entry, spec),
+        ) as dag:
+            PoliciesOperator(
+                task_id=TASK,
+                policies={p.name: p.schedule for p in policies},
+                inlets=[source] if source is not None else [],
+                outlets=[self._output(entry.name)],
+                max_active_tis_per_dag=1,
+                retries=settings.retries,
+                retry_delay=timedelta(seconds=settings.retry_seconds),
+                retry_exponential_backoff=2.0,
+                max_retry_delay=_LONGEST_WAIT,
+                **self._common(entry),
+            )
+        # only now: given to the constructor they are checked against their schema for every DAG (3/4 of all the time that
+        # reading takes), and copied into the task
+        dag.params.update(form(spec.time_type))
+        return dag
+
+    def check(self, entry: Entry) -> DAG | None:
+        """Return the DAG that checks what an aggregate publishes, or None when its definition names no schedule."""
+        schedule = entry.spec.property_map.get("quality.schedule") if entry.spec else None
+        if schedule is None or self.problems[entry.name]:
+            return None
+        settings = self.settings
+        with DAG(
+            settings.prefix + entry.name + CHECKS,
+            description=f"Checks what {entry.name} publishes",
+            schedule=CronTriggerTimetable(schedule, timezone="UTC"),
+            start_date=settings.start,
+            catchup=False,
+            max_active_runs=1,
+            tags=sorted({*settings.tags, "check"}),
+        ) as dag:
+            CheckOperator(
+                task_id="check",
+                retries=settings.retries,
+                retry_delay=timedelta(seconds=settings.retry_seconds),
+                **self._common(entry),
+            )
+        return dag
+
+    def _broken(self, entry: Entry, problem: str) -> DAG:
+        with DAG(
+            self.settings.prefix + entry.name,
+            dag_display_name=f"{self.settings.prefix}{entry.name} (broken definition)",
+            description="Its definition cannot be read",
+            schedule=None,
+            start_date=self.settings.start,
+            doc_md=broken_page(entry.name, problem),
+            tags=sorted({*self.settings.tags, "broken"}),
+        ) as dag:
+            BrokenOperator(task_id=TASK, problem=problem, **self._common(entry))
+        return dag
+
+    def _common(self, entry: Entry) -> Mapping[str, Any]:
+        settings = self.settings
+        return {
+            "lake": str(self.root),
+            "aggregate": entry.name,
+            "interpreter": settings.interpreter,
+            "config": settings.config,
+            "environment": settings.environment,
+            "pool": settings.pool,
+            "owner": settings.owner,
+        }
+
+    def _output(self, name: str) -> Asset:
+        return Asset(self.settings.prefix + name, uri=_uri(output_of(self.root, name)), group="materializer")
+
+    def _source(self, entry: Entry) -> Asset | None:
+        """The asset of what an aggregate reads; one that no DAG of ours emits is watched, if anybody waits for it."""
+        if not entry.source:
+            return None
+        parent = self.outputs.get(entry.source)
+        if parent is not None and self.policies.get(parent):
+            return self._output(parent)
+        path = Path(entry.source)
+        name = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else entry.source
+        name = self.settings.prefix + (parent or name)
+        watchers = []
+        if entry.source in self.awaited:
+            changes = DeltaTableTrigger(entry.source, self.settings.poll_seconds)
+            watchers.append(AssetWatcher(name=f"{name} changes", trigger=changes))
+        return Asset(name, uri=_uri(entry.source), group="materializer", watchers=watchers)
+
+    def _deadline(self, entry: Entry, spec: AggregateSpec) -> DeadlineAlert | None:
+        promise = promise_of(spec)
+        if promise is None or promise.ticks is not None:
+            return None
+        # runs that an asset triggered have no logical date, and then the alert would never come
+        is_clocked = all(p.schedule for p in self.policies[entry.name]) and crons_of(self.policies[entry.name])
+        arguments = {"lake": str(self.root), "aggregate": entry.name, "config": self.settings.config}
+        return DeadlineAlert(
+            reference=DeadlineReference.DAGRUN_LOGICAL_DATE if is_clocked else DeadlineReference.DAGRUN_QUEUED_AT,
+            interval=timedelta(days=promise.months * _DAYS_IN_MONTH + promise.days) + promise.micros * _MICROSECOND,
+            callback=AsyncCallback(self.settings.deadline, kwargs=arguments),
+            name=f"{self.settings.prefix}{entry.name} is stale",
+        )
+
+
+def _ids(settings: Settings, entry: Entry) -> tuple[str, str]:
+    """The DAGs that an aggregate may have: what keeps it true, and what checks it."""
+    return settings.prefix + entry.name, settings.prefix + entry.name + CHECKS
+
+
+def _uri(path: str) -> str:
+    return path if "://" in path else Path(path).absolute().as_uri()
+
+
+def _home() -> Path:
+    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()

@@ -1,0 +1,125 @@
+"""The form of a manual run: what can be asked for, as parameters with a JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from airflow.sdk import Param
+
+from materializer.core.spec.spec import TimeType
+from materializer.errors import UsageError
+
+Mode = Literal["policies", "refresh", "backfill"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a form says.
+
+    Args:
+        mode: The policies, one refresh, or a backfill in runs.
+        start: First instant, or None for an open start.
+        end: First instant after the window, or None for the end of the newest bucket.
+        force: Compute clean buckets again too.
+        order: Which end a backfill does first.
+        buckets_per_run: Buckets of one run of a backfill, or None to size runs by rows.
+        dry_run: Only say what would be done.
+    """
+
+    mode: Mode = "policies"
+    start: str | None = None
+    end: str | None = None
+    force: bool = False
+    order: str = "newest"
+    buckets_per_run: int | None = None
+    dry_run: bool = False
+
+
+def form(time_type: TimeType | None) -> dict[str, Param]:
+    """Return the parameters of a DAG; their defaults are what a scheduled run does.
+
+    Args:
+        time_type: Type of the aggregate's time, or None when it is not known yet.
+    """
+    is_open = "; leave it empty for an open start"
+    return {
+        "mode": Param(
+            "policies",
+            type="string",
+            enum=["policies", "refresh", "backfill"],
+            title="What",
+            source="dag",
+            description="policies: the windows that its policies have now. refresh: the window below. backfill: that window, in runs.",
+        ),
+        "start": _instant("Start", f"First instant of the window{is_open}.", time_type),
+        "end": _instant(
+            "End", "First instant after the window; leave it empty for the end of the newest bucket.", time_type
+        ),
+        "force": Param(
+            False,
+            type="boolean",
+            source="dag",
+            title="Force",
+            description="Compute clean buckets of the window again too.",
+        ),
+        "order": Param(
+            "newest",
+            type="string",
+            enum=["newest", "oldest"],
+            title="Order",
+            source="dag",
+            description="Which end a backfill does first.",
+        ),
+        "buckets_per_run": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Buckets per run",
+            source="dag",
+            description="Of a backfill; leave it empty to size its runs by source rows.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            source="dag",
+            title="Dry run",
+            description="Only put the plan into the log and the result.",
+        ),
+    }
+
+
+def read(params: Mapping[str, Any]) -> Asked:
+    """Return what the parameters of a run say.
+
+    Raises:
+        UsageError: If they contradict each other.
+    """
+    found = Asked(
+        mode=cast("Mode", params["mode"]),
+        start=_text(params["start"]),
+        end=_text(params["end"]),
+        force=bool(params["force"]),
+        order=str(params["order"]),
+        buckets_per_run=params["buckets_per_run"],
+        dry_run=bool(params["dry_run"]),
+    )
+    if found.mode == "policies" and (found.start is not None or found.end is not None or found.force):
+        raise UsageError(
+            "policies have windows of their own and take no start, end or force",
+            hint="choose refresh or backfill, or leave these fields empty",
+        )
+    return found
+
+
+def _instant(title: str, description: str, time_type: TimeType | None) -> Param:
+    if time_type is not None and time_type.is_integer:
+        return Param(None, type=["null", "integer"], source="dag", title=title, description=description)
+    formats = {TimeType.TIMESTAMP: "date-time", TimeType.DATE: "date"}
+    schema = {"format": formats[time_type]} if time_type in formats else {}
+    return Param(None, type=["null", "string"], source="dag", title=title, description=description, **schema)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)

@@ -1,0 +1,63 @@
+"""When a DAG runs: the clocks of its policies, the asset of its source, or both. Schedules are in UTC, as policies are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
+from croniter import croniter
+
+from materializer.core.policy.policies import Policy
+
+_CLOCK: Final = "UTC"
+_ONCE: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
+    """Return the schedule of a DAG.
+
+    A policy with a schedule runs by the clock, one without when its source's asset is updated; a DAG has both when its
+    policies do.
+
+    Args:
+        policies: Policies of the aggregate.
+        source: Asset of its source, or None when nobody knows where it lies.
+
+    Raises:
+        ValueError: If a schedule never comes due, which Airflow would find only when it schedules all DAGs of the file.
+    """
+    given = list(policies)
+    crons = crons_of(given)
+    for cron in crons:
+        _before(cron, _ONCE)
+    clock = None
+    if len(crons) == 1:
+        clock = CronTriggerTimetable(crons[0], timezone=_CLOCK)
+    elif crons:
+        clock = MultipleCronTriggerTimetable(*crons, timezone=_CLOCK)
+    if source is None or all(p.schedule is not None for p in given):
+        return clock
+    return [source] if clock is None else AssetOrTimeSchedule(timetable=clock, assets=[source])
+
+
+def crons_of(policies: Iterable[Policy]) -> list[str]:
+    """Return the schedules of policies, each once."""
+    return list(dict.fromkeys(p.schedule for p in policies if p.schedule is not None))
+
+
+def previous_point(crons: Iterable[str], point: datetime) -> datetime:
+    """Return the last point of any of some schedules before *point*."""
+    return max(_before(cron, point) for cron in crons)
+
+
+def is_due(cron: str, since: datetime | None, at: datetime) -> bool:
+    """Return whether a schedule has a point in (*since*, *at*]; it does when nobody knows since when."""
+    # points lie on whole seconds, and the search excludes where it starts
+    return since is None or _before(cron, at.replace(microsecond=0) + timedelta(seconds=1)) > since
+
+
+def _before(cron: str, moment: datetime) -> datetime:
+    found: datetime = croniter(cron, moment).get_prev(datetime)
+    return found

@@ -1,0 +1,126 @@
+"""What the generated DAGs are made of and with: arguments of :func:`dags_of`, or environment variables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from materializer.errors import ConfigError
+
+PREFIX: Final = "MATERIALIZER_AIRFLOW_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the DAGs of one lake are made.
+
+    Args:
+        lake: Root folder of the lake.
+        definitions: Folder of definitions to make DAGs from; None takes them from the lake's journal.
+        interpreter: The Python that tasks run the command line with.
+        config: Configuration file that tasks name, or None.
+        environment: Environment variables of tasks, besides those of Airflow.
+        prefix: Put before the names of DAGs and assets; tells two lakes apart.
+        pool: Airflow pool that bounds how many JVMs run at once.
+        owner: Owner of DAGs whose aggregate does not name one.
+        tags: Tags of all DAGs.
+        start: Schedules count from here; ``airflow backfill`` reaches back to it.
+        poll_seconds: How often a watched source is looked at.
+        retries: How often a task is tried again when that may help.
+        retry_seconds: Before the first retry; each further wait is twice as long, up to ten minutes.
+        deadline: Dotted path of an awaitable that is called when an aggregate is staler than its promise.
+        tells_last: Whether the page of a DAG tells the last refresh. Airflow stores a new version of the DAG whenever
+            its page changes, so this is for lakes that are refreshed a few times a day.
+    """
+
+    lake: str
+    definitions: str | None = None
+    interpreter: str = sys.executable
+    config: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    pool: str = "materializer"
+    owner: str = "materializer"
+    tags: tuple[str, ...] = ("materializer",)
+    start: datetime = datetime(2000, 1, 1, tzinfo=UTC)
+    poll_seconds: float = 30.0
+    retries: int = 4
+    retry_seconds: float = 20.0
+    deadline: str = "materializer.adapters.airflow.tasks.deadlines.tell_stale"
+    tells_last: bool = False
+
+    @property
+    def root(self) -> Path:
+        """The lake's root folder, absolute."""
+        return Path(self.lake).resolve()
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return arguments of :func:`dags_of` from ``MATERIALIZER_LAKE``, ``MATERIALIZER_CONFIG`` and ``MATERIALIZER_AIRFLOW_*``.
+
+    Args:
+        environ: Variables to read; those of the process by default.
+
+    Raises:
+        ConfigError: If a variable cannot be read, is unknown, or no lake is named; all problems at once.
+    """
+    env = os.environ if environ is None else environ
+    found: dict[str, Any] = {}
+    problems = []
+    for name, text in sorted(env.items()):
+        key = name.removeprefix(PREFIX).lower()
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            found[key] = _READ[key](text)
+        except KeyError:
+            known = ", ".join(PREFIX + k.upper() for k in _READ)
+            problems.append(f"there is no setting {name} (known: {known})")
+        except ValueError as exc:
+            problems.append(f"{name}: {exc}, got {text!r}")
+    for key, name in (("lake", "MATERIALIZER_LAKE"), ("config", "MATERIALIZER_CONFIG")):
+        if name in env:
+            found.setdefault(key, env[name])
+    if "lake" not in found:
+        problems.append("no lake is named")
+    if problems:
+        raise ConfigError("; ".join(problems), hint="set MATERIALIZER_LAKE and mend what is named")
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)  # a date without a zone is one of UTC
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false", "1", "0"}:
+        raise ValueError("expected true or false")
+    return text.lower() in {"true", "1"}
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in _words(text)]
+    if not all(sign for _, sign, _ in pairs):
+        raise ValueError("expected NAME=value, NAME=value")
+    return {name: value for name, _, value in pairs}
+
+
+_READ: Final[dict[str, Callable[[str], Any]]] = {f.name: str for f in fields(Settings)} | {
+    "environment": _pairs,
+    "tags": _words,
+    "start": _moment,
+    "poll_seconds": float,
+    "retries": int,
+    "retry_seconds": float,
+    "tells_last": _truth,
+}

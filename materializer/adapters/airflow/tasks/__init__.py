@@ -1,0 +1,1 @@
+"""What runs when a task does: operators, sensors, triggers, and the process of a command."""

@@ -1,0 +1,119 @@
+"""Triggers: a Delta table that got a new version, and an aggregate that became fresh. Neither needs a JVM or blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
+
+from materializer.adapters.airflow.tasks.looking import why_stale
+from materializer.errors import MaterializerError
+from materializer.lake.log import commit_file, has_change, latest_version
+
+_SEEN: Final = "materializer.version"
+
+
+class DeltaTableTrigger(BaseEventTrigger):
+    """Fires when a Delta table has a new version that changed something; for an ``AssetWatcher``.
+
+    Several versions between two looks are one event. The last version that was told is kept in the store of the watched
+    assets, so a triggerer that starts again tells what was committed while it was away, once; a table that is watched for
+    the first time is told as it is, so that what reads it can catch up. A table that is not there yet is waited for.
+
+    Args:
+        path: Folder of the table.
+        poll_seconds: How often to look.
+    """
+
+    def __init__(self, path: str, poll_seconds: float = 30.0) -> None:
+        super().__init__()
+        self.path = path
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and its arguments."""
+        return f"{__name__}.DeltaTableTrigger", {"path": self.path, "poll_seconds": self.poll_seconds}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield an event for each look that finds another version than the one told last."""
+        told = await self._told()
+        while True:
+            newest = await asyncio.to_thread(self._newest, told)
+            if newest is not None and newest != told:
+                if await asyncio.to_thread(self._is_news, told, newest):
+                    self.log.info("%s has version %s; told was %s", self.path, newest, told)
+                    yield TriggerEvent({"path": self.path, "version": newest, "after": told})
+                # remembered after it was told: told twice is a refresh that finds nothing, told never is stale data
+                told = newest
+                if self.asset_state_store is not None:
+                    await self.asset_state_store.aset(_SEEN, newest)
+            await asyncio.sleep(self.poll_seconds)
+
+    def _is_news(self, told: int | None, newest: int) -> bool:
+        """Whether a version may have changed rows; maintenance of a table is for nobody to act on."""
+        return told is None or newest < told or has_change(self.path, told, newest)
+
+    async def _told(self) -> int | None:
+        if self.asset_state_store is None:
+            return None
+        found = await self.asset_state_store.aget(_SEEN)
+        return found if isinstance(found, int) else None
+
+    def _newest(self, told: int | None) -> int | None:
+        # an unchanged table costs two looks at single files, however long its log is
+        if told is not None and Path(commit_file(self.path, told)).exists():
+            newest = told
+            while Path(commit_file(self.path, newest + 1)).exists():
+                newest += 1
+            return newest
+        try:
+            return latest_version(self.path)
+        except (MaterializerError, OSError) as exc:
+            self.log.debug("%s cannot be read: %s", self.path, exc)
+            return None
+
+
+class FreshnessTrigger(BaseTrigger):
+    """Fires once, when an aggregate is fresh.
+
+    Args:
+        lake: Root folder of the lake.
+        aggregate: Name of the aggregate.
+        until: Only what lies before this instant has to be fresh; None for everything.
+        config: Configuration file, or None.
+        poll_seconds: How often to look.
+    """
+
+    def __init__(
+        self,
+        lake: str,
+        aggregate: str,
+        until: str | None = None,
+        config: str | None = None,
+        poll_seconds: float = 30.0,
+    ) -> None:
+        super().__init__()
+        self.lake = lake
+        self.aggregate = aggregate
+        self.until = until
+        self.config = config
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and its arguments."""
+        names = ("lake", "aggregate", "until", "config", "poll_seconds")
+        return f"{__name__}.FreshnessTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: ``{"problem": ""}``, or why nobody can ever know."""
+        try:
+            while why := await asyncio.to_thread(why_stale, self.lake, self.aggregate, self.until, self.config):
+                self.log.info("%s", why)
+                await asyncio.sleep(self.poll_seconds)
+        except MaterializerError as exc:
+            yield TriggerEvent({"problem": f"{exc.message} (hint: {exc.hint})"})
+        else:
+            yield TriggerEvent({"problem": ""})

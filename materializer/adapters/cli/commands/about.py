@@ -1,0 +1,47 @@
+"""``demo``, ``setup`` and ``version``."""
+
+# ruff: noqa: PLC0415 - the demo is imported when it is run
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import typer
+
+from materializer.adapters.cli import options
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.render.results import SetUp, Versions
+
+PANEL = "Get to know"
+_PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (demo, setup, version):
+        command(app, panel=PANEL)(body)
+
+
+def demo(call: Call) -> None:
+    """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
+    from materializer.demo.run import main
+
+    call.status = main(lake=Path(call.root) if call.root else None)
+
+
+def setup(call: Call, *, again: options.Again = False) -> None:
+    """Fetch Spark's jars, and keep what Java loads of them, so that later commands start quicker."""
+    from materializer.demo.prepare import prepare
+
+    call.show(SetUp(prepare(call.lake.config, again=again)))
+
+
+def version(call: Call) -> None:
+    """Print what is installed."""
+    from importlib import metadata
+
+    import materializer
+
+    parts = {p: metadata.version(p) for p in _PARTS}
+    call.show(Versions({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))

@@ -1,0 +1,52 @@
+"""``apply`` and ``drop``: which aggregates there are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.commands.versions import build_one
+from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
+from materializer.adapters.cli.render.results import Applied, Dropped
+from materializer.errors import UsageError
+
+if TYPE_CHECKING:
+    from materializer.services.versions.build import BuildReport
+
+PANEL = "Define"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (apply, drop):
+        command(app, panel=PANEL)(body)
+
+
+def apply(
+    call: Call, paths: Paths, *, dry_run: DryRun = False, build: BuildNow = False, publish_anyway: PublishAnyway = ""
+) -> None:
+    """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
+    specs, warnings = call.lake.read_definitions(paths)
+    changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
+    builds: list[BuildReport] = []
+    for change in changes if build and not dry_run else ():
+        if change.next in {"started", "replaced", "building"}:
+            call.attempt(partial(_build, call, change.name, publish_anyway, builds))
+    call.show(Applied(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
+
+
+def _build(call: Call, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
+    done.append(build_one(call, name, publish_anyway=publish_anyway))
+
+
+def drop(call: Call, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
+    """Remove an aggregate with its tables; its source is never touched."""
+    if not yes:
+        what = f"'{name}', what reads it, and their tables" if cascade else f"'{name}' and its tables"
+        flags = "--cascade --yes" if cascade else "--yes"
+        raise UsageError(f"{what} would be removed", hint=f"run 'materializer drop {name} {flags}'")
+    *also, gone = call.lake.drop(name, cascade=cascade)
+    call.show(Dropped(gone, tuple(also)))

@@ -1,0 +1,35 @@
+"""``engines``: what there is to choose from, and the guide to one engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.render.results import Engines
+from materializer.core.engines.guides import GUIDES
+from materializer.core.sql.functions import nearest
+from materializer.errors import UsageError
+
+PANEL = "Get to know"
+MaybeEngine: TypeAlias = Annotated[
+    str | None, typer.Argument(help="Name of the engine; all without it.", metavar="NAME", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    command(app, panel=PANEL)(engines)
+
+
+def engines(call: Call, name: MaybeEngine = None) -> None:
+    """Print the engines, or the parameters and an example of one."""
+    if name is None:
+        call.show(Engines(tuple(GUIDES.values())))
+        return
+    found = GUIDES.get(name.lower())
+    if found is None:
+        hint = nearest(name.lower(), list(GUIDES)) or "'materializer engines' lists them"
+        raise UsageError(f"there is no engine '{name}'", hint=hint)
+    call.show(Engines((found,), is_detailed=True))

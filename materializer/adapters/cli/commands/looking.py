@@ -1,0 +1,137 @@
+"""``status``, ``history``, ``show``, ``changes``, ``verify`` and ``doctor``: reading, never writing."""
+
+from __future__ import annotations
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import (
+    After,
+    All,
+    Docs,
+    End,
+    Fresh,
+    Limit,
+    MaybeName,
+    Name,
+    NameOrAll,
+    Now,
+    Start,
+    SuiteFile,
+    WhyChanged,
+)
+from materializer.adapters.cli.render.results import (
+    ChangedRows,
+    CheckedRows,
+    Examined,
+    FreshCost,
+    History,
+    Shown,
+    Statuses,
+    Verified,
+)
+from materializer.errors import QualityCheckError, VerifyFailedError
+
+PANEL = "Look"
+FOUND = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (status, history, show, changes, verify, check, doctor):
+        command(app, panel=PANEL)(body)
+
+
+def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
+    """Print how fresh aggregates are and what is dirty."""
+    found = tuple(call.lake.status(name, now))
+    call.show(Statuses(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
+    for error in call.lake.unusable() if name is None else []:
+        call.fail(error)
+
+
+def history(call: Call, name: Name, *, limit: Limit = 20) -> None:
+    """Print the last refreshes of an aggregate, newest first."""
+    ended = call.lake.history(name, limit)
+    call.show(History(name, call.lake.grid(name).time_type, tuple(ended)))
+
+
+def show(
+    call: Call, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
+) -> None:
+    """Print rows of an aggregate, newest bucket first."""
+    if fresh:
+        call.show(_fresh(call, name, limit, start, end))
+        return
+    columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
+    call.show(Shown(name, tuple(columns), tuple(rows)))
+
+
+def changes(call: Call, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20) -> None:
+    """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
+    columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
+    call.show(ChangedRows(name, tuple(columns), tuple(rows), total))
+
+
+def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None) -> None:
+    """Compare aggregates with plain Spark over their source; exits 1 when one differs."""
+
+    def one(name: str) -> Verified:
+        report = call.lake.verify(name, start, end)
+        if not report.is_equal:
+            wrong.append(
+                VerifyFailedError(
+                    f"'{name}' differs from plain Spark in {report.differing:,} rows",
+                    hint=f"materializer invalidate {name}",
+                )
+            )
+        return Verified(report, call.lake.grid(name).time_type)
+
+    wrong: list[VerifyFailedError] = []
+    call.each("verified", call.names(name, is_all=every), one)
+    for error in wrong:
+        call.fail(error)
+
+
+def check(
+    call: Call,
+    name: NameOrAll = None,
+    *,
+    every: All = False,
+    start: Start = None,
+    end: End = None,
+    suite: SuiteFile = None,
+    docs: Docs = None,
+) -> None:
+    """Answer the suite of aggregates about what they publish; exits 1 when something critical is not met."""
+
+    def one(name: str) -> CheckedRows:
+        report = call.lake.check(name, start, end, suite=suite, docs=docs)
+        if not report.verdict.is_publishable:
+            text = "; ".join(f.words() for f in report.verdict.failed)
+            hint = (
+                f"correct the source and refresh, or mend the suite; 'materializer invalidate {name}' computes it again"
+            )
+            wrong.append(
+                QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
+            )
+        return CheckedRows(report, call.lake.grid(name).time_type)
+
+    wrong: list[QualityCheckError] = []
+    call.each("checked", call.names(name, is_all=every), one)
+    for error in wrong:
+        call.fail(error)
+
+
+def doctor(call: Call, name: MaybeName = None) -> None:
+    """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
+    findings = call.lake.doctor(name)
+    call.show(Examined(tuple(findings)))
+    call.status = FOUND if any(f.level == "error" for f in findings) else 0
+
+
+def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> Shown:
+    read = call.lake.fresh(name, start, end)
+    found = read.fetch(limit)
+    rows = tuple(tuple(row.values()) for row in found.table.to_pylist())
+    return Shown(name, tuple(found.table.column_names), rows, FreshCost.of(read, found.cost))

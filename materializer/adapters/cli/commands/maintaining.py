@@ -1,0 +1,40 @@
+"""``maintain``: tables laid out in time again, and nothing kept that nobody needs."""
+
+from __future__ import annotations
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import All, DryRun, Names
+from materializer.adapters.cli.render.results import Maintained
+from materializer.errors import UsageError
+
+PANEL = "Keep true"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module to *app*."""
+    command(app, panel=PANEL)(maintain)
+
+
+def maintain(call: Call, names: Names = None, *, every: All = False, dry_run: DryRun = False) -> None:
+    """Lay tables out in time again, remove files that nobody needs, keep logs and journal short; changes no row."""
+    if bool(names) == every:
+        raise UsageError(
+            f"give names of aggregates or --all, got {'both' if names else 'neither'}",
+            hint="'materializer status' lists the names",
+        )
+    maintainer, view = call.lake.maintainer, call.lake.journal.view()
+    for name in names or []:
+        view.named(name)
+
+    def one(name: str | None) -> Maintained:
+        def on_plan(report: Maintained) -> None:
+            if report.report.has_work and not dry_run:
+                call.output.announce(report)
+
+        if name is None:
+            return Maintained(maintainer.journal(is_dry_run=dry_run, on_plan=lambda r: on_plan(Maintained(r))))
+        return Maintained(maintainer.aggregate(name, is_dry_run=dry_run, on_plan=lambda r: on_plan(Maintained(r))))
+
+    call.each("maintained", [*(call.lake.names() if every else names or []), None], one)

@@ -1,0 +1,84 @@
+"""``repair``, ``backup`` and ``restore``: when journal and tables do not agree, or the journal is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import All, BackupFolder, DefinitionFiles, NameOrAll, NewFolder, Yes
+from materializer.adapters.cli.render.results import BackedUp, Repaired, Restored
+from materializer.errors import JournalLostError, UsageError
+
+if TYPE_CHECKING:
+    from materializer.services.repair.apply import RepairReport
+
+PANEL = "Mend"
+FOUND = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (repair, backup, restore):
+        command(app, panel=PANEL)(body)
+
+
+def repair(
+    call: Call,
+    name: NameOrAll = None,
+    *,
+    every: All = False,
+    definitions: DefinitionFiles = None,
+    yes: Yes = False,
+) -> None:
+    """Say what is wrong between journal and tables, and mend it; exits 1 when something is wrong and is left."""
+    lake = call.lake
+    if definitions:
+        if name or every:
+            raise UsageError("--definitions says itself which aggregates are meant", hint="leave out NAME and --all")
+        specs = {spec.name: spec for spec in lake.read_definitions(definitions)[0]}
+        names = [report.name for report in lake.take_over(specs.values(), dry_run=True)]
+        _mend(call, names, lambda n, dry_run: lake.take_over(specs[n], dry_run=dry_run)[0], yes=yes)
+        return
+    _mend(call, call.names(name, is_all=every), lambda n, dry_run: lake.repair(n, dry_run=dry_run), yes=yes)
+    if lost := lake.lost() if every else []:
+        call.fail(JournalLostError(f"the journal does not know {', '.join(lost)}, but tables of them are there"))
+
+
+def _mend(call: Call, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
+    """Mend what is wrong; without ``--yes`` say first what that is, and mend it when somebody at the terminal agrees."""
+    wrong: list[str] = []
+
+    def told(name: str) -> Repaired:
+        report = work(name, True)
+        wrong.extend([name] if report.outcome == "planned" else [])
+        return Repaired(report)
+
+    if not yes:
+        call.each("repairs", names, told)
+        if not wrong or not _agreed(call):
+            return
+    call.each("repairs", names if yes else wrong, lambda name: Repaired(work(name, False)))
+
+
+def _agreed(call: Call) -> bool:
+    if call.output.can_ask and call.output.ask("do it?"):
+        return True
+    call.status = call.status or FOUND
+    return False
+
+
+def backup(call: Call, folder: NewFolder) -> None:
+    """Copy the journal into a new folder, at one version, and check the copy; refreshes may go on."""
+    call.show(BackedUp(call.lake.backup(folder)))
+
+
+def restore(call: Call, folder: BackupFolder, *, yes: Yes = False) -> None:
+    """Put the journal of a backup in place; the one that is there is kept beside it. Says what needs a repair then."""
+    if not yes:
+        call.show(Restored(call.lake.restore(folder, dry_run=True)))
+        if not _agreed(call):
+            return
+    call.show(Restored(call.lake.restore(folder)))

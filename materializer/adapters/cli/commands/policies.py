@@ -1,0 +1,93 @@
+"""``policy add``, ``list``, ``remove`` and ``run``: rules that turn the time into a refresh window."""
+
+from __future__ import annotations
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import (
+    CatchDirt,
+    Due,
+    EndOffset,
+    MaybeName,
+    MaybeOrder,
+    MaybePolicy,
+    Name,
+    Now,
+    PolicyName,
+    PolicyRuns,
+    Promise,
+    Schedule,
+    StartOffset,
+)
+from materializer.adapters.cli.render.results import Applied, PolicyList, Refreshed
+from materializer.errors import UsageError
+
+PANEL = "Keep true"
+DEFAULT = "default"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*, under ``policy``."""
+    group = typer.Typer()
+    for name, body in (("add", add), ("list", show), ("remove", remove), ("run", run)):
+        command(group, panel=PANEL, name=name)(body)
+    app.add_typer(group, name="policy", help="Refresh policies: add, list, remove, run.", rich_help_panel=PANEL)
+
+
+def add(
+    call: Call,
+    name: Name,
+    *,
+    policy: PolicyName = DEFAULT,
+    start_offset: StartOffset = None,
+    end_offset: EndOffset = None,
+    schedule: Schedule = None,
+    max_runs: PolicyRuns = None,
+    order: MaybeOrder = None,
+    catch_dirt: CatchDirt = False,
+    max_staleness: Promise = None,
+) -> None:
+    """Add a policy to an applied definition; nothing is computed again."""
+    change = call.lake.add_policy(
+        name,
+        policy,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        schedule=schedule,
+        max_runs=max_runs,
+        order=None if order is None else order.value,
+        catch_dirt=catch_dirt or None,
+        max_staleness=max_staleness,
+    )
+    call.show(Applied((change,)))
+
+
+def show(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
+    """Print the policies of an aggregate, or of all: windows, schedules, when they are due."""
+    call.show(PolicyList(tuple(call.lake.policies(name, now))))
+
+
+def remove(call: Call, name: Name, *, policy: PolicyName = DEFAULT) -> None:
+    """Remove a policy from an applied definition; what it refreshed stays."""
+    call.show(Applied((call.lake.remove_policy(name, policy),)))
+
+
+def run(call: Call, name: MaybeName = None, *, policy: MaybePolicy = None, now: Now = None, due: Due = False) -> None:
+    """Refresh the window that a policy has now; with --due, of every policy whose schedule came due."""
+    if due and policy is not None:
+        raise UsageError("--due finds the policies itself and takes no --policy", hint="leave one of the two out")
+    if name is None and not due:
+        raise UsageError("give the name of an aggregate or --due, got neither", hint="'materializer policy list'")
+    wanted = call.lake.due(name, now) if due else [(name or "", policy or DEFAULT)]
+
+    def one(which: tuple[str, str]) -> Refreshed:
+        aggregate, policy = which
+        kind = call.lake.grid(aggregate).time_type
+        with call.output.watch(aggregate, kind, is_long=False) as w:
+            done = call.lake.run_policy(aggregate, policy, now, on_plan=w.on_plan, on_run=w.on_run)
+        return Refreshed(done.report, kind, done.policy, done.now)
+
+    call.each("refreshes", wanted, one)
+    for error in call.lake.unusable() if due and name is None else []:
+        call.fail(error)

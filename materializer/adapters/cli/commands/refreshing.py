@@ -1,0 +1,126 @@
+"""``plan``, ``refresh``, ``backfill`` and ``invalidate``: keeping aggregates true."""
+
+from __future__ import annotations
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import (
+    AcceptFewerRows,
+    All,
+    AllTime,
+    AsOf,
+    BucketsPerRun,
+    End,
+    Force,
+    MaxRuns,
+    Name,
+    NameOrAll,
+    Order,
+    PublishAnyway,
+    Reason,
+    RunOrder,
+    Start,
+    Strict,
+)
+from materializer.adapters.cli.render.results import Invalidated, Planned, Refreshed
+from materializer.errors import UsageError
+
+PANEL = "Keep true"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (plan, refresh, backfill, invalidate):
+        command(app, panel=PANEL)(body)
+
+
+def plan(
+    call: Call, name: Name, *, start: Start = None, end: End = None, force: Force = False, strict: Strict = False
+) -> None:
+    """Print what a refresh would do, and why; write nothing."""
+    call.show(Planned(call.lake.plan(name, start, end, force=force, strict=strict)))
+
+
+def refresh(
+    call: Call,
+    name: NameOrAll = None,
+    *,
+    every: All = False,
+    start: Start = None,
+    end: End = None,
+    force: Force = False,
+    strict: Strict = False,
+    as_of: AsOf = None,
+    max_runs: MaxRuns = None,
+    publish_anyway: PublishAnyway = "",
+    accept_fewer_rows: AcceptFewerRows = False,
+) -> None:
+    """Make every whole bucket of a window true; computes what is dirty and nothing else."""
+
+    def one(name: str) -> Refreshed:
+        kind = call.lake.grid(name).time_type
+        with call.output.watch(name, kind, is_long=False) as w:
+            report = call.lake.refresh(
+                name,
+                start,
+                end,
+                force=force,
+                strict=strict,
+                as_of=as_of,
+                max_runs=max_runs,
+                publish_anyway=publish_anyway,
+                accept_fewer_rows=accept_fewer_rows,
+                on_plan=w.on_plan,
+                on_run=w.on_run,
+            )
+        return Refreshed(report, kind)
+
+    call.each("refreshes", call.names(name, is_all=every), one)
+
+
+def backfill(
+    call: Call,
+    name: NameOrAll = None,
+    *,
+    every: All = False,
+    start: Start = None,
+    end: End = None,
+    buckets_per_run: BucketsPerRun = None,
+    order: RunOrder = Order.NEWEST,
+    max_runs: MaxRuns = None,
+    force: Force = False,
+    publish_anyway: PublishAnyway = "",
+    accept_fewer_rows: AcceptFewerRows = False,
+) -> None:
+    """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
+
+    def one(name: str) -> Refreshed:
+        kind = call.lake.grid(name).time_type
+        with call.output.watch(name, kind, is_long=True) as w:
+            report = call.lake.backfill(
+                name,
+                start,
+                end,
+                buckets_per_run=buckets_per_run,
+                order=order.value,
+                max_runs=max_runs,
+                force=force,
+                publish_anyway=publish_anyway,
+                accept_fewer_rows=accept_fewer_rows,
+                on_plan=w.on_plan,
+                on_run=w.on_run,
+            )
+        return Refreshed(report, kind)
+
+    call.each("refreshes", call.names(name, is_all=every), one)
+
+
+def invalidate(
+    call: Call, name: Name, *, start: Start = None, end: End = None, all_time: AllTime = False, reason: Reason = ""
+) -> None:
+    """Declare a window dirty, rounded outward to whole buckets; the next refresh computes it again."""
+    if all_time == (start is not None or end is not None):
+        raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
+    declared = call.lake.invalidate(name, start, end, reason=reason)
+    call.show(Invalidated(name, call.lake.grid(name).time_type, declared, reason))

@@ -1,0 +1,78 @@
+"""``build``, ``switch``, ``rollback`` and ``abandon``: another version of an aggregate beside what is published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.options import (
+    Back,
+    BucketsPerRun,
+    MaxRuns,
+    Name,
+    NoSwitch,
+    Order,
+    PublishAnyway,
+    RunOrder,
+)
+from materializer.adapters.cli.render.results import Abandoned, Built, Published
+
+if TYPE_CHECKING:
+    from materializer.services.versions.build import BuildReport
+
+PANEL = "Define"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to *app*."""
+    for body in (build, switch, rollback, abandon):
+        command(app, panel=PANEL)(body)
+
+
+def build(
+    call: Call,
+    name: Name,
+    *,
+    max_runs: MaxRuns = None,
+    buckets_per_run: BucketsPerRun = None,
+    order: RunOrder = Order.NEWEST,
+    no_switch: NoSwitch = False,
+    publish_anyway: PublishAnyway = "",
+) -> None:
+    """Build the next version of an aggregate in runs, and publish it when it covers what is published."""
+    report = build_one(
+        call,
+        name,
+        max_runs=max_runs,
+        buckets_per_run=buckets_per_run,
+        order=order.value,
+        switch=not no_switch,
+        publish_anyway=publish_anyway,
+    )
+    call.show(Built(report))
+
+
+def switch(call: Call, name: Name) -> None:
+    """Publish the next version of an aggregate in one commit, if it covers what is published."""
+    call.show(Published(call.lake.switch(name)))
+
+
+def rollback(call: Call, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
+    """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
+    call.lake.rollback(name, back=back)
+    call.show(Built(build_one(call, name, switch=not no_switch)))
+
+
+def abandon(call: Call, name: Name) -> None:
+    """Give the next version of an aggregate up; what is published stays."""
+    call.lake.abandon(name)
+    call.show(Abandoned(name))
+
+
+def build_one(call: Call, name: str, **how: Any) -> BuildReport:
+    """Build the next version of one aggregate, showing its runs."""
+    kind = call.lake.next_grid(name).time_type
+    with call.output.watch(name, kind, is_long=True) as w:
+        return call.lake.build(name, on_plan=w.on_plan, on_run=w.on_run, **how)

@@ -1,0 +1,1 @@
+"""Great Expectations, for what is not compiled, and its Data Docs."""

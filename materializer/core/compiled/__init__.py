@@ -1,0 +1,1 @@
+"""A definition that met the columns of its source."""

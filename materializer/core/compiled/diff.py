@@ -1,0 +1,66 @@
+"""What differs between two definitions, in lines for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.trading_days import DAYS, changed
+
+
+def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
+    """Return what differs between two definitions, a ``-`` and a ``+`` line a part.
+
+    Args:
+        old: What stands, resolved.
+        new: What comes in its place, resolved.
+    """
+    lines: list[str] = []
+    before, after = dict(_parts(old)), dict(_parts(new))
+    for part in dict.fromkeys((*before, *after)):
+        was, is_now = before.get(part), after.get(part)
+        if was != is_now:
+            lines += [f"- {part}: {was}"] if was else []
+            lines += [f"+ {part}: {is_now}"] if is_now else []
+    calendars = [str(dict(spec.params).get(DAYS, "")) for spec in (old, new)]
+    return (*lines, *(changed(*calendars) if all(calendars) else ()))
+
+
+def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
+    yield "source", spec.source
+    yield "time", spec.time_column
+    if spec.resolution is not Resolution.NONE:
+        yield "resolution", spec.resolution.value
+    if spec.is_engine:
+        yield "engine", spec.engine
+        yield "lateness", spec.lateness
+    else:
+        yield "buckets", build(spec.grid, spec.time_type or TimeType.TIMESTAMP, spec.resolution).describe()
+    for name, value in spec.params:
+        yield from _param(name, value)
+    for key in spec.keys:
+        yield f"key {key.name}", key.sql
+    for measure in spec.measures:
+        yield f"measure {measure.name}", measure.formula.fill([call.text for call in measure.formula.calls])
+    yield "columns", ", ".join(spec.columns)
+    yield "where", spec.where or ""
+    yield "having", spec.having.fill([call.text for call in spec.having.calls]) if spec.having else ""
+    yield "sequence", spec.sequence or ""
+    yield "comment", spec.comment
+    for kind, text in spec.suites:
+        yield f"suite of the {kind}", text
+    for name, text in spec.properties:
+        yield f"property {name}", text
+    for name, text in spec.read_types:
+        yield f"type of {name}", text
+
+
+def _param(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if name == "metrics":  # the measures of an engine that has no groups
+        for measure, text in value:
+            yield f"measure {measure}", text
+    elif name != DAYS:  # ten years take four kilobytes
+        yield f"parameter {name}", value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,114 @@
+"""Fitting a definition to the columns of its source: their existence, their spelling and the type of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
+from materializer.core.sql.functions import nearest
+from materializer.core.time.grid import build
+from materializer.errors import DefinitionError, MaterializerError, Problem
+
+_SPELLINGS: Final = {"short": "smallint", "integer": "int", "long": "bigint", "timestamp_ltz": "timestamp"}
+_UNORDERED: Final = ("map<", "variant", "calendarinterval", "interval", "void", "geometry", "geography")
+
+
+def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> AggregateSpec:
+    """Return *spec* with the type of its time column, the types of what it reads, and the source's spelling of names.
+
+    Column names are compared without case, as Spark does. Expressions keep the text of the user. Types of arguments
+    are not known here.
+
+    Args:
+        spec: A definition, resolved before or not.
+        schema: (name, Spark type text such as ``decimal(10,2)``) of every column of the source.
+
+    Raises:
+        DefinitionError: If a column is missing, the time cannot be divided as declared, or the sequence has no order.
+    """
+    columns = {name.lower(): (name, kind.lower()) for name, kind in schema}
+    problems = _missing(spec, columns)
+    kind = columns.get(spec.time_column.lower(), ("", ""))[1]
+    time_type = _time_type(kind)
+    if kind and time_type is None:
+        message = f"{spec.name}: the time column `{spec.time_column}` has type {kind}"
+        problems.append(Problem("definition.time-type", message, _time_hint(kind)))
+    if time_type is not None:
+        problems += _grid_problems(spec, time_type)
+    problems += _order_problems(spec, columns)
+    if problems:
+        raise DefinitionError(problems)
+    found = sorted(columns[name.lower()] for name in spec.reads)
+    return replace(
+        spec,
+        time_column=columns[spec.time_column.lower()][0],
+        time_type=time_type,
+        sequence=columns[spec.sequence.lower()][0] if spec.sequence else None,
+        reads=tuple(name for name, _ in found),
+        read_types=tuple(found),
+    )
+
+
+def _missing(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[Problem]:
+    problems = []
+    names = tuple(name for name, _ in columns.values())
+    for name in sorted({*spec.reads, spec.time_column, *((spec.sequence,) if spec.sequence else ())}):
+        if name.lower() in columns:
+            continue
+        hint = nearest(name, names) or f"the columns are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
+        if name == spec.time_column:
+            code, what = "definition.missing-time-column", "time column"
+        elif name == spec.sequence:
+            code, what = "definition.missing-sequence", "sequence column"
+        else:
+            code, what = "definition.unknown-column", "column"
+        problems.append(Problem(code, f"{spec.name}: the source {spec.source} has no {what} `{name}`", hint))
+    return problems
+
+
+def _time_type(kind: str) -> TimeType | None:
+    name = _SPELLINGS.get(kind, kind)
+    return TimeType(name) if name in set(TimeType) else None
+
+
+def _time_hint(kind: str) -> str:
+    if kind.startswith(("timestamp", "time")) and "(" in kind:
+        what = "times of day" if kind.startswith("time(") else "nanoseconds"
+        return f"{what} cannot be divided; store a timestamp of microseconds"
+    if kind in ("string", "float", "double", "tinyint") or kind.startswith(("decimal", "varchar", "char")):
+        return "store it as timestamp, date, or bigint with 'time.resolution'"
+    return "it must be date, timestamp, timestamp_ntz, smallint, int or bigint"
+
+
+def _grid_problems(spec: AggregateSpec, time_type: TimeType) -> list[Problem]:
+    if spec.resolution != Resolution.NONE and not time_type.is_integer:
+        message = (
+            f"{spec.name}: 'time.resolution' is for integer times, and `{spec.time_column}` has type {time_type.value}"
+        )
+        return [Problem("definition.resolution", message, "leave the property away")]
+    if spec.is_engine:
+        return []  # its slices are made once the type of time is known
+    try:
+        build(spec.grid, time_type, spec.resolution)
+    except DefinitionError as error:
+        return list(error.problems)
+    except (MaterializerError, ValueError) as error:
+        hint = getattr(error, "hint", "")
+        return [Problem("definition.grid", f"{spec.name}: {getattr(error, 'message', error)}", hint)]
+    return []
+
+
+def _order_problems(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[Problem]:
+    problems = []
+    name, kind = columns.get((spec.sequence or "").lower(), ("", ""))
+    if kind.startswith(_UNORDERED):
+        message = f"{spec.name}: the sequence column `{name}` has type {kind}, which has no order"
+        problems.append(Problem("definition.sequence-type", message, "name a column of numbers, texts or times"))
+    for key in spec.keys:
+        name, kind = columns.get(key.sql.strip("`").lower(), ("", ""))
+        if kind.startswith(("map<", "variant", "calendarinterval")):
+            message = f"{spec.name}: the key `{key.name}` has type {kind}, which cannot be grouped"
+            problems.append(Problem("definition.key-type", message, "group by a field of it, or by to_json of it"))
+    return problems

@@ -1,0 +1,130 @@
+"""Which keys changed where, and which ranges of them are computed anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from materializer.core.engines.clock import Bounds
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+
+Key = tuple[Any, ...]
+NAN: Final = float("nan")
+"""The one NaN among keys, so that it is found again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """Which keys changed, and where.
+
+    Args:
+        spans: For each key the closed intervals of its changed event times, in order.
+        newest: Largest changed event time.
+        is_insert_only: Whether every change was an insert.
+        rows: Changed rows.
+    """
+
+    spans: dict[Key, list[tuple[int, int]]]
+    newest: int | None
+    is_insert_only: bool
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One range of one key that is computed anew.
+
+    Args:
+        key: Values of the keys.
+        start: Result rows with ``start <= w_start`` …
+        end: … and ``w_start < end`` are replaced.
+        raw_start: They are computed from the raw rows with ``raw_start <= t`` …
+        raw_end: … and ``t < raw_end``.
+        known_max: Largest time of the key outside of what is computed anew, or None.
+        carry: (column, value) of the kept row before the range, for engines with running state.
+    """
+
+    key: Key
+    start: int
+    end: int
+    raw_start: int
+    raw_end: int
+    known_max: int | None
+    carry: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a refresh of an engine computes.
+
+    Args:
+        at: What closes windows.
+        parts: What is computed anew, or None for everything.
+        since: The frozen bound: nothing below it is computed, and no raw row below it is read.
+    """
+
+    at: Bounds
+    parts: tuple[Part, ...] | None = None
+    since: int = NEG_INF
+
+
+def together(*found: ChangedKeys) -> ChangedKeys:
+    """Return several answers as one."""
+    spans: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for one in found:
+        for key, pieces in one.spans.items():
+            spans[key] += pieces
+    return ChangedKeys(
+        {key: joined(pieces) for key, pieces in spans.items()},
+        max((one.newest for one in found if one.newest is not None), default=None),
+        all(one.is_insert_only for one in found),
+        sum(one.rows for one in found),
+    )
+
+
+def joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return closed intervals that do not overlap, in order.
+
+    Examples:
+        >>> joined([(5, 9), (1, 2), (8, 12)])
+        [(1, 2), (5, 12)]
+    """
+    found: list[tuple[int, int]] = []
+    for lo, hi in sorted(pieces):
+        if found and lo <= found[-1][1]:
+            found[-1] = (found[-1][0], max(hi, found[-1][1]))
+        else:
+            found.append((lo, hi))
+    return found
+
+
+def frozen(key: Sequence[Any]) -> Key:
+    """Return the values of a key as something that can be looked up: equal for Spark is equal here.
+
+    Examples:
+        >>> frozen(["a", [1, 2], float("nan")]) == frozen(["a", [1, 2], float("nan")])
+        True
+    """
+    return tuple(_frozen(value) for value in key)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 (the one test for NaN that needs no type)
+        return NAN
+    if isinstance(value, dict):
+        return tuple(_frozen(v) for v in value.values())
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def raw_spans(parts: Iterable[Part], most: int, *, last_long: bool) -> SpanSet:
+    """Return where the raw rows of *parts* lie, in at most *most* pieces, so that files are skipped.
+
+    Args:
+        parts: The ranges.
+        most: Pieces at most.
+        last_long: Whether rows are events that last, which may begin before they meet a range.
+    """
+    spans = SpanSet.union(Span(NEG_INF if last_long else p.raw_start, p.raw_end) for p in parts)
+    return spans.at_most(most)

@@ -1,0 +1,1 @@
+"""From SQL or Python to a definition: all problems at once, each with its place."""

@@ -1,0 +1,130 @@
+"""The SQL form of an engine's definition, read into the same parts as the Python form.
+
+``GROUP BY`` holds the keys and, where it reads well, ``window(time, size [, step])`` or ``session_window(time, gap)``; every
+other parameter is a property. ``reactive_state`` has no ``GROUP BY``: its keys are the property ``keys``, and the time stands
+in SELECT like any column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from materializer.core.language.engine_define import ROWS, define_engine
+from materializer.core.language.selection import Item, item_of
+from materializer.core.language.statement import EngineDraft
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.sql.tokens import Fragment, string_value, words
+from materializer.errors import DefinitionError, Problem
+
+_SIZES: Final[Mapping[str, tuple[str, str]]] = {
+    "time_series": ("window_size", "step"),
+    "daily_time_series": ("window_size", "step"),
+    "hopping_window": ("duration", "period"),
+    "compressed_hopping_window": ("duration", "period"),
+    "event_time_window": ("interval_duration", "creation_period"),
+    "session_window": ("session_gap", ""),
+}
+"""What the lengths in ``window(time, size, step)`` are called by each engine."""
+_LABELS: Final = {
+    "time_series": ("use_window_start_time", "END"),
+    "daily_time_series": ("use_window_start_time", "END"),
+    "session_window": ("use_session_start_time", "START"),
+}
+"""For each engine the parameter that chooses the label, and the end of the window that it takes by itself."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was found so far."""
+
+    params: dict[str, str]
+    time: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+    measures: dict[str, str] = field(default_factory=dict)
+
+
+def engine_of_draft(draft: EngineDraft, python: frozenset[str], problems: list[Problem]) -> AggregateSpec | None:
+    """Return the spec of an engine's draft, or None after adding to *problems* what is wrong with it."""
+    parts = _Parts(dict(draft.settings.params))
+    parts.time = parts.params.pop("time", "")
+    named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
+    group = draft.clauses.get("GROUP BY")
+    grouped = _grouped(draft, group, parts) if group is not None else []
+    since = len(problems)
+    for piece in draft.clauses["SELECT"].split():
+        item = item_of(piece, problems)
+        if item is not None:
+            _place(draft, item, grouped, named, parts, problems)
+    if not parts.time:
+        hint = "add window(time, …) or session_window(time, …) to GROUP BY, or the property 'time'"
+        problems.append(draft.place.problem("definition.missing-time-column", "no time column is named", hint))
+    if len(problems) > since:
+        return None
+    where = draft.clauses.get("WHERE")
+    try:
+        spec = define_engine(
+            draft.name,
+            draft.source.name,
+            engine=draft.engine,
+            time=parts.time,
+            keys=parts.keys,
+            measures=parts.measures,
+            where=where.text if where is not None else None,
+            sequence=draft.settings.sequence,
+            lateness=draft.settings.lateness,
+            resolution=draft.settings.resolution if draft.settings.resolution.value != "none" else None,
+            comment=draft.comment,
+            properties=dict(draft.settings.stored),
+            known_python=python,
+            **parts.params,
+        )
+    except DefinitionError as exc:
+        problems += [draft.place.problem(p.code, p.message, p.hint) for p in exc.problems]
+        return None
+    return replace(spec, sql=draft.place.text)
+
+
+def _grouped(draft: EngineDraft, group: Fragment, parts: _Parts) -> list[Fragment]:
+    """Return the keys of GROUP BY; what divides time becomes parameters."""
+    keys = []
+    for piece in group.split():
+        if words(piece.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW ("):
+            column, *lengths = piece.part(2, piece.closing(1)).split()
+            parts.time = column.tokens[-1].text
+            for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
+                text = string_value(length.tokens[0]) if len(length) == 1 else None
+                if name:
+                    parts.params.setdefault(name, length.text if text is None else text)
+            if draft.engine == "time_series" and "window_size" in parts.params:
+                parts.params.setdefault("step", parts.params["window_size"])
+        else:
+            keys.append(piece)
+    return keys
+
+
+def _place(
+    draft: EngineDraft, item: Item, grouped: list[Fragment], named: list[str], parts: _Parts, problems: list[Problem]
+) -> None:
+    """Put an item of SELECT where it belongs: the label, a key or a measure."""
+    text = item.expression.text
+    head = words(item.expression.tokens[:1])
+    if head in ("WINDOW", "SESSION_WINDOW") or (not draft.clauses.get("GROUP BY") and text == parts.time):
+        _label(draft, item, parts)
+    elif not item.name:
+        problems.append(item.place.problem("definition.missing-alias", f"`{text}` has no name", "add AS name"))
+    elif any(item.expression.normal == g.normal or item.name == g.text for g in grouped) or (
+        draft.engine == ROWS and (item.name in named or text in named)
+    ):
+        parts.keys[item.name] = text
+    else:
+        parts.measures[item.name] = text
+
+
+def _label(draft: EngineDraft, item: Item, parts: _Parts) -> None:
+    end = words(item.expression.tokens[-1:])
+    parts.params.setdefault("label", item.name if item.name.lower() not in ("start", "end") else "time")
+    option, default = _LABELS.get(draft.engine, ("", ""))
+    if option and end in ("START", "END") and end != default:
+        parts.params.setdefault(option, str(end == "START").lower())

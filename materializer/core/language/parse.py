@@ -1,0 +1,87 @@
+"""Reading definitions from SQL, whole: all problems of all statements at once, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import TokenType
+
+from materializer.core.language.assemble import assemble
+from materializer.core.language.engine_statement import engine_of_draft
+from materializer.core.language.statement import EngineDraft, read_statement
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.sql.tokens import Fragment, Refused, Script
+from materializer.errors import DefinitionError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ParseReport:
+    """Definitions that may be applied, and what is doubtful about them."""
+
+    specs: tuple[AggregateSpec, ...]
+    warnings: tuple[Problem, ...]
+
+
+def parse_definitions(text: str, *, file: str = "", known_python: frozenset[str] = frozenset()) -> list[AggregateSpec]:
+    """Return the definitions in *text*, one or several, each ended by a semicolon or the end.
+
+    Args:
+        text: `CREATE MATERIALIZED VIEW` statements and comments.
+        file: Where the text stands, named in problems.
+        known_python: Names of the user's Python aggregates.
+
+    Raises:
+        DefinitionError: If anything is wrong; it carries all problems of all statements.
+    """
+    return list(parse_report(text, file=file, known_python=known_python).specs)
+
+
+def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = frozenset()) -> ParseReport:
+    """Return the definitions in *text* with warnings, such as a division that can fail its bucket.
+
+    Raises:
+        DefinitionError: If anything is wrong; it carries all problems of all statements.
+    """
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    specs: list[AggregateSpec] = []
+    names: set[str] = set()
+    script = Script(text, file)
+    try:
+        statements = list(_statements(Fragment(script, script.tokens())))
+    except Refused as refused:
+        raise DefinitionError([refused.problem]) from None
+    for statement in statements:
+        since = len(problems)
+        draft = read_statement(statement, problems)
+        if draft is None:
+            continue
+        if draft.name.lower() in names:
+            message = f"'{draft.name}' is defined twice"
+            problems.append(statement.problem("definition.duplicate-name", message, "rename or remove one"))
+        names.add(draft.name.lower())
+        if isinstance(draft, EngineDraft):
+            spec = engine_of_draft(draft, known_python, problems)
+        else:
+            spec = assemble(draft, known_python, problems, warnings, since=since)
+        if spec is not None:
+            specs.append(spec)
+    if problems:
+        raise DefinitionError(_without_repeats(problems))
+    return ParseReport(tuple(specs), tuple(warnings))
+
+
+def _statements(whole: Fragment) -> Iterator[Fragment]:
+    begin = 0
+    for at, token in enumerate(whole.tokens):
+        if token.token_type == TokenType.SEMICOLON:
+            if at > begin:
+                yield whole.part(begin, at)
+            begin = at + 1
+    if begin < len(whole):
+        yield whole.part(begin)
+
+
+def _without_repeats(problems: list[Problem]) -> list[Problem]:
+    return list(dict.fromkeys(problems))

@@ -1,0 +1,282 @@
+"""The properties of a definition: what SQL has no word for.
+
+Some say how the source is read (`sequence`, `time.resolution`, `time.timezone`) and become fields of the spec; the others
+are stored as text once their form was checked, and never change a result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from materializer.core.engines.registry import ENGINES, LATENESS
+from materializer.core.policy.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
+from materializer.core.policy.retention import PROPERTIES as KEPT
+from materializer.core.policy.table_properties import EVERY, LOG_ENTRIES, RETENTION, refusal_of_retention
+from materializer.core.refresh.output_feed import PROPERTY as CHANGE_FEED
+from materializer.core.spec.spec import CONTINUOUS, Resolution
+from materializer.core.sql.functions import names_in, nearest
+from materializer.core.time.grid import parse_width
+from materializer.errors import MaterializerError, Problem
+
+if TYPE_CHECKING:
+    from materializer.core.sql.tokens import Fragment
+
+_RESOLUTIONS: Final = ("s", "ms", "us", "ns")
+_CRON_ALIASES: Final = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+_CRON_LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_CRON_NAMES: Final = names_in("jan feb mar apr may jun jul aug sep oct nov dec sun mon tue wed thu fri sat")
+_ENGINES_ONLY: Final = ("fill", "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the properties of a definition say.
+
+    Args:
+        sequence: Column that orders rows of one instant.
+        resolution: What a tick of an integer time column is.
+        timezone: Default zone of the bucket.
+        stored: The properties that are kept as they are, sorted.
+        engine: Who computes the aggregate.
+        lateness: What becomes of late rows.
+        params: The engine's parameters.
+        sound: Those properties of refresh policies that belong together and were not refused.
+        places: Where each property stands.
+    """
+
+    sequence: str | None = None
+    resolution: Resolution = Resolution.NONE
+    timezone: str | None = None
+    stored: tuple[tuple[str, str], ...] = ()
+    engine: str = CONTINUOUS
+    lateness: str = "recompute"
+    params: tuple[tuple[str, str], ...] = ()
+    sound: Mapping[str, str] = field(default_factory=dict, compare=False)
+    places: Mapping[str, Fragment] = field(default_factory=dict, compare=False)
+
+
+def read_properties(
+    items: Iterable[tuple[str, str, Fragment]], problems: list[Problem], implied_engine: str = CONTINUOUS
+) -> Settings:
+    """Return what properties say, adding a problem to *problems* for each that is unknown or malformed.
+
+    Args:
+        items: (name, value, where it stands).
+        problems: Where problems go.
+        implied_engine: Who computes the aggregate when no property says it.
+    """
+    values: dict[str, str] = {}
+    places: dict[str, Fragment] = {}
+    refused: set[str] = set()
+    params: dict[str, str] = {}
+    given = list(items)
+    engine = next((v.lower() for n, v, _ in given if n.lower() == "engine"), implied_engine)
+    for name, value, place in given:
+        key = name.lower()
+        param = key.removeprefix("engine.")
+        if engine in ENGINES and not _is_ours(key) and param not in params:
+            params[param] = value  # what it may be is for the engine to say
+            continue
+        if key in values:
+            problems.append(place.problem("definition.property", f"the property '{key}' is given twice", "keep one"))
+            continue
+        values[key], places[key] = value, place
+        refusal = (
+            _refusal(key, value) if engine == CONTINUOUS or key != "lateness" or value.lower() not in LATENESS else None
+        )
+        if refusal:
+            problems.append(place.problem(*refusal))
+            refused.add(key)
+    stored = tuple(sorted((k, v) for k, v in values.items() if _is_stored(k)))
+    resolution = values.pop("time.resolution", "none").lower()
+    return Settings(
+        sequence=values.pop("sequence", None),
+        resolution=Resolution(resolution) if resolution in _RESOLUTIONS else Resolution.NONE,
+        timezone=values.pop("time.timezone", None),
+        stored=stored,
+        engine=engine if engine in ENGINES else CONTINUOUS,
+        lateness=values.get("lateness", "recompute").lower(),
+        params=tuple(sorted(params.items())),
+        sound=_sound(stored, refused),
+        places=places,
+    )
+
+
+def refusals(properties: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Return each of some properties that is unknown or malformed, with code, message and hint."""
+    found = ((key, _refusal(key, value)) for key, value in properties.items())
+    return [(key, *refusal) for key, refusal in found if refusal]
+
+
+def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
+    if key in _ENGINES_ONLY or (key == "lateness" and value.lower() in LATENESS[1:]):
+        message = f"'{key}' is a parameter of engines, and a continuous aggregate is none"
+        return "definition.engine-only", message, "add 'engine' = 'time_series', or leave it away"
+    if key == "engine" and value.lower() not in (CONTINUOUS, *ENGINES):
+        hint = nearest(value.lower(), list(ENGINES)) or f"the engines are {', '.join((CONTINUOUS, *ENGINES))}"
+        return "definition.engine", f"there is no engine '{value}'", hint
+    if key == "lateness" and value.lower() not in LATENESS:
+        return "definition.lateness", f"there is no lateness '{value}'", f"write one of {', '.join(LATENESS)}"
+    form = _form_key(key)
+    if form not in _KNOWN:
+        known = (*_KNOWN, *_alike(key))
+        hint = nearest(key, known) or f"the properties are {', '.join(sorted(_KNOWN))}"
+        return "definition.unknown-property", f"there is no property '{key}'", hint
+    expected = _FORMS[form](value) if form in _FORMS else None
+    return (
+        ("definition.property", f"the property '{key}' must be {expected}, got '{value}'", "correct the value")
+        if expected
+        else None
+    )
+
+
+def _form_key(key: str) -> str:
+    """The property that has the form of *key*: of a named policy, the same one of the default policy."""
+    split = split_key(key)
+    return key_of(DEFAULT, split[1]) if split else key
+
+
+def _alike(key: str) -> list[str]:
+    """Properties of the policy that a misspelt *key* names, when it names one."""
+    policy = _policy_of(key)
+    return [] if policy == DEFAULT else [key_of(policy, part) for part in KEYS]
+
+
+def _policy_of(key: str) -> str:
+    """The policy that a property, perhaps misspelt, is about."""
+    return key.split(".")[1] if key.startswith("refresh.") and key.count(".") == 2 else DEFAULT
+
+
+def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, str]:
+    """Properties of policies of which none was refused, because what is left of the others would mislead."""
+    broken = {_policy_of(key) for key in refused if key.startswith("refresh.") and key != MAX_STALENESS}
+    return {
+        k: v
+        for k, v in stored
+        if (k in (MAX_STALENESS, *KEPT) and k not in refused) or (split_key(k) and _policy_of(k) not in broken)
+    }
+
+
+def _is_ours(key: str) -> bool:
+    return key in _KNOWN or key.startswith("refresh.")
+
+
+def _is_stored(key: str) -> bool:
+    return _form_key(key) in _STORED
+
+
+def _offset(value: str) -> str | None:
+    if value.lower() in OPEN:
+        return None
+    try:
+        parse_width(value)
+    except (ValueError, MaterializerError):
+        return "a length such as '7 days', a whole number, or 'none'"
+    return None
+
+
+def _promise(value: str) -> str | None:
+    return _length(value, "a length such as '2 hours' that is longer than nothing")
+
+
+def _kept(value: str) -> str | None:
+    return _length(value, "a length such as '90 days' that is longer than nothing, or a whole number")
+
+
+def _length(value: str, expected: str) -> str | None:
+    try:
+        width = parse_width(value)
+    except (ValueError, MaterializerError):
+        return expected
+    parts = (width.months, width.days, width.micros, width.ticks or 0)
+    return None if min(parts) >= 0 < max(parts) else expected
+
+
+def _schedule(value: str) -> str | None:
+    fields = value.lower().split()
+    if value.lower() in _CRON_ALIASES:
+        return None
+    if len(fields) == 5 and all(_is_cron_field(f, *limits) for f, limits in zip(fields, _CRON_LIMITS, strict=True)):
+        return None
+    return "five cron fields such as '*/5 * * * *', or one of " + ", ".join(_CRON_ALIASES)
+
+
+def _is_cron_field(field: str, low: int, high: int) -> bool:
+    for part in field.split(","):
+        base, slash, step = part.partition("/")
+        if slash and not (step.isdigit() and int(step) > 0):
+            return False
+        ends = base.split("-")
+        if base != "*" and (len(ends) > 2 or not all(_is_cron_value(end, low, high) for end in ends)):
+            return False
+    return True
+
+
+def _is_cron_value(text: str, low: int, high: int) -> bool:
+    return text in _CRON_NAMES or (text.isdigit() and low <= int(text) <= high)
+
+
+def _one_of(*values: str) -> Callable[[str], str | None]:
+    listed = " or ".join(f"'{value}'" for value in values)
+    return lambda value: None if value.lower() in values else listed
+
+
+def _whole_number(least: int) -> Callable[[str], str | None]:
+    return lambda value: None if value.isdigit() and int(value) >= least else f"a whole number of at least {least}"
+
+
+def _object(value: str) -> str | None:
+    try:
+        is_object = isinstance(json.loads(value), dict)
+    except ValueError:
+        is_object = False
+    return None if is_object else "a JSON object such as '{\"most\": 300}'"
+
+
+def _path(value: str) -> str | None:
+    return None if value.strip() else "the path of a suite, or 'none'"
+
+
+def _column(value: str) -> str | None:
+    return None if value.strip() else "the name of a column"
+
+
+_FORMS: Final[dict[str, Callable[[str], str | None]]] = {
+    "sequence": _column,
+    "time.resolution": _one_of(*_RESOLUTIONS),
+    "time.timezone": lambda value: None if value.strip() else "a time zone such as 'Europe/Paris'",
+    "refresh.start_offset": _offset,
+    "refresh.end_offset": _offset,
+    "refresh.schedule": _schedule,
+    "refresh.max_runs": _whole_number(0),
+    "refresh.order": _one_of("newest", "oldest"),
+    "refresh.catch_dirt": _one_of("true", "false"),
+    MAX_STALENESS: _promise,
+    **dict.fromkeys(KEPT, _kept),
+    LOG_ENTRIES: _whole_number(1),
+    EVERY: _whole_number(1),
+    RETENTION: refusal_of_retention,
+    "versions.keep": _whole_number(0),
+    "quality.suite": _path,
+    "quality.source_suite": _path,
+    "quality.on_failure": _one_of("refresh", "buckets"),
+    "quality.checks": _one_of("true", "false"),
+    "quality.canaries": _whole_number(0),
+    "quality.canaries.every": _whole_number(1),
+    "quality.parameters": _object,
+    "quality.schedule": _schedule,
+    CHANGE_FEED: _one_of("true", "false"),
+    "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
+    "msg_as_table": _one_of("true", "false"),
+}
+HANDLER: Final = ("output_handler", "msg_as_table")
+"""Properties of who is given the output."""
+_STORED: Final = frozenset(
+    k
+    for k in _FORMS
+    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED, *KEPT)
+)
+_KNOWN: Final = frozenset((*_FORMS, "engine", "lateness"))

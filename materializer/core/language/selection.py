@@ -1,0 +1,247 @@
+"""Matching SELECT with GROUP BY: which output column is the bucket, which is a key and which aggregates.
+
+GROUP BY may repeat an expression, name its alias, count its place, or be ALL. Two expressions are the same when their
+tokens are, apart from case, comments and a qualifier of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import TokenType, exp
+
+from materializer.core.language.draft import Output
+from materializer.core.sql import functions as known
+from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket
+from materializer.core.sql.tokens import Fragment, Refused, is_name, words
+from materializer.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The bucket and the output columns."""
+
+    bucket: Bucket
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of SELECT; ``name`` is "" when it has no alias and needs one."""
+
+    expression: Fragment
+    name: str
+    place: Fragment
+
+
+def select_outputs(
+    select: Fragment, group: Fragment, qualifiers: frozenset[str], problems: list[Problem]
+) -> Selection | None:
+    """Return the bucket and the outputs, or None after adding to *problems* why there is no bucket.
+
+    Args:
+        select: What stands after SELECT.
+        group: What stands after GROUP BY.
+        qualifiers: Lower-case names that may stand before a column of the source.
+        problems: Where problems go.
+    """
+    items = [item for piece in select.split() if (item := item_of(piece, problems))]
+    try:
+        return _Matching(items, qualifiers, problems).run(group)
+    except Refused as refused:
+        problems.append(refused.problem)
+        return None
+
+
+def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
+    """Return an item of SELECT with its name, or None after adding to *problems* why it is none."""
+    if piece.tokens and words(piece.tokens[-1:]) == "*" and (len(piece) == 1 or words(piece.tokens[-2:]) == ". *"):
+        problems.append(piece.problem("definition.star", "SELECT * hides which columns are read", "name the columns"))
+        return None
+    try:
+        tree = piece.tree()
+        if not isinstance(tree, exp.Alias):
+            return Item(replace(piece, parsed=tree), _own_name(piece), piece)
+        alias = tree.args["alias"]
+        at = next((i for i, t in enumerate(piece.tokens) if t.start == alias.meta.get("start")), 0)
+        if not at:
+            raise piece.refused("definition.syntax", f"`{piece.text}` is not understood", "write expression AS name")
+        end = at - 1 if piece.tokens[at - 1].token_type == TokenType.ALIAS else at
+        return Item(replace(piece.part(0, end), parsed=tree.this), alias.name, piece.part(at))
+    except Refused as refused:
+        problems.append(refused.problem)
+        return None
+
+
+def _own_name(piece: Fragment) -> str:
+    return piece.tokens[-1].text if _is_chain(piece) else ""
+
+
+def _is_name_or_place(piece: Fragment) -> bool:
+    """Whether this is one plain name or number, which needs no parser."""
+    return len(piece) == 1 and piece.tokens[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER)
+
+
+def _is_chain(piece: Fragment) -> bool:
+    """Whether this is names with dots between."""
+    tokens = enumerate(piece.tokens)
+    return len(piece) % 2 == 1 and all(is_name(t) if at % 2 == 0 else t.token_type == TokenType.DOT for at, t in tokens)
+
+
+class _Matching:
+    def __init__(self, items: list[Item], qualifiers: frozenset[str], problems: list[Problem]) -> None:
+        self.items, self.qualifiers, self.problems = items, qualifiers, problems
+        self.failed: Refused | None = None
+
+    def run(self, group: Fragment) -> Selection:
+        grouped = self._grouped(group)
+        bucket = self._bucket(grouped, group)
+        window = bucket.form == "window"
+        normal = self._normal(bucket.fragment)
+        keys = [g for g in grouped if self._normal(g) not in self._bucket_forms(normal)]
+        selected: set[tuple[str, ...]] = set()
+        outputs = []
+        key_forms = {self._normal(key) for key in keys}
+        for item in self.items:
+            kind = self._kind(item, normal, key_forms - selected)
+            if kind == "key":
+                selected.add(self._normal(item.expression))
+            if not item.name:
+                self._report(
+                    item.place, "definition.missing-alias", f"`{item.expression.text}` has no name", "add AS name"
+                )
+            outputs.append(Output(item.name, kind, item.expression, item.place))
+        for key in keys:
+            if self._normal(key) not in selected:
+                self._report(
+                    key, "definition.key-not-selected", f"`{key.text}` is grouped but not selected", "add it to SELECT"
+                )
+        if not any(output.kind in ("start", "end") for output in outputs):
+            what = "window.start AS bucket" if window else f"{bucket.fragment.text} AS bucket"
+            self._report(
+                bucket.fragment, "definition.bucket-not-selected", "the bucket is not selected", f"add {what} to SELECT"
+            )
+        return Selection(bucket, tuple(outputs))
+
+    def _report(self, place: Fragment, code: str, message: str, hint: str) -> None:
+        self.problems.append(place.problem(code, message, hint))
+
+    def _normal(self, fragment: Fragment) -> tuple[str, ...]:
+        """Return the normal form without a qualifier of the source before a name."""
+        normal, kept, skip = fragment.normal, [], False
+        for at, word in enumerate(normal):
+            is_qualifier = (
+                word in self.qualifiers and normal[at + 1 : at + 2] == (".",) and normal[at - 1 : at] != (".",)
+            )
+            if not skip and not is_qualifier:
+                kept.append(word)
+            skip = is_qualifier
+        return tuple(kept)
+
+    def _bucket_forms(self, normal: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+        ends = [(".", "start"), (".", "end")] if normal[0] == "window" else []
+        return [normal, *((*normal, *end) for end in ends), *(("window", *end) for end in ends)]
+
+    def _kind(
+        self, item: Item, normal: tuple[str, ...], keys: set[tuple[str, ...]]
+    ) -> Literal["start", "end", "key", "measure"]:
+        own, window = self._normal(item.expression), normal[0] == "window"
+        if window and own in (("window",), normal):
+            self._report(
+                item.place,
+                "definition.window-struct",
+                "`window` alone is a pair of times",
+                "select window.start AS bucket",
+            )
+            return "start"
+        if window and own[-2:-1] == (".",) and own[:-2] in (("window",), normal) and own[-1] in ("start", "end"):
+            return "start" if own[-1] == "start" else "end"
+        if own == normal:
+            return "start"
+        form = bucket_form(item.expression)
+        if form in known.BUCKETS or (form == "date_trunc" and normal[0] == "date_trunc" and own not in keys):
+            message = f"`{item.expression.text}` is selected, but GROUP BY divides time by another bucket"
+            self._report(item.place, "definition.bucket-differs", message, "write the same expression in both")
+            return "start"
+        return "key" if own in keys else "measure"
+
+    def _grouped(self, group: Fragment) -> list[Fragment]:
+        if len(group) == 1 and group.tokens[0].token_type == TokenType.ALL:
+            return [item.expression for item in self.items if self._is_row_expression(item.expression)]
+        grouped: dict[tuple[str, ...], Fragment] = {}
+        for piece in group.split():
+            try:
+                if not _is_name_or_place(piece):
+                    piece.tree()
+                found = self._resolved(piece)
+                grouped.setdefault(self._normal(found), found)
+            except Refused as refused:
+                self.problems.append(refused.problem)
+                self.failed = refused
+        return list(grouped.values())
+
+    def _is_row_expression(self, fragment: Fragment) -> bool:
+        """Whether GROUP BY ALL groups by it: it names a column and calls no aggregate."""
+        called = {
+            a.text.lower()
+            for a, b in zip(fragment.tokens, fragment.tokens[1:], strict=False)
+            if b.token_type == TokenType.L_PAREN
+        }
+        names = any(is_name(token) and token.text.lower() not in known.AGGREGATES for token in fragment.tokens)
+        return names and not called & known.AGGREGATES
+
+    def _resolved(self, piece: Fragment) -> Fragment:
+        """Return the expression that an item of GROUP BY stands for."""
+        token = piece.tokens[0]
+        if len(piece) > 1 or not (is_name(token) or token.token_type == TokenType.NUMBER):
+            return piece
+        if token.token_type == TokenType.NUMBER:
+            at = int(token.text) if token.text.isdigit() else 0
+            if not 1 <= at <= len(self.items):
+                raise piece.refused(
+                    "definition.ordinal", f"GROUP BY {token.text}: there are {len(self.items)} columns", "count from 1"
+                )
+            return self.items[at - 1].expression
+        item = next((i for i in self.items if i.name.lower() == token.text.lower()), None)
+        if item is None:
+            return piece
+        own = self._normal(item.expression)
+        if token.text.lower() in own and not _is_chain(item.expression):
+            message = f"GROUP BY {token.text} means the column in Spark, not the expression of that name"
+            raise piece.refused(
+                "definition.ambiguous-group", message, "repeat the expression in GROUP BY, or rename it"
+            )
+        return item.expression
+
+    def _bucket(self, grouped: list[Fragment], group: Fragment) -> Bucket:
+        forms = [(g, form) for fragment in grouped if (form := bucket_form(g := self._bare(fragment)))]
+        found = [(g, form) for g, form in forms if form != "date_trunc"]
+        if not found:
+            found = forms
+        elif len(forms) > len(found):
+            read = read_bucket(found[0][0], self.qualifiers)
+            found += [(g, f) for g, f in forms if f == "date_trunc" and self._normal(g)[-2] == read.time_column.lower()]
+        distinct = {self._normal(g): g for g, _ in found}
+        if not distinct and self.failed:
+            raise self.failed
+        if not distinct:
+            raise group.refused(
+                "definition.no-bucket",
+                "GROUP BY divides no time",
+                "add window(time, '1 hour'), time_bucket or date_trunc",
+            )
+        if len(distinct) > 1:
+            second = list(distinct.values())[1]
+            raise second.refused(
+                "definition.two-buckets", f"`{second.text}` is a second bucket", "define one aggregate for each"
+            )
+        return replace(read_bucket(next(iter(distinct.values())), self.qualifiers))
+
+    def _bare(self, fragment: Fragment) -> Fragment:
+        """Return the call itself when the end of a window is grouped by."""
+        is_field = (
+            len(fragment) > 3 and words(fragment.tokens[-2:-1]) == "." and bucket_form(fragment.part(0, -2)) == "window"
+        )
+        return fragment.part(0, -2) if is_field else fragment

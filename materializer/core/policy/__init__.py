@@ -1,0 +1,1 @@
+"""Rules that the clock drives: now in, windows and boundaries out."""

@@ -1,0 +1,1 @@
+"""What is dirty and how it is computed: dirt in, plan out; the plan is what runs."""

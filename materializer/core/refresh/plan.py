@@ -1,0 +1,457 @@
+"""A refresh as data: what will be read, how each dirty bucket comes out, and why not otherwise.
+
+:func:`decide` makes a plan from facts that others gathered; the explainer prints it and the executor does it, from the
+same value. A step is one of a closed union, handled with ``match`` and ``assert_never``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, TypeAlias, assert_never
+
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+
+MAX_MERGES: Final = 8
+"""Groups merged in one plan; each reads its own run of source versions, so many small ones cost more than they save."""
+
+
+OPENED: Final = 8
+"""Rows that are opened and passed over for the cost of one that is handed on and aggregated."""
+
+MAX_SPANS: Final = 64
+"""Spans that one commit replaces; a predicate of thousands takes longer than copying what lies between."""
+
+
+class Lane(StrEnum):
+    """Who commits the result: the driver (small, known size) or Spark."""
+
+    DRIVER = "driver"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What reading costs, from statistics.
+
+    Args:
+        rows: Rows in the files that have to be opened: an upper bound.
+        bytes: Their size.
+        files: How many there are.
+        likely_rows: Rows that are wanted of them, were each file's spread evenly over its time.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    likely_rows: int = 0
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(
+            self.rows + other.rows,
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.likely_rows + other.likely_rows,
+        )
+
+    @property
+    def cost(self) -> float:
+        """What two ways are compared by: rows that are aggregated, and a part of those that are only opened."""
+        return self.likely_rows + self.rows / OPENED
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A strategy that was not chosen, and why."""
+
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Buckets in which neither the source nor our tables can have rows: clean without reading or writing."""
+
+    spans: SpanSet
+
+
+@dataclass(frozen=True, slots=True)
+class Recompute:
+    """Buckets computed from all their raw rows at the pinned source version.
+
+    Args:
+        spans: The buckets.
+        reason: Why they are dirty, in words.
+        estimate: What reading their raw rows costs.
+        rejected: The other strategies, each with its reason.
+        is_rebuild: Whether this is a whole computation that no change asked for (first one, or evidence lost).
+        changed_rows: Rows changed since the kept partials were true, at most; None when nobody knows. Groups afterwards
+            are at most the kept ones and these.
+        is_discard: Whether the buckets are replaced by nothing, without reading a row: they are older than
+            ``output.retention``. The partials of an engine stay as they are.
+        windows: Windows that an engine makes at most; None where they are no more than the rows.
+    """
+
+    spans: SpanSet
+    reason: str
+    estimate: Estimate = Estimate()
+    rejected: tuple[Rejected, ...] = ()
+    is_rebuild: bool = False
+    changed_rows: int | None = None
+    is_discard: bool = False
+    windows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Buckets whose kept partials are merged with partials of the rows inserted since.
+
+    Args:
+        spans: The buckets.
+        after: Source version the kept partials reflect; the change feed is read from the next one on.
+        estimate: What reading the inserted rows and the kept partials costs.
+        rejected: The other strategies, each with its reason.
+    """
+
+    spans: SpanSet
+    after: int
+    estimate: Estimate = Estimate()
+    rejected: tuple[Rejected, ...] = ()
+
+
+Step: TypeAlias = Settle | Recompute | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class TableBase:
+    """A table of ours as it was when the plan was made: recovery reads the commits after it."""
+
+    table_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One refresh, decided.
+
+    Args:
+        id: Unique; stands in the commits that carry the result.
+        n: Refresh number of the aggregate, rising by at least one.
+        source_version: Version of the source that everything is read at.
+        window: What is refreshed, whole buckets.
+        taken: Entries taken out of the log; given back when the plan is aborted.
+        steps: What to do with them.
+        lane: Who commits.
+        partials: The partials table when the plan was made.
+        output: The output table when the plan was made.
+    """
+
+    id: str
+    n: int
+    source_version: int
+    window: Span
+    taken: tuple[Entry, ...]
+    steps: tuple[Step, ...]
+    lane: Lane
+    partials: TableBase
+    output: TableBase
+
+    @property
+    def spans(self) -> SpanSet:
+        """The buckets that are replaced in both tables."""
+        return SpanSet.union(s for step in self.steps if not isinstance(step, Settle) for s in step.spans)
+
+    @property
+    def discarded(self) -> SpanSet:
+        """The buckets that are replaced by nothing."""
+        steps = (step for step in self.steps if isinstance(step, Recompute) and step.is_discard)
+        return SpanSet.union(s for step in steps for s in step.spans)
+
+    @property
+    def replaced(self) -> SpanSet:
+        """What one commit replaces: few spans around :attr:`spans`; the clean buckets between are written as they are."""
+        return self.spans.at_most(MAX_SPANS)
+
+    @property
+    def estimate(self) -> Estimate:
+        """What all steps read."""
+        return sum((s.estimate for s in self.steps if not isinstance(s, Settle)), Estimate())
+
+    @property
+    def windows(self) -> int:
+        """Windows that an engine makes at most, as far as they are more than the rows that are read."""
+        return sum(s.windows or 0 for s in self.steps if isinstance(s, Recompute))
+
+    @property
+    def strategy(self) -> str:
+        """The strategies in use, as one word or several joined by ``+``."""
+        return "+".join(dict.fromkeys(strategy_of(s) for s in self.steps)) or "nothing"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form that stands in the journal."""
+        return {
+            "id": self.id,
+            "n": self.n,
+            "source_version": self.source_version,
+            "window": self.window.as_json(),
+            "taken": [e.as_json() for e in self.taken],
+            "steps": [_step_json(s) for s in self.steps],
+            "lane": self.lane.value,
+            "partials": [self.partials.table_id, self.partials.version],
+            "output": [self.output.table_id, self.output.version],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        """Return the plan that :meth:`as_json` wrote."""
+        return cls(
+            data["id"],
+            data["n"],
+            data["source_version"],
+            Span.from_json(data["window"]),
+            tuple(Entry.from_json(e) for e in data["taken"]),
+            tuple(_step_from_json(s) for s in data["steps"]),
+            Lane(data["lane"]),
+            TableBase(*data["partials"]),
+            TableBase(*data["output"]),
+        )
+
+
+def strategy_of(step: Step) -> str:
+    """Return the name of a step's strategy."""
+    match step:
+        case Settle():
+            return "settle"
+        case Recompute(is_discard=True):
+            return "discard"
+        case Recompute():
+            return "rebuild" if step.is_rebuild else "recompute"
+        case Merge():
+            return "merge"
+        case _:
+            assert_never(step)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What :func:`decide` has to know, gathered by others.
+
+    Args:
+        feed_from: The change feed provably covers every (a, v] with a >= this; None when it covers none.
+        not_mergeable: Why the aggregates do not merge; empty when they do.
+        partials_are_last: Whether the partials carry the last ended refresh number.
+        raw: Cost of reading the raw rows of some buckets at the pinned version.
+        changed: Cost of reading the changes since a version, inside some buckets.
+        kept: Cost of reading the kept partials of some buckets.
+        present: The part of some spans in which the source or one of our tables may have rows.
+        is_first: Whether nothing has ever been materialised.
+        no_feed_reason: Why there is no feed, in words.
+        frozen: Below it raw rows may be gone: what is taken there is merged, whatever that costs.
+    """
+
+    raw: Callable[[SpanSet], Estimate]
+    changed: Callable[[int, SpanSet], Estimate]
+    kept: Callable[[SpanSet], Estimate]
+    present: Callable[[SpanSet], SpanSet]
+    feed_from: int | None = None
+    not_mergeable: tuple[str, ...] = ()
+    partials_are_last: bool = True
+    is_first: bool = False
+    no_feed_reason: str = "the source has no change feed"
+    frozen: int = NEG_INF
+
+
+_REASONS: Final = {
+    Cause.CHANGE: "rows changed",
+    Cause.FILES: "files that may hold rows of these buckets changed (no change feed)",
+    Cause.FORCED: "forced",
+    Cause.INVALIDATED: "invalidated by hand",
+    Cause.DIFFERED: "a canary found it to differ from its raw rows",
+    Cause.LOST: "the source can no longer tell what changed",
+    Cause.NEW: "never materialised",
+    Cause.REPAIRED: "repaired: what the tables hold there is not known",
+    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or a result that begins there has changed, "
+    "or nobody can tell what changed there",
+    Cause.RETIRED: "older than output.retention",
+}
+FROZEN: Final = "below the frozen bound raw rows may be gone"
+
+
+def reason_of(cause: Cause) -> str:
+    """Return in words why a span is dirty."""
+    return _REASONS[cause]
+
+
+def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
+    """Return a step for each group of dirty buckets that can be treated alike, cheapest allowed strategy first.
+
+    Every instant of *taken* is in exactly one step. Below the frozen bound it holds only what can be merged, or is discarded.
+    """
+    frozen, taken = _parted(taken, facts.frozen)
+    present = facts.present(SpanSet.union(e.span for e in taken))
+    merging: dict[int, list[Entry]] = {}
+    recomputing: dict[tuple[Cause, str], list[Span]] = {}
+    settled: list[Span] = []
+    discarded: list[Span] = []
+    afters: dict[Cause, set[int]] = {}
+    for entry in taken:
+        if entry.after is not None:
+            afters.setdefault(entry.cause, set()).add(entry.after)
+        whole = SpanSet((entry.span,))
+        settled += whole - present
+        for span in whole & present:
+            part = replace(entry, span=span)
+            if entry.cause is Cause.RETIRED:
+                discarded.append(span)
+                continue
+            why_not = _why_not_merge(part, facts)
+            if why_not is None and part.after is not None:
+                merging.setdefault(part.after, []).append(part)
+            else:
+                recomputing.setdefault((entry.cause, why_not or ""), []).append(span)
+    steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
+    for count, after in enumerate(sorted(merging, reverse=True)):
+        spans = SpanSet.union(e.span for e in merging[after])
+        merge, raw = facts.changed(after, spans) + facts.kept(spans), facts.raw(spans)
+        if count >= MAX_MERGES:
+            reason = f"more than {MAX_MERGES} different versions to merge from"
+        elif merge.cost >= raw.cost:
+            reason = (
+                f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than "
+                f"{raw.likely_rows:,} raw rows out of {raw.rows:,}"
+            )
+        else:
+            steps.append(Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),)))
+            continue
+        recomputing.setdefault((Cause.CHANGE, reason), []).extend(spans)
+    for (cause, why_not), found in recomputing.items():
+        spans = SpanSet.union(found)
+        is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
+        changed = facts.changed(min(afters[cause]), spans).rows if cause is Cause.CHANGE and afters.get(cause) else None
+        steps.append(
+            Recompute(spans, _REASONS[cause], facts.raw(spans), (Rejected("merge", why_not),), is_rebuild, changed)
+        )
+    if discarded:
+        steps.append(Recompute(SpanSet.union(discarded), _REASONS[Cause.RETIRED], is_discard=True))
+    if settled:
+        steps.append(Settle(SpanSet.union(settled)))
+    return tuple(steps)
+
+
+def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
+    """Return what is merged below the frozen bound by the version it reflects, and the entries that are decided freely."""
+    frozen: dict[int, SpanSet] = {}
+    free: list[Entry] = []
+    for entry in taken:
+        below = None if entry.cause is Cause.RETIRED or edge == NEG_INF else entry.span & Span(NEG_INF, edge)
+        if below is None:
+            free.append(entry)
+            continue
+        if entry.after is None:
+            msg = f"[{below.start}, {below.end}) lies below the frozen bound and cannot be merged"
+            raise ValueError(msg)
+        frozen[entry.after] = frozen.get(entry.after, SpanSet()) | SpanSet.of(below)
+        if above := entry.span & Span(edge, POS_INF):
+            free.append(replace(entry, span=above))
+    return frozen, tuple(free)
+
+
+def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
+    """Merge what came below the frozen bound, even where the rows themselves have gone since."""
+    return Merge(spans, after, facts.changed(after, spans) + facts.kept(spans), (Rejected("recompute", FROZEN),))
+
+
+def _why_not_merge(entry: Entry, facts: Facts) -> str | None:
+    if entry.after is None:
+        return "there are no partials to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
+    if entry.cause is not Cause.CHANGE:
+        return _REASONS[entry.cause]
+    if not entry.is_insert_only:
+        return "rows were updated or deleted, not only inserted"
+    if facts.not_mergeable:
+        return facts.not_mergeable[0]
+    if facts.feed_from is None or entry.after < facts.feed_from:
+        return (
+            f"the change feed does not reach back to version {entry.after}" if facts.feed_from else facts.no_feed_reason
+        )
+    if not facts.partials_are_last:
+        return "the partials do not carry the last ended refresh"
+    return None
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    data: dict[str, Any] = {"do": strategy_of(step), "spans": step.spans.as_json()}
+    match step:
+        case Settle():
+            return data
+        case Recompute():
+            data["reason"] = step.reason
+        case Merge():
+            data["after"] = step.after
+        case _:
+            assert_never(step)
+    data["estimate"] = [step.estimate.rows, step.estimate.bytes, step.estimate.files, step.estimate.likely_rows]
+    data["rejected"] = [[r.strategy, r.reason] for r in step.rejected]
+    return data
+
+
+def _step_from_json(data: dict[str, Any]) -> Step:
+    spans = SpanSet.from_json(data["spans"])
+    if data["do"] == "settle":
+        return Settle(spans)
+    estimate = Estimate(*data["estimate"])
+    rejected = tuple(Rejected(*r) for r in data["rejected"])
+    if data["do"] == "merge":
+        return Merge(spans, data["after"], estimate, rejected)
+    how = {"is_rebuild": data["do"] == "rebuild", "is_discard": data["do"] == "discard"}
+    return Recompute(spans, data["reason"], estimate, rejected, **how)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one refresh did; the payload of its ``done`` event.
+
+    Args:
+        source_version: Version the result reflects.
+        buckets: Buckets replaced (those that hold rows after it).
+        rows_read: Source rows aggregated.
+        partials_written: Rows of the partials commit.
+        rows_written: Rows of the output commit.
+        null_times: Source rows left out because their time is null, when counted.
+        jobs: Spark jobs it took.
+        commits: Delta commits it made, the journal's included.
+        files_rewritten: Files removed from our tables.
+        seconds: Wall time.
+        strategy: As the plan says it.
+    """
+
+    source_version: int
+    strategy: str = "nothing"
+    lane: str = ""
+    buckets: int = 0
+    rows_read: int = 0
+    partials_written: int = 0
+    rows_written: int = 0
+    null_times: int = 0
+    jobs: int = 0
+    commits: int = 0
+    files_rewritten: int = 0
+    seconds: float = 0.0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What fetching the rows of an always-fresh read took.
+
+    Args:
+        rows_read: Source rows aggregated on the fly, changed ones where they were merged; counted as a refresh counts them.
+        jobs: Spark jobs it took.
+        seconds: Wall time.
+    """
+
+    rows_read: int = 0
+    jobs: int = 0
+    seconds: float = 0.0

@@ -1,0 +1,210 @@
+"""What an aggregate is: the immutable result of reading a definition, from SQL or from Python.
+
+Texts are Spark SQL, cut out of what the user wrote and never printed back from a syntax tree, because printing can
+change the meaning. A measure is *pieces* around *calls*: the text outside the aggregate calls, and the calls themselves,
+so that ``try_divide(sum(a), sum(b))`` can be finalised from stored partials of the two sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+CONTINUOUS: Final = "continuous_aggregate"
+
+
+class TimeType(StrEnum):
+    """The type of a time column, by its Spark name."""
+
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether instants are raw integers rather than microseconds."""
+        return self in (TimeType.SMALLINT, TimeType.INT, TimeType.BIGINT)
+
+
+class Resolution(StrEnum):
+    """What one tick of an integer time column means; NONE is a bare number, bucketed by integer widths only."""
+
+    NONE = "none"
+    S = "s"
+    MS = "ms"
+    US = "us"
+    NS = "ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """A length of time: months apart from days apart from microseconds, or raw ticks of an integer time column.
+
+    Args:
+        months: Calendar months (a year is 12).
+        days: Calendar days (a week is 7); 24 hours where no time zone is set.
+        micros: Microseconds.
+        ticks: Units of an integer time column; excludes the other three.
+    """
+
+    months: int = 0
+    days: int = 0
+    micros: int = 0
+    ticks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GridSpec:
+    """How time is divided, as declared; :func:`materializer.core.time.grid.build` turns it into a grid.
+
+    Args:
+        width: Length of a bucket.
+        timezone: IANA zone (or fixed abbreviation) whose local time is divided, or None for UTC.
+        origin: An instant on an edge, or None for the default (Monday 2000-01-03; months 2000-01-01; integers 0).
+            ``window(…)`` sets the epoch, 0.
+        offset: Shift of every edge, or None.
+    """
+
+    width: Width
+    timezone: str | None = None
+    origin: int | None = None
+    offset: Width | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One aggregate call inside a measure.
+
+    Args:
+        function: Canonical lower-case name, such as ``sum`` or ``approx_percentile``.
+        args: Argument texts as the user wrote them; ``("*",)`` for ``count(*)``.
+        distinct: Whether DISTINCT stands inside.
+        where: Text of ``FILTER (WHERE …)``, or None.
+        order_by: Text of ``WITHIN GROUP (ORDER BY …)`` without the words, or None.
+        text: The whole call as written.
+        types: Spark type of each argument, known once the definition was resolved against its source.
+    """
+
+    function: str
+    args: tuple[str, ...]
+    distinct: bool = False
+    where: str | None = None
+    order_by: str | None = None
+    text: str = ""
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """An expression over aggregate calls: text pieces, and indexes into *calls* where a call stood.
+
+    Examples:
+        >>> Formula(("try_divide(", 0, ", ", 1, ")"), (Call("sum", ("a",)), Call("sum", ("b",)))).fill(["x", "y"])
+        'try_divide(x, y)'
+    """
+
+    pieces: tuple[str | int, ...]
+    calls: tuple[Call, ...]
+
+    def fill(self, texts: list[str]) -> str:
+        """Return the expression with *texts* in place of the calls."""
+        return "".join(p if isinstance(p, str) else texts[p] for p in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One grouping key: its output name and its expression over a source row."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One output column that aggregates."""
+
+    name: str
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """A definition, read and checked.
+
+    Args:
+        name: Name of the aggregate; letters, digits and underscores, a letter first.
+        source: The source as written: a path, a configured or catalog name, or another aggregate.
+        time_column: Column of the source that holds the event time.
+        time_type: Its type; None until resolved against the source.
+        resolution: Meaning of a tick for integer time columns.
+        grid: How time is divided.
+        bucket_start: Output name of the bucket's start, or None when not selected.
+        bucket_end: Output name of the bucket's end, or None when not selected.
+        keys: Grouping keys besides the bucket, in order.
+        measures: Aggregated columns, in order.
+        columns: Names of all output columns, in the order of the SELECT.
+        where: Row filter, or None.
+        having: Group filter, applied when finalising, or None.
+        sequence: Column that orders rows of equal time, or None.
+        reads: Source columns that the definition reads, sorted by name, the time column included.
+        read_types: Their Spark types at the time the definition was applied (name, type); empty until resolved.
+        comment: Text for people.
+        properties: Other properties, sorted, such as refresh policies; they never change a result.
+        engine: ``continuous_aggregate`` or one of :data:`materializer.core.engines.registry.ENGINES`.
+        params: The engine's parameters as given, sorted by name; plain JSON values.
+        lateness: What becomes of late rows: ``recompute``, ``strict`` or ``delay``.
+        suites: Expectations as (``output`` or ``source``, JSON of the suite); they never change a result.
+        sql: The text it was read from, or "".
+    """
+
+    name: str
+    source: str
+    time_column: str
+    grid: GridSpec
+    bucket_start: str | None
+    bucket_end: str | None
+    keys: tuple[Key, ...]
+    measures: tuple[Measure, ...]
+    columns: tuple[str, ...]
+    where: str | None = None
+    having: Formula | None = None
+    time_type: TimeType | None = None
+    resolution: Resolution = Resolution.NONE
+    sequence: str | None = None
+    reads: tuple[str, ...] = ()
+    read_types: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    engine: str = CONTINUOUS
+    params: tuple[tuple[str, Any], ...] = ()
+    lateness: str = "recompute"
+    suites: tuple[tuple[str, str], ...] = ()
+    sql: str = field(default="", compare=False)
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether an engine other than the continuous aggregate computes it."""
+        return self.engine != CONTINUOUS
+
+    @property
+    def property_map(self) -> Mapping[str, str]:
+        """Properties as a mapping."""
+        return dict(self.properties)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a form of plain JSON values that :meth:`from_json` reads back to an equal spec."""
+        from materializer.core.spec.codec import encode  # noqa: PLC0415 (the codec builds these classes)
+
+        return encode(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AggregateSpec:
+        """Return the spec that :meth:`as_json` wrote."""
+        from materializer.core.spec.codec import decode  # noqa: PLC0415 (as above)
+
+        return decode(data)

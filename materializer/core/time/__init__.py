@@ -1,0 +1,1 @@
+"""Instants are integers, spans are half-open, buckets are derived."""

@@ -1,0 +1,203 @@
+"""The wall clock of a zone, divided: where its edges are as instants, also where the clock jumps.
+
+- Forward (a gap): edges go on in the old offset until the first edge of the new one. A day that would begin in the gap
+  begins where the gap was, or later by as much as its midnight lies inside the gap.
+- Back (a fold): below a day, both passes of the repeated time have their own edges; from a day on, only the first has,
+  so a day begins at the first instant of its date.
+
+So edges are the same whichever side they are looked at from, which a rule that starts from single instants does not
+give. Everything here is in microseconds.
+
+Source:
+    TimescaleDB's ``time_bucket`` with a timezone; it differs only in folds, where its answers are no grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from materializer.core.time.instants import DAY, date_of, days_of
+from materializer.core.time.spans import NEG_INF, Span
+from materializer.core.time.zones import Regime, Zone
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLattice:
+    """Points at equal distances.
+
+    Args:
+        width: Distance of two points, positive.
+        phase: The point in ``[0, width)``.
+    """
+
+    width: int
+    phase: int
+
+    def index(self, x: int) -> int:
+        """Return which point is the last at or before *x*; neighbours differ by one."""
+        return (x - self.phase) // self.width
+
+    def point(self, index: int) -> int:
+        """Return the point of that index."""
+        return index * self.width + self.phase
+
+
+@dataclass(frozen=True, slots=True)
+class MonthLattice:
+    """First days of months, all shifted by the same amount.
+
+    Args:
+        months: Months from one point to the next, positive.
+        phase: In ``[0, months)``; points are in the months 12 * year + month - 1 that leave this rest.
+        shift: Microseconds by which each point lies after the first of its month, 00:00.
+    """
+
+    months: int
+    phase: int
+    shift: int
+
+    def index(self, x: int) -> int:
+        """Return which point is the last at or before *x*; neighbours differ by one."""
+        return (month_of(x - self.shift) - self.phase) // self.months
+
+    def point(self, index: int) -> int:
+        """Return the point of that index."""
+        year, month = divmod(index * self.months + self.phase, 12)
+        return days_of(year, month + 1, 1) * DAY + self.shift
+
+
+Lattice: TypeAlias = FixedLattice | MonthLattice
+
+
+def _floor(lattice: Lattice, x: int) -> int:
+    return lattice.point(lattice.index(x))
+
+
+def _ceil(lattice: Lattice, x: int) -> int:
+    return lattice.point(lattice.index(x - 1) + 1)
+
+
+def _points(lattice: Lattice, start: int, end: int) -> int:
+    """How many points lie in [start, end); 0 when reversed."""
+    return max(0, lattice.index(end - 1) - lattice.index(start - 1))
+
+
+def month_of(x: int) -> int:
+    """Return 12 * year + month - 1 of a wall clock time."""
+    year, month, _ = date_of(x // DAY)
+    return 12 * year + month - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """How buckets are found from some instant on, until the next piece.
+
+    Args:
+        start: First instant.
+        offset: Local time minus UTC.
+        bucket: The bucket, when it is one that the clock's jump bends; None when the lattice gives it.
+    """
+
+    start: int
+    offset: int
+    bucket: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """The wall clock of *zone*, divided by *lattice*."""
+
+    lattice: Lattice
+    zone: Zone
+
+    @property
+    def has_one_pass(self) -> bool:
+        """Whether repeated local time gets edges in its first pass only."""
+        return isinstance(self.lattice, MonthLattice) or self.lattice.width >= DAY
+
+    def pieces(self, span: Span) -> Iterator[Piece]:
+        """Yield how buckets follow from the wall clock in a bounded span, from left to right."""
+        for regime in self.zone.regimes(span):
+            at, stop = max(regime.start, span.start), min(regime.end, span.end)
+            # around a jump a bucket may reach over it, so each is compared until the wall clock is followed again
+            while at < stop and not self._is_plain(at, regime.offset):
+                bucket = Span(self.edge_at(at), self.edge_from(at + 1))
+                yield Piece(at, regime.offset, bucket)
+                at = bucket.end
+            if at >= stop:
+                continue
+            yield Piece(at, regime.offset, None)
+            last = self.edge_at(stop - 1)
+            if last > at and not self._is_plain(last, regime.offset):
+                yield Piece(last, regime.offset, Span(last, self.edge_from(last + 1)))
+
+    def _is_plain(self, at: int, offset: int) -> bool:
+        """Whether the bucket of *at* is the lattice's, seen with one offset."""
+        index = self.lattice.index(at + offset)
+        start, end = self.lattice.point(index) - offset, self.lattice.point(index + 1) - offset
+        return start == self.edge_at(at) and end == self.edge_from(start + 1)
+
+    def edge_at(self, at: int) -> int:
+        """Return the last edge at or before *at*."""
+        lattice = self.lattice
+        regime = self.zone.regime_at(at)
+        while True:
+            point = _floor(lattice, at + regime.offset)
+            edge = point - regime.offset
+            if edge >= regime.start and point >= self._first_new(regime):
+                return edge
+            if regime.offset > regime.before:
+                edge = _floor(lattice, at + regime.before) - regime.before
+                if edge >= regime.start:
+                    return edge
+            at = regime.start - 1
+            regime = self.zone.regime_at(at)
+
+    def edge_from(self, at: int) -> int:
+        """Return the first edge at or after *at*."""
+        lattice = self.lattice
+        regime = self.zone.regime_at(at)
+        while True:
+            edge = _ceil(lattice, max(at + regime.offset, self._first_new(regime))) - regime.offset
+            if regime.offset > regime.before:
+                old = _ceil(lattice, at + regime.before) - regime.before
+                edge = old if old < self._first_after_gap(regime) else edge
+            if edge < regime.end:
+                return edge
+            at = regime.end
+            regime = self.zone.regime_at(at)
+
+    def _first_new(self, regime: Regime) -> int:
+        """The first local time of *regime* that may be an edge: all, or only what was not passed before a fold."""
+        if self.has_one_pass and regime.offset < regime.before:
+            return regime.start + regime.before
+        return NEG_INF
+
+    def edges_within(self, start: int, end: int) -> int:
+        """Return how many edges lie in [start, end); 0 when reversed."""
+        return sum(self._edges_of(r, start, end) for r in self.zone.regimes(Span(start, end))) if start < end else 0
+
+    def _edges_of(self, regime: Regime, start: int, end: int) -> int:
+        start, end = max(start, regime.start), min(end, regime.end)
+        total = _points(self.lattice, max(start + regime.offset, self._first_new(regime)), end + regime.offset)
+        if regime.offset > regime.before:
+            last = min(end, self._first_after_gap(regime))
+            total += _points(self.lattice, start + regime.before, last + regime.before)
+        return total
+
+    def bends(self, span: Span) -> Iterator[int]:
+        """Yield instants, those inside a bounded span among them, between which edges are points of the lattice in one offset."""
+        for regime in self.zone.regimes(span):
+            if regime.start == NEG_INF:
+                continue
+            yield regime.start
+            if regime.offset > regime.before:
+                yield self._first_after_gap(regime)
+            elif self.has_one_pass:
+                yield regime.start + regime.before - regime.offset
+
+    def _first_after_gap(self, regime: Regime) -> int:
+        """The first edge of the new offset, up to which those of the old one go on."""
+        return _ceil(self.lattice, regime.start + regime.offset) - regime.offset

@@ -1,0 +1,110 @@
+"""What source versions did below a frozen bound, version by version.
+
+There raw rows may go: a version that only deletes in a bucket is retention and counts for nothing; one that only inserts
+can be merged; anything else is a conflict that nothing can be computed from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.lake.capture.buckets import buckets, whole_buckets
+from materializer.lake.capture.context import Look
+from materializer.lake.capture.result import Captured, CapturedPiece, Rung, VersionCount
+from materializer.lake.log import Commit, DataFile
+from materializer.lake.statistics import Bounds
+
+_DELETED_IN_PLACE = "DELETE"
+"""The operation that leaves a file where it is and marks more of its rows as deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Changed rows that have a time, in the order of the feed: arrays of one length."""
+
+    instants: Any
+    versions: Any
+    is_insert: Any
+    is_delete: Any
+
+
+def below(look: Look) -> SpanSet:
+    """Return the time in which raw rows may go."""
+    return SpanSet() if look.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, look.frozen))
+
+
+def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
+    """Return what rows of the change feed of versions *first* to *last* say, all of them below the bound."""
+    if not len(rows.instants):
+        return Captured()
+    starts, ends = buckets(np.unique(rows.instants), look.floor, look.next_edge)
+    at = np.searchsorted(np.array(starts, dtype=np.int64), rows.instants, side="right") - 1
+    groups, index = np.unique(np.stack([at, rows.versions.astype(np.int64)]), axis=1, return_inverse=True)
+    index = index.reshape(-1)
+    total, inserted, deleted = (
+        np.bincount(index, weights=w, minlength=groups.shape[1]).astype(np.int64)
+        for w in (None, rows.is_insert, rows.is_delete)
+    )
+
+    def spans(which: Any) -> SpanSet:
+        return SpanSet.union(Span(starts[i], ends[i]) for i in np.unique(groups[0][which]))
+
+    late, gone = inserted == total, deleted == total
+    pieces = (
+        CapturedPiece(spans(late), Rung.FEED, True, int(total[late].sum()), None, first, last, is_frozen=True),
+        CapturedPiece(
+            spans(~late & ~gone), Rung.FEED, False, int(total[~late & ~gone].sum()), None, first, last, is_frozen=True
+        ),
+    )
+    return Captured(tuple(p for p in pieces if p.times), expired=int(total[gone].sum()))
+
+
+def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFile | Bounds]) -> Captured:
+    """Return what the files that came and went with one version say about the time below the bound."""
+    marked = {f.path for f in commit.removes} if commit.operation.upper() == _DELETED_IN_PLACE else set()
+    stays = [f for f in came if f.has_deletion_vector and f.path in marked]
+    new = [f for f in came if f not in stays]
+    added, removed = _spans(look, new), _spans(look, went)
+    pieces = (
+        CapturedPiece(added - removed, Rung.FILES, True, 0, None, commit.version, commit.version, is_frozen=True),
+        CapturedPiece(added & removed, Rung.FILES, False, 0, None, commit.version, commit.version, is_frozen=True),
+    )
+    rows = 0 if added else _rows(look, went) - _rows(look, stays)
+    return Captured(tuple(p for p in pieces if p.times), expired=rows)
+
+
+def is_retention(look: Look, commit: Commit) -> bool:
+    """Whether a version did nothing but take away whole files that lie below the bound; no row has to be read then."""
+    if look.frozen == NEG_INF or commit.change_files or any(f.data_change for f in commit.adds):
+        return False
+    went = [look.original(f) for f in commit.removes if f.data_change]
+    return bool(went) and all(
+        f is not None and f.is_known and f.rows is not None and (f.span is None or f.span.end <= look.frozen)
+        for f in went
+    )
+
+
+def retention(look: Look, run: list[Commit]) -> Captured:
+    """Return the versions of *run*, each of which :func:`is_retention`, as counted and nothing dirty."""
+    counts, expired = [], 0
+    for commit in run:
+        went = [look.original(f) for f in commit.removes if f.data_change]
+        rows = sum(f.rows or 0 for f in went if f is not None and f.span is not None)
+        counts.append(VersionCount(commit.version, Rung.FEED, expired=rows))
+        expired += rows
+        look.learn(commit)
+    return Captured((), tuple(counts), expired=expired)
+
+
+def _spans(look: Look, files: list[Any]) -> SpanSet:
+    found = SpanSet.union(f.span for f in files if f.span is not None) & below(look)
+    return whole_buckets(found, look.floor, look.next_edge)
+
+
+def _rows(look: Look, files: list[Any]) -> int:
+    """Return the rows of the files that lie wholly below the bound."""
+    return sum(f.rows or 0 for f in files if f.span is not None and f.span.end <= look.frozen)

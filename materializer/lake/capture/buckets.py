@@ -1,0 +1,130 @@
+"""From the instants of many rows to the few buckets that hold them, without a step for each row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from materializer.core.refresh.invalidation import MAX_KEYS
+from materializer.core.time.spans import Span, SpanSet
+
+MAX_PIECES: Final = 200
+"""More groups of buckets than this are joined, however much finer they would be."""
+
+_I64_MIN: Final = -(1 << 63)
+_I64_MAX: Final = (1 << 63) - 1
+
+Keys = frozenset[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Changed rows that have a time.
+
+    Args:
+        instants: 64-bit instant of each, an Arrow column without nulls.
+        is_insert: Whether each was inserted.
+        keys: Their key columns, or None when keys are not known.
+    """
+
+    instants: Any
+    is_insert: Any
+    keys: pa.Table | None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Buckets of which the same is known."""
+
+    spans: SpanSet
+    is_insert_only: bool
+    rows: int
+    keys: Keys | None
+
+
+def pieces_of(change: Change, floor: Callable[[int], int], next_edge: Callable[[int], int]) -> list[Piece]:
+    """Return the buckets of some changed rows, grouped by what is known about them.
+
+    Args:
+        change: The rows.
+        floor: Start of the bucket of an instant.
+        next_edge: End of the bucket that starts at an edge.
+    """
+    instants = np.asarray(change.instants.to_numpy(), dtype=np.int64)
+    if not len(instants):
+        return []
+    starts, ends = buckets(np.unique(instants), floor, next_edge)
+    at = np.searchsorted(np.array([max(s, _I64_MIN) for s in starts], dtype=np.int64), instants, side="right") - 1
+    rows = np.bincount(at, minlength=len(starts))
+    others = np.bincount(
+        at[~np.asarray(change.is_insert.to_numpy(zero_copy_only=False), dtype=bool)], minlength=len(starts)
+    )
+    keys = _keys(change.keys, at, len(starts))
+    groups: dict[tuple[bool, Keys | None], list[int]] = defaultdict(list)
+    for i in range(len(starts)):
+        groups[bool(others[i] == 0), keys[i]].append(i)
+    if len(groups) > MAX_PIECES:
+        groups = _coarser(groups)
+    return [
+        Piece(SpanSet.union(Span(starts[i], ends[i]) for i in members), is_insert_only, int(rows[members].sum()), found)
+        for (is_insert_only, found), members in groups.items()
+    ]
+
+
+def buckets(
+    sorted_instants: Any, floor: Callable[[int], int], next_edge: Callable[[int], int]
+) -> tuple[list[int], list[int]]:
+    """Return starts and ends of the buckets that hold some sorted instants; one step for each bucket."""
+    starts, ends = [], []
+    i = 0
+    while i < len(sorted_instants):
+        start = floor(int(sorted_instants[i]))
+        end = next_edge(start)
+        starts.append(start)
+        ends.append(end)
+        i = len(sorted_instants) if end > _I64_MAX else int(np.searchsorted(sorted_instants, end, side="left"))
+    return starts, ends
+
+
+def whole_buckets(spans: SpanSet, floor: Callable[[int], int], next_edge: Callable[[int], int]) -> SpanSet:
+    """Return *spans*, which are bounded, widened to whole buckets."""
+    return SpanSet.union(Span(floor(s.start), next_edge(floor(s.end - 1))) for s in spans)
+
+
+def _keys(keys: pa.Table | None, at: Any, count: int) -> list[Keys | None]:
+    """Return the distinct keys in each bucket; None where they are many, or of a type that JSON does not carry."""
+    if keys is None or not all(_is_plain(f.type) for f in keys.schema):
+        return [None] * count
+    names = [f"k{i}" for i in range(keys.num_columns)]
+    placed = pa.table([pa.array(at), *keys.columns], names=["at", *names])
+    distinct = placed.group_by(["at", *names]).aggregate([])
+    many = np.bincount(distinct["at"].to_numpy(), minlength=count) > MAX_KEYS
+    few = distinct.filter(pa.array(~many[distinct["at"].to_numpy()]))
+    found: list[set[tuple[Any, ...]]] = [set() for _ in range(count)]
+    for bucket, *key in zip(few["at"].to_pylist(), *(few[n].to_pylist() for n in names), strict=True):
+        found[bucket].add(tuple(key))
+    return [None if many[i] else frozenset(found[i]) for i in range(count)]
+
+
+def _is_plain(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind) or types.is_boolean(kind)
+    )
+
+
+def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bool, Keys | None], list[int]]:
+    """Return at most two groups, by whether they are insert-only, with the union of their keys when that is small."""
+    result: dict[tuple[bool, Keys | None], list[int]] = {}
+    for flag in (True, False):
+        members = [i for (insert_only, _), found in groups.items() if insert_only is flag for i in found]
+        sets = [keys for insert_only, keys in groups if insert_only is flag]
+        union = None if any(k is None for k in sets) else frozenset[tuple[Any, ...]]().union(*(k for k in sets if k))
+        if members:
+            result[flag, None if union is None or len(union) > MAX_KEYS else union] = sorted(members)
+    return result

@@ -1,0 +1,112 @@
+"""Times before 1678 or after 2262, which the library misreads in the change feed of tables that Spark writes.
+
+Spark stores timestamps as INT96 unless it is told otherwise. The library reads those as 64-bit nanoseconds, and a time that
+they cannot hold becomes another one without a word. Files whose statistics show only nearer times, and files with 64-bit
+timestamps, are read right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from materializer.core.spec.spec import TimeType
+from materializer.errors import MaterializerError
+from materializer.lake.log import Commit, DataFile
+from materializer.lake.statistics import instant
+from materializer.lake.table import open_table
+
+_ZONED: Final = re.compile(r"timestamp(?!_ntz)")
+_FARTHEST: Final = (1 << 63) // 1_000 - 1_000
+"""Microseconds from 1970 that nanoseconds hold, less the millisecond that statistics cut off."""
+
+
+def far_times(
+    path: str, after: int, run: Sequence[Commit], schema: Iterable[tuple[str, str]], columns: Collection[str]
+) -> str | None:
+    """Return why the library must not read the feed of *run*, or None.
+
+    Args:
+        path: The table.
+        after: A version before the run.
+        run: Commits of the table.
+        schema: (name, Spark type text) of its columns.
+        columns: Those that are read.
+
+    Raises:
+        OSError: If a file of the feed is gone.
+    """
+    names = {name for name, kind in schema if name in columns and _ZONED.search(kind)}
+    if not names:
+        return None
+    near: dict[str, bool] = {}
+    for commit in run:
+        came = [f for f in commit.adds if f.data_change]
+        went = [f for f in commit.removes if f.data_change]
+        near |= {unquote(f.path): _is_near(f, names) for f in came}
+        if not all(near[unquote(f.path)] for f in came) or not all(
+            _was_near(f, names, near, path, after) for f in went
+        ):
+            read = [f.path for f in commit.change_files] or [f.path for f in (*came, *went)]
+            if any(_in_96_bits(f"{path}/{unquote(name)}") & names for name in read):
+                return "the table may hold times before 1678 or after 2262, which the library misreads"
+    return None
+
+
+def _is_near(file: DataFile, names: Iterable[str]) -> bool:
+    stats = json.loads(file.stats) if file.stats else {}
+    lowest, highest, nulls = (stats.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))
+    rows = stats.get("numRecords")
+    return all(n in file.partition or _holds_near(rows, nulls.get(n), lowest.get(n), highest.get(n)) for n in names)
+
+
+def _was_near(file: DataFile, names: Collection[str], near: dict[str, bool], path: str, after: int) -> bool:
+    """Whether a removed file held near times only: by itself, its add in the run, or the snapshot before the run."""
+    name = unquote(file.path)
+    if file.stats:
+        return _is_near(file, names)
+    if name not in near:
+        with suppress(MaterializerError):  # the log was cleaned of that version: the files of the feed tell
+            near.update({**_snapshot(path, after, names), **near})
+    return near.setdefault(name, False)
+
+
+def _snapshot(path: str, version: int, names: Iterable[str]) -> Mapping[str, bool]:
+    actions = pa.RecordBatchReader.from_stream(open_table(path, version).get_add_actions(flatten=True)).read_all()
+    found = [True] * actions.num_rows
+    rows = actions["num_records"].to_pylist()
+    for name in names:
+        if f"partition.{name}" in actions.column_names:
+            continue
+        nulls, lowest, highest = (_values(actions, f"{what}.{name}") for what in ("null_count", "min", "max"))
+        cells = zip(rows, nulls, lowest, highest, strict=True)
+        found = [is_near and _holds_near(*cell) for is_near, cell in zip(found, cells, strict=True)]
+    return dict(zip(map(unquote, actions["path"].to_pylist()), found, strict=True))
+
+
+def _values(actions: pa.Table, name: str) -> list[Any]:
+    if name not in actions.column_names:
+        return [None] * actions.num_rows
+    values = actions[name]
+    return list((values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist())
+
+
+def _holds_near(rows: int | None, nulls: int | None, lowest: Any, highest: Any) -> bool:
+    if rows is not None and rows == nulls:
+        return True
+    ends = [v if isinstance(v, int) else instant(v, TimeType.TIMESTAMP) for v in (lowest, highest)]
+    return all(end is not None and -_FARTHEST <= end <= _FARTHEST for end in ends)
+
+
+def _in_96_bits(file: str) -> set[str]:
+    """Return the columns of a Parquet file that hold INT96."""
+    schema = pq.read_metadata(file).schema
+    columns = (schema.column(i) for i in range(len(schema)))
+    return {c.path.split(".")[0] for c in columns if c.physical_type == "INT96"}

@@ -1,0 +1,41 @@
+"""How late the rows of a change feed were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from materializer.core.refresh.lateness import LAST, STEPS, Lateness
+
+_SECOND = 1_000_000
+
+
+def lateness_of(instants: Any, versions: Any, known: Mapping[int, int]) -> Lateness:
+    """Return how late inserted rows were.
+
+    Args:
+        instants: Event time of each, microseconds since the epoch, an Arrow column without nulls.
+        versions: The version that inserted each, an Arrow column.
+        known: When each version was committed, microseconds since the epoch.
+    """
+    if not len(instants):
+        return Lateness()
+    order = np.array(sorted(known), dtype=np.int64)
+    times = np.array([known[v] for v in order.tolist()], dtype=np.float64)
+    committed = times[np.searchsorted(order, np.asarray(versions.to_numpy(), dtype=np.int64))]
+    return histogram(committed - np.asarray(instants.to_numpy(), dtype=np.float64))
+
+
+def histogram(micros: Any, rows: Any = None) -> Lateness:
+    """Return the histogram of lengths of time.
+
+    Args:
+        micros: A numpy array of microseconds; negative ones count as none.
+        rows: How many rows each stands for; one when None.
+    """
+    seconds = np.maximum(micros / _SECOND, 1.0)
+    steps = np.minimum(np.ceil(STEPS * np.log2(seconds)), LAST).astype(np.int64)
+    counts = np.bincount(steps, weights=rows)
+    return Lateness({int(step): int(counts[step]) for step in np.flatnonzero(counts)})

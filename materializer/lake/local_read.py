@@ -1,0 +1,188 @@
+"""Changes of a source and kept rows of ours that are few enough for the driver to read by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+from materializer.errors import MaterializerError
+from materializer.lake.arrow import plain
+from materializer.lake.capture.int96 import far_times
+from materializer.lake.extent import file_bounds, instants_of, time_column
+from materializer.lake.failures import translated
+from materializer.lake.log import commits
+from materializer.lake.rows import row_count
+from materializer.lake.statistics import TimeColumn
+from materializer.lake.table import DeltaFolder, features_of, open_table
+from materializer.lake.types import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
+
+
+def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
+    """Return the changed rows of (after, upto], every image, or None when Spark has to read them.
+
+    Args:
+        path: The source.
+        after: Version that is known already.
+        upto: Last version.
+        columns: Columns to return; ``_change_type`` comes beside.
+        max_rows: Bound by the statistics of the files that came and went.
+    """
+    try:
+        run = commits(path, after, upto)
+        came = [f for c in run for f in c.adds if f.data_change]
+        went = [f for c in run for f in c.removes if f.data_change]
+        is_marked = any(f.has_deletion_vector for f in (*came, *went))
+        if is_marked or any(f.rows is None for f in came) or sum(f.rows or 0 for f in (*came, *went)) > max_rows:
+            return None
+        with DeltaFolder.at(path).reading(upto) as table:
+            if features_of(table).obstacle:
+                return None
+            if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
+                return None
+            found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
+            rows = pa.RecordBatchReader.from_stream(found).read_all()
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
+        return None
+    return None if rows.num_rows > max_rows else plain(rows)
+
+
+def read_small_rows(
+    path: str, version: int, columns: Sequence[str], spans: SpanSet, *, time: str, time_type: TimeType, max_rows: int
+) -> pa.Table | None:
+    """Return the rows of the files that may hold something of *spans*, or None when Spark has to read them.
+
+    Args:
+        path: A table.
+        version: At this version.
+        columns: Columns to return.
+        spans: Where rows are wanted; rows elsewhere may be among those returned.
+        time: The column whose statistics say where a file's rows lie.
+        time_type: Its type.
+        max_rows: Bound by the statistics of these files.
+    """
+    try:
+        with DeltaFolder.at(path).reading(version) as table:
+            some = _files_of(table, path, columns, spans, time_column(table, time, time_type), max_rows)
+        if some is None or any(_has_old_times(f.metadata) for f in some.get_fragments()):
+            return None
+        return plain(some.to_table(columns=list(columns)))
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _files_of(
+    table: DeltaTable, path: str, columns: Sequence[str], spans: SpanSet, time: TimeColumn, max_rows: int
+) -> ds.FileSystemDataset | None:
+    """Return the files that may hold something of *spans* as a dataset, or None when Spark has to read them."""
+    if features_of(table).obstacle:
+        return None
+    wanted, rows, hull = set(), 0, spans.hull
+    for name, _, bounds in file_bounds(table, time):
+        if bounds.rows is None:
+            return None
+        is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
+        if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
+            wanted.add(name)
+            rows += bounds.rows
+    if rows > max_rows or _is_typed_by_others(table, columns):
+        return None
+    return _dataset(table, path, wanted)
+
+
+def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDataset | None:
+    """Return some files of a table as a dataset, None when one of them cannot be found."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, for which a look at a lake must not wait
+
+    # Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time
+    options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    if table.metadata().partition_columns or any(name.startswith("/") or ":" in name for name in wanted):
+        whole = table.to_pyarrow_dataset(parquet_read_options=options)
+        fragments = [f for f in whole.get_fragments() if f.path in wanted]
+        found = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+        return found if len(fragments) == len(wanted) else None
+    # the library would make a fragment with its bounds of every file of the table: 0.2 s for a thousand
+    form = ds.ParquetFileFormat(options, pre_buffer=True)
+    folder = fs.SubTreeFileSystem(path, fs.LocalFileSystem())
+    fragments = [form.make_fragment(name, folder) for name in sorted(wanted)]
+    return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, folder)
+
+
+def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
+    """Whether what a column holds is more than its Arrow type says: padded texts, times that are names of folders."""
+    folders = set(table.metadata().partition_columns) & set(columns)
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
+            return True
+        if field["name"] in columns and _PADDED in field.get("metadata", {}):
+            return True
+    return False
+
+
+def _has_old_times(footer: pq.FileMetaData) -> bool:
+    """Whether Spark counts the days of a file in the Julian calendar before 1582; the library never does."""
+    told = footer.metadata or {}
+    if told.keys() & _JULIAN:
+        return True
+    version = told.get(b"org.apache.spark.version", b"3").decode(errors="replace")
+    return version.split(".")[0] in {"1", "2"}
+
+
+def read_small_kept(
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    *,
+    since: SpanSet | None,
+    time_type: TimeType,
+    max_rows: int,
+) -> pa.Table | None:
+    """Return kept result rows, or None when the table has more than *max_rows*.
+
+    Args:
+        path: A partials table of an engine.
+        version: At this version.
+        columns: Columns to return.
+        since: Only rows whose slice lies here, and rows that are not final; None for all.
+        time_type: Type of ``slice``.
+        max_rows: More rows are read by Spark.
+    """
+    counted = row_count(path)
+    if counted is None or counted > max_rows:
+        return None
+    wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
+    with translated(path, "reading"):
+        rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
+    if since is not None:
+        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), lies_in(rows["slice"], since, time_type)))
+    return rows.select(list(columns))
+
+
+def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
+    """Return an Arrow column that says which of *times* lie in *spans*."""
+    at = instants_of(times, time_type)
+    found = pa.chunked_array([pa.array([False] * len(at), pa.bool_())])
+    for span in spans:
+        inside = pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end)))
+        found = pc.or_(found, inside)
+    return found
+
+
+def _clamped(instant: int) -> Any:
+    most = (1 << 63) - 1
+    return pa.scalar(max(-most, min(most, instant)), pa.int64())

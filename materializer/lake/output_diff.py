@@ -1,0 +1,262 @@
+"""What one version of a table of ours changed, row by row, in the driver's memory and without a JVM.
+
+A version's removed files hold its old rows and its added files the new ones; what is in both was only written again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from materializer.core.refresh.output_feed import CHANGE, META, REASON, Change, Reason
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+from materializer.errors import SourceDamagedError
+from materializer.lake.extent import instants_of
+from materializer.lake.failures import translated
+from materializer.lake.log import DataFile
+from materializer.lake.predicates import inside
+from materializer.lake.table import open_table
+from materializer.lake.types import columns_of, schema_of
+from materializer.lake.write.commit import NO_HOOKS, NOT_COMMITTED, shaped
+
+_TIME: Final = pa.timestamp("us", "UTC")
+
+
+def shape_of(path: str, version: int) -> pa.Schema:
+    """Return the columns of a table at a version."""
+    opened = open_table(path, version)
+    with translated(path, "reading"):
+        return pa.schema(opened.schema().to_arrow())
+
+
+def rows_of(path: str, files: Sequence[DataFile], shape: pa.Schema) -> pa.Table:
+    """Return the rows of some files of a table.
+
+    Raises:
+        SourceDamagedError: If one of them is gone.
+    """
+    parts = [shape.empty_table()]
+    for file in files:
+        name = f"{path}/{unquote(file.path)}"
+        if not os.path.exists(name):  # noqa: PTH110  text, later a URL
+            raise SourceDamagedError(f"'{name}' is gone", hint="", path=path)
+        with translated(path, "reading"):
+            parts.append(shaped(pq.ParquetFile(name, coerce_int96_timestamp_unit="us").read(), shape))
+    return pa.concat_tables(parts)
+
+
+def all_rows(path: str, version: int) -> pa.Table:
+    """Return all rows of a table at a version; raises as :func:`rows_of`."""
+    shape, files = files_of(path, version)
+    return rows_of(path, files, shape)
+
+
+def files_of(path: str, version: int) -> tuple[pa.Schema, list[DataFile]]:
+    """Return the columns and the files of a table at a version."""
+    opened = open_table(path, version)
+    with translated(path, "reading"):
+        shape = pa.schema(opened.schema().to_arrow())
+        names = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()["path"].to_pylist()
+    nothing = DataFile("", 0, None, None, None, is_known=False, data_change=True, has_deletion_vector=False)
+    return shape, [replace(nothing, path=name) for name in names]
+
+
+def replayed(feed: pa.Table) -> pa.Table:
+    """Return the rows that a feed leads to: each as often as it came and did not go; without the feed's own columns."""
+    rows = feed.drop_columns([name for name, _ in META])
+    came = pc.is_in(feed[CHANGE], pa.array([Change.INSERT.value, Change.POSTIMAGE.value]))
+    new, old = rows.filter(came), rows.filter(pc.invert(came))
+    _, added = _differing(old, new)
+    return new.take(pa.array(added, pa.int64()))
+
+
+def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Table:
+    """Return the change from the rows *old* to the rows *new*, with the column ``_change``; equal rows are no change.
+
+    Args:
+        old: Rows before.
+        new: Rows after, with the same columns.
+        place: Columns that tell which row became which, in order of their weight; without them nothing is an update.
+    """
+    gone, came = _differing(old, new)
+    pairs = _paired(old, gone, new, came, place) if place else {}
+    base, changes = len(old), [Change.DELETE.value, Change.INSERT.value]
+    at: list[int] = []
+    what: list[str] = []
+    for i in gone:
+        at.append(i)
+        what.append(changes[0] if i not in pairs else Change.PREIMAGE.value)
+        if i in pairs:
+            at.append(base + pairs[i])
+            what.append(Change.POSTIMAGE.value)
+    paired = set(pairs.values())
+    left = [j for j in came if j not in paired]
+    at += [base + j for j in left]
+    what += [changes[1]] * len(left)
+    rows = pa.concat_tables([old, new]).take(pa.array(at, pa.int64()))
+    return rows.append_column(CHANGE, pa.array(what, pa.string()))
+
+
+def reasoned(
+    rows: pa.Table, column: str, time_type: TimeType, spans: tuple[SpanSet, SpanSet, Reason], *, is_end: bool
+) -> pa.Table:
+    """Return changed *rows* with the column ``_reason``.
+
+    Args:
+        rows: From :func:`changed`.
+        column: The column that places a row in time.
+        time_type: Its type.
+        spans: Where inserted rows are new, where rows are late, and the reason elsewhere.
+        is_end: Whether *column* holds the ends of buckets.
+    """
+    new, late, beyond = spans
+    instants = pc.fill_null(instants_of(rows[column], time_type), 0).to_numpy()
+    change = np.array(rows[CHANGE].to_pylist(), dtype=object)
+    reason = np.full(len(rows), beyond.value, dtype=object)
+    reason[inside(instants, late, is_end=is_end)] = Reason.LATE.value
+    is_new = inside(instants, new, is_end=is_end)
+    reason[is_new] = Reason.CORRECTION.value
+    reason[is_new & (change == Change.INSERT.value)] = Reason.NEW.value
+    reason[change == Change.DELETE.value] = Reason.DELETE.value
+    return rows.append_column(REASON, pa.array(reason.tolist(), pa.string()))
+
+
+def alike(rows: pa.Table, reason: Reason | None) -> pa.Table:
+    """Return changed *rows* with one reason; without one, by what became of each."""
+    if reason is not None:
+        return rows.append_column(REASON, pa.array([reason.value] * len(rows), pa.string()))
+    by_change = {Change.INSERT.value: Reason.NEW.value, Change.DELETE.value: Reason.DELETE.value}
+    reasons = [by_change.get(change, Reason.CORRECTION.value) for change in rows[CHANGE].to_pylist()]
+    return rows.append_column(REASON, pa.array(reasons, pa.string()))
+
+
+def published(rows: pa.Table, n: int, source_version: int | None, at_ms: int) -> pa.Table:
+    """Return *rows* with the refresh, the source version and the time that they were published at."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    for name, value, kind in (
+        ("_refresh", n, pa.int64()),
+        ("_source_version", source_version, pa.int64()),
+        ("_published_at", at, _TIME),
+    ):
+        rows = rows.append_column(name, pa.array([value] * len(rows), kind))
+    return rows
+
+
+def united(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
+    """Return the columns of both, those of *new* first; None when one has two types."""
+    fields = {field.name: field for field in new}
+    for field in old:
+        if field.name in fields and fields[field.name].type != field.type:
+            return None
+        fields.setdefault(field.name, field)
+    return pa.schema([pa.field(f.name, f.type, nullable=True) for f in fields.values()])
+
+
+def columns_to_add(path: str, shape: pa.Schema) -> list[str] | None:
+    """Return which columns of *shape* a table does not have; None when it has one of another type."""
+    has = {field.name: field.type for field in shape_of(path, open_table(path).version())}
+    if any(f.name in has and has[f.name] != f.type for f in shape):
+        return None
+    return [f.name for f in shape if f.name not in has]
+
+
+def add_columns(path: str, columns: Sequence[Sequence[str]]) -> None:
+    """Give a table of ours more columns, null in all its rows."""
+    from deltalake import Schema  # noqa: PLC0415 (rare)
+
+    opened = open_table(path)
+    with translated(path, "writing to", wrote=NOT_COMMITTED):
+        opened.alter.add_columns(list(Schema.from_json(schema_of(columns)).fields), post_commithook_properties=NO_HOOKS)
+
+
+def spark_columns(shape: pa.Schema) -> list[tuple[str, str]]:
+    """Return (name, Spark type text) of each column."""
+    from deltalake import Schema  # noqa: PLC0415 (rare)
+
+    return [(name, kind) for name, kind in columns_of(Schema.from_arrow(shape).to_json())]
+
+
+def feed_rows(
+    path: str, *, after: int | None, reason: str | None, limit: int | None = None
+) -> tuple[list[str], list[tuple[Any, ...]], int]:
+    """Return column names, up to *limit* rows of a feed in the order of their refreshes, and how many there are.
+
+    Args:
+        path: The feed.
+        after: Refresh of which, and of earlier ones, no row is wanted.
+        reason: The reason that is wanted; None for all.
+        limit: Rows at most; None for all.
+    """
+    opened = open_table(path)
+    with translated(path, "reading"):
+        data = opened.to_pyarrow_dataset()
+        wanted = pc.field("_refresh") > (-1 if after is None else after)
+        if reason is not None:
+            wanted &= pc.field(REASON) == str(reason)
+        rows = data.to_table(filter=wanted)
+    order = np.argsort(rows["_refresh"].to_numpy(), kind="stable")[:limit]
+    found = rows.take(pa.array(order))
+    return found.column_names, list(zip(*(c.to_pylist() for c in found.columns), strict=True)), rows.num_rows
+
+
+def _differing(old: pa.Table, new: pa.Table) -> tuple[list[int], list[int]]:
+    """Return the places of rows of *old* and of *new* that the other does not have, each as often as it has it more."""
+    ours, theirs = list(_forms(old)), list(_forms(new))
+    return _surplus(ours, Counter(theirs)), _surplus(theirs, Counter(ours))
+
+
+def _surplus(rows: list[Any], others: Counter[Any]) -> list[int]:
+    found = []
+    for i, row in enumerate(rows):
+        if others[row] > 0:
+            others[row] -= 1
+        else:
+            found.append(i)
+    return found
+
+
+def _paired(old: pa.Table, gone: list[int], new: pa.Table, came: list[int], place: Sequence[str]) -> dict[int, int]:
+    """Return which row of *old* became which of *new*: those that are alone in their place on both sides."""
+    left, right = _by_place(old.select(list(place)), gone), _by_place(new.select(list(place)), came)
+    return {at[0]: right[key][0] for key, at in left.items() if len(at) == 1 and len(right.get(key, ())) == 1}
+
+
+def _by_place(rows: pa.Table, at: list[int]) -> dict[Any, list[int]]:
+    found: dict[Any, list[int]] = defaultdict(list)
+    for i, form in zip(at, _forms(rows.take(pa.array(at, pa.int64()))), strict=True):
+        found[form].append(i)
+    return found
+
+
+def _forms(rows: pa.Table) -> Iterator[Any]:
+    """Yield each row as something that can be compared and hashed; NaN equals NaN."""
+    if not rows.num_columns:
+        return iter([()] * rows.num_rows)
+    columns = []
+    for column in rows.columns:
+        values = column.to_pylist()
+        plain = not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type))
+        columns.append(values if plain else [_form(v) for v in values])
+    return zip(*columns, strict=True)
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value
+    if isinstance(value, list):
+        return tuple(_form(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, _form(v)) for k, v in sorted(value.items()))
+    return value

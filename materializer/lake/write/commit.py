@@ -1,0 +1,318 @@
+"""The driver's lane: small commits to tables of ours, without a JVM.
+
+A commit is made against the very version that was opened, without the library's own rebasing: between looking at the
+transaction number and writing it nothing can slip in. The library never skips a write by itself, so the number is
+compared here. Our tables have no deletion vectors, no column mapping, no clustering and no partitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
+from deltalake import write_deltalake as write_to_delta
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from materializer.core.policy.compaction import FILE_ROWS
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
+from materializer.lake.extent import instants_of
+from materializer.lake.failures import first_line, translated
+from materializer.lake.log import is_begun, read_commit
+from materializer.lake.predicates import inside
+from materializer.lake.table import DeltaFolder, open_table
+from materializer.lake.types import columns_of, schema_of
+
+ATTEMPTS: Final = 5
+ROW_GROUP: Final = 65_536
+CHECKPOINT_EVERY: Final = 10
+NOT_COMMITTED: Final = "nothing was committed; files of the failed write may stay until the next vacuum"
+PROPERTIES: Final[Mapping[str, str]] = {
+    "delta.enableDeletionVectors": "false",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+    "delta.dataSkippingNumIndexedCols": "-1",
+}
+"""What every table of ours is created with, so that no default of a session decides; binary columns have no statistics."""
+
+NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What one commit did.
+
+    Args:
+        version: The version it made.
+        files_added: New files.
+        files_removed: Files that went.
+        bytes: Bytes of the new files.
+        rows_copied: Rows outside the spans that had to be written again.
+    """
+
+    version: int
+    files_added: int
+    files_removed: int
+    bytes: int
+    rows_copied: int
+
+
+def create_table(
+    path: str,
+    schema: pa.Schema | Sequence[Sequence[str]],
+    *,
+    name: str,
+    description: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Create an empty table of ours.
+
+    Args:
+        path: Folder, which must not hold a table yet.
+        schema: Arrow schema, or (name, Spark type text) of each column.
+        name: Its name, for people.
+        description: Its description, for people.
+        properties: Table properties besides ``PROPERTIES``, which they may replace.
+
+    Raises:
+        ForeignTableError: If a table is there already.
+        StorageError: If it cannot be written.
+    """
+    if is_begun(path):
+        raise ForeignTableError(
+            f"'{path}' holds a table already", hint="move it away, or choose another name", path=path
+        )
+    shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
+    configuration = {**PROPERTIES, **(properties or {})}
+    with translated(path, "creating", wrote=NOT_COMMITTED):
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103  text, later a URL
+        DeltaTable.create(
+            path,
+            shape,
+            mode="error",
+            name=name,
+            description=description,
+            configuration=configuration,
+            commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
+            post_commithook_properties=NO_HOOKS,
+        )
+
+
+def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:
+    """Append *table* in one commit that carries number *n*; raises as :func:`replace_all`."""
+    return committed(
+        path,
+        app_id,
+        n,
+        lambda opened: append_to(opened, fitted(path, opened, table), stamped(app_id, n, note)),
+        new_rows=table.num_rows,
+    )
+
+
+def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None:
+    """Record number *n* in an empty commit, so that a late writer with it is refused.
+
+    Returns:
+        The version it made, or None when the table carries *n* or a higher number already.
+    """
+    try:
+        return committed(
+            path,
+            app_id,
+            n,
+            lambda opened: append_to(opened, shape_of(opened).empty_table(), stamped(app_id, n, note)),
+            new_rows=0,
+        ).version
+    except WriteFencedError:
+        return None
+
+
+def replace_all(
+    path: str,
+    columns: Sequence[Sequence[str]],
+    batches: Callable[[pa.Schema], Iterable[pa.RecordBatch]],
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+    *,
+    row_bytes: float = 0,
+) -> CommitResult:
+    """Give a table of ours new columns and new rows, in one commit that carries number *n*; its identity stays.
+
+    Args:
+        path: The table.
+        columns: (name, Spark type text) of each column.
+        batches: Called with the Arrow schema that its batches must have, sorted as they are to lie; once an attempt.
+        app_id: Transaction identifier.
+        n: Its number.
+        note: For ``commitInfo.userMetadata``.
+        row_bytes: Bytes of a row in a file, about; 0 when nobody knows.
+
+    Raises:
+        WriteFencedError: If the table carries *n* or a higher number already.
+        RetryableError: If other commits came first, again and again.
+        StorageError: If the disk is full or permission is refused.
+    """
+    shape = _arrow(columns)
+
+    def attempt(opened: DeltaTable) -> None:
+        write_to_delta(
+            opened,
+            pa.RecordBatchReader.from_batches(shape, batches(shape)),
+            mode="overwrite",
+            schema_mode="overwrite",
+            target_file_size=max(1 << 18, int(row_bytes * FILE_ROWS)),
+            writer_properties=WRITER,
+            commit_properties=stamped(app_id, n, note),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    return committed(path, app_id, n, attempt, new_rows=0)
+
+
+def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
+    """Run *attempt* against the newest version until its commit is in, or must not be.
+
+    Args:
+        path: The table.
+        app_id: Transaction identifier, or None for a commit that carries no number.
+        n: The number.
+        attempt: Commits against the very version of the table it is given, and brings that up to date.
+        new_rows: Rows of the commit that are new; the others were copied.
+    """
+    folder = DeltaFolder.at(path)
+    for _ in range(ATTEMPTS):
+        opened = folder.taken()
+        base = opened.version()
+        _refuse_fenced(path, opened, app_id, n)
+        try:
+            with translated(path, "writing to", wrote=NOT_COMMITTED):
+                attempt(opened)
+        except StorageError as exc:
+            if not isinstance(exc.__cause__, CommitFailedError):
+                raise
+            newest = open_table(path)
+            if newest.version() == base:
+                raise
+            continue
+        keep_short(opened)
+        folder.given_back(opened)
+        return _result(path, base + 1, new_rows)
+    raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
+
+
+def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) -> None:
+    found = None if app_id is None else opened.transaction_version(app_id)
+    if found is not None and found >= n:
+        message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {found} already"
+        raise WriteFencedError(message, path=path, found=found, n=n)
+
+
+def keep_short(opened: DeltaTable) -> None:
+    """Write a checkpoint with every so many commits."""
+    # The commit is in: whatever goes wrong here costs speed, not truth, and the next round number tries again.
+    if opened.version() % CHECKPOINT_EVERY == 0:
+        with contextlib.suppress(DeltaError, OSError):
+            opened.create_checkpoint()
+            opened.cleanup_metadata()
+
+
+def _result(path: str, version: int, new_rows: int) -> CommitResult:
+    found = read_commit(path, version)
+    rows = sum(f.rows or 0 for f in found.adds)
+    return CommitResult(
+        version, len(found.adds), len(found.removes), sum(f.bytes for f in found.adds), max(0, rows - new_rows)
+    )
+
+
+def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
+    """Append sorted rows, in files of about the size they should have."""
+    write_to_delta(
+        opened,
+        table,
+        mode="append",
+        target_file_size=_file_size(table),
+        writer_properties=WRITER,
+        commit_properties=properties,
+        post_commithook_properties=NO_HOOKS,
+    )
+
+
+def stamped(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
+    """Return what a commit carries: the note and, where there is one, the number of its transaction."""
+    text = json.dumps(dict(note), separators=(",", ":"))
+    transactions = None if app_id is None else [Transaction(app_id, n)]
+    return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
+
+
+def _file_size(table: pa.Table) -> int:
+    """Return how many bytes a file of these rows should hold."""
+    # Compressed columns take about half of what they take in memory.
+    width = table.nbytes / table.num_rows if table.num_rows else 0
+    return max(1 << 18, int(width * FILE_ROWS / 2))
+
+
+def _arrow(columns: Sequence[Sequence[str]]) -> pa.Schema:
+    return pa.schema(Schema.from_json(schema_of(columns)).to_arrow())
+
+
+def shape_of(opened: DeltaTable) -> pa.Schema:
+    """Return the columns of a table."""
+    return pa.schema(opened.schema().to_arrow())
+
+
+def fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
+    """Return *table* with the columns in the table's order; the library would cast other types without a word."""
+    table = _in_utc(table)
+    expected = columns_of(opened.schema().to_json())
+    try:
+        found = dict(columns_of(Schema.from_arrow(table.schema).to_json()))
+    except Exception as exc:
+        raise ValueError(f"rows for '{path}' have a type that Delta does not store: {first_line(exc)}") from exc
+    wrong = [
+        f"{name}: {found.get(name, 'missing')} instead of {kind}" for name, kind in expected if found.get(name) != kind
+    ]
+    wrong += [f"{name}: not in the table" for name in found if name not in dict(expected)]
+    if wrong:
+        raise ForeignTableError(
+            f"the table at '{path}' has other columns than the rows that are to be written: {'; '.join(wrong)}",
+            hint="run 'materializer repair' on the aggregate that it belongs to",
+            path=path,
+        )
+    return table.select([name for name, _ in expected])
+
+
+def _in_utc(table: pa.Table) -> pa.Table:
+    for i, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz not in {None, "UTC"}:
+            column = table.column(i).cast(pa.timestamp(field.type.unit, tz="UTC"))
+            table = table.set_column(i, pa.field(field.name, column.type), column)
+    return table
+
+
+def part_of(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool = False) -> pa.Table:
+    """Return the rows of *table* whose *column*, the start or the end of a bucket, lies in *spans*."""
+    return table.filter(pa.array(inside(values(table, column, time_type), spans, is_end=is_end)))
+
+
+def values(table: pa.Table, column: str, time_type: TimeType) -> Any:
+    """Return the instants of a column."""
+    return instants_of(table[column], time_type).to_numpy()
+
+
+def shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:
+    """Return the rows of a file with the columns of its table, null where the file is older than a column."""
+    columns = [
+        old[field.name].cast(field.type) if field.name in old.column_names else pa.nulls(old.num_rows, field.type)
+        for field in shape
+    ]
+    return pa.Table.from_arrays(columns, schema=shape)

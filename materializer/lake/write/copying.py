@@ -1,0 +1,75 @@
+"""Copying a table of ours as it is at one version into another, without a JVM and a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF
+from materializer.lake.extent import file_bounds, time_column
+from materializer.lake.failures import translated
+from materializer.lake.table import open_table
+from materializer.lake.write.commit import CommitResult, replace_all
+
+BATCH_BYTES: Final = 1 << 26
+"""Rows go to the writer in pieces of so many bytes: it gives whole pieces to its threads, so files keep the order of time."""
+
+
+def copy_rows(
+    source: str,
+    version: int,
+    path: str,
+    columns: Sequence[Sequence[str]],
+    column: str,
+    time_type: TimeType,
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+) -> CommitResult:
+    """Replace all rows of one table of ours by those of another, columns too, in one commit that carries number *n*.
+
+    Args:
+        source: The table that is read.
+        version: Its version.
+        path: The table that is written.
+        columns: (name, Spark type text) of the columns that it has afterwards; *source* has them all.
+        column: The column that places a row in time; files are copied in its order.
+        time_type: Its type.
+        app_id: Transaction identifier.
+        n: Its number.
+        note: For ``commitInfo.userMetadata``.
+
+    Raises:
+        WriteFencedError: If *path* carries *n* or a higher number already.
+        StorageError: If the disk is full or permission is refused.
+        SourceDamagedError: If *source* can no longer be read at *version*.
+    """
+    opened = open_table(source, version)
+    found = list(file_bounds(opened, time_column(opened, column, time_type)))
+    found.sort(key=lambda f: (f[2].span.start if f[2].span else NEG_INF, f[0]))
+    rows = sum(bounds.rows or 0 for _, _, bounds in found)
+    row_bytes = sum(size for _, size, _ in found) / rows if rows else 0.0
+    names = [name for name, _, _ in found]
+
+    def batches(shape: pa.Schema) -> Iterator[pa.RecordBatch]:
+        tables: list[pa.Table] = []
+        for name in names:
+            for table in _tables(opened, f"{source}/{name}", shape):
+                tables.append(table)
+                if sum(t.nbytes for t in tables) >= BATCH_BYTES:
+                    yield from pa.concat_tables(tables).combine_chunks().to_batches()
+                    tables = []
+        yield from pa.concat_tables(tables).combine_chunks().to_batches() if tables else ()
+
+    return replace_all(path, columns, batches, app_id, n, note, row_bytes=row_bytes)
+
+
+def _tables(opened: DeltaTable, file: str, shape: pa.Schema) -> Iterator[pa.Table]:
+    with translated(str(opened.table_uri), "reading"), pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(columns=shape.names):
+            yield pa.Table.from_batches([batch]).select(shape.names).cast(shape)

@@ -1,0 +1,244 @@
+"""Replacing spans of time in a table of ours, file by file, so that the table stays laid out in time.
+
+The library's own overwrite puts the rows that it keeps of all touched files into common new ones: after ten late hours
+somewhere in a month, each new file lies over the whole month, and every later look at one hour opens them all. Here the
+new rows go where their neighbours lie:
+
+```
+  files       [======][======][======][======][======]
+  spans           ──                ──  ──                      replaced
+  written again   [======]        [======][======]              what is kept of them, with the new rows among it
+```
+
+Runs of touched neighbours are read, merged with the new rows that belong there, cut between buckets and written beside the
+table, run by run; then one commit takes the new files in and the old ones out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from materializer.core.policy.compaction import target_rows
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import Span, SpanSet
+from materializer.lake.extent import file_bounds, time_column
+from materializer.lake.failures import translated
+from materializer.lake.predicates import inside
+from materializer.lake.write.commit import (
+    NO_HOOKS,
+    NOT_COMMITTED,
+    CommitResult,
+    append_to,
+    committed,
+    fitted,
+    shape_of,
+    shaped,
+    stamped,
+    values,
+)
+from materializer.lake.write.rewrite import moved, removals, scratch, write_parts
+
+RUN_ROWS: Final = 500_000
+"""Rows of old files that are held in memory at once, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file, its rows, its first instant, and whether rows of the spans may be in it."""
+
+    name: str
+    rows: int
+    start: int
+    is_touched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What one commit replaces.
+
+    Args:
+        path: The table.
+        table: The new rows.
+        column: The column that places a row in time.
+        time_type: Its type.
+        spans: What is replaced.
+        is_end: Whether *column* holds the ends of buckets.
+        order: Columns to sort by.
+    """
+
+    path: str
+    table: pa.Table
+    column: str
+    time_type: TimeType
+    spans: SpanSet
+    is_end: bool
+    order: Sequence[str]
+
+
+def replace_spans(
+    path: str,
+    table: pa.Table,
+    column: str,
+    time_type: TimeType,
+    spans: SpanSet,
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+    *,
+    is_end: bool = False,
+    order: Sequence[str] = (),
+) -> CommitResult:
+    """Replace the rows of *spans* by *table*, in one commit that carries refresh number *n*.
+
+    Args:
+        path: A table of ours.
+        table: New rows, sorted as they are to lie; every one of them inside *spans*. May be empty.
+        column: The column that places a row in time.
+        time_type: Its type.
+        spans: What is replaced; everything in it that *table* does not bring is deleted.
+        app_id: Transaction identifier.
+        n: Its number.
+        note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
+        is_end: Whether *column* holds the ends of buckets, so that a span takes (start, end].
+        order: Columns that rows of a file are sorted by, *column* first; by *column* alone when empty.
+
+    Raises:
+        WriteFencedError: If the table carries *n* or a higher number already.
+        RetryableError: If other commits came first, again and again.
+        ForeignTableError: If the table's columns or types are others than those of *table*.
+        StorageError: If the disk is full or permission is refused.
+        ValueError: If a row lies outside *spans*.
+    """
+    _check_inside(table, column, time_type, spans, is_end=is_end)
+
+    def attempt(opened: DeltaTable) -> None:
+        new = fitted(path, opened, table).cast(shape_of(opened))
+        what = _Replacement(path, new, column, time_type, spans, is_end, order or (column,))
+        _replace(opened, what, stamped(app_id, n, note))
+
+    return committed(path, app_id, n, attempt, new_rows=table.num_rows)
+
+
+def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
+    known, unknown = _files(opened, what)
+    if not unknown and not any(f.is_touched for f in known) and _is_in_one_gap(known, what):
+        append_to(opened, what.table, properties)  # most of a first materialization: nothing to keep, nothing to cut
+        return
+    target = target_rows(sum(f.rows for f in [*known, *unknown]) + what.table.num_rows)
+    gone: list[str] = []
+    count = 0
+    with scratch(what.path, opened) as folder:
+        for run, new in [*_runs(known, what), *(([file], what.table.slice(0, 0)) for file in unknown)]:
+            kept, went = _kept(run, what, shape_of(opened), is_needed=new.num_rows > 0)
+            gone += went
+            rows = pa.concat_tables([*kept, new])
+            count += rows.num_rows
+            if rows.num_rows:
+                rows = _sorted(rows, what) if kept else rows
+                write_parts(folder, rows, what.column, what.time_type, target)
+        adds = moved(folder, what.path, count, data_change=True)
+    if not adds and not gone:
+        append_to(opened, what.table, properties)
+        return
+    opened.create_write_transaction(
+        [*adds, *removals(what.path, opened, gone, data_change=True)],
+        "append",
+        opened.schema(),
+        commit_properties=properties,
+        post_commithook_properties=NO_HOOKS,
+    )
+    opened.update_incremental()
+
+
+def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_File]]:
+    """Return the files by time, and those that do not tell theirs.
+
+    They are chosen by our own bounds: the statistics are cut to milliseconds, and a reader that trusts them loses rows.
+    """
+    reach = SpanSet.union(Span(s.start, s.end + 1) for s in what.spans) if what.is_end else what.spans
+    known, unknown = [], []
+    for name, _, bounds in file_bounds(opened, time_column(opened, what.column, what.time_type)):
+        if not bounds.is_known:
+            unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True))
+        elif bounds.span is not None:
+            is_touched = bool(SpanSet.of(bounds.span) & reach)
+            known.append(_File(name, bounds.rows or 0, bounds.span.start, is_touched=is_touched))
+    return sorted(known, key=lambda f: (f.start, f.name)), unknown
+
+
+def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
+    """Whether no file starts between the first of the new rows and the last."""
+    if not what.table.num_rows:
+        return True
+    starts = np.array([f.start for f in files], dtype=np.int64)
+    times = values(what.table, what.column, what.time_type)
+    before, upto = np.searchsorted(starts, [times.min(), times.max()], side="right")
+    return bool(before == upto)
+
+
+def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File], pa.Table]]:
+    """Yield runs of touched neighbours, each with the new rows that lie between its start and the next file."""
+    runs: list[list[_File]] = [[]]  # the first one is what lies before all files
+    run_of, was_touched = [0], True
+    for file in files:
+        fits = sum(f.rows for f in runs[-1]) + file.rows <= RUN_ROWS
+        if not (fits and file.is_touched and was_touched):
+            runs.append([])
+        runs[-1] += [file] if file.is_touched else []
+        run_of.append(len(runs) - 1)
+        was_touched = file.is_touched
+    starts = np.array([f.start for f in files], dtype=np.int64)
+    at = np.searchsorted(starts, values(what.table, what.column, what.time_type), side="right")
+    places = np.array(run_of)[at]
+    for i, run in enumerate(runs):
+        new = what.table.filter(pa.array(places == i))
+        if run or new.num_rows:
+            yield run, new
+
+
+def _kept(
+    run: list[_File], what: _Replacement, shape: pa.Schema, *, is_needed: bool
+) -> tuple[list[pa.Table], list[str]]:
+    """Return the rows of some files that stay, and which files they are taken from.
+
+    Args:
+        run: The files.
+        what: What is replaced.
+        shape: The columns of the table.
+        is_needed: Whether new rows come among them; else files of which everything stays are left alone.
+    """
+    kept, went = [], []
+    for file in run:
+        with translated(what.path, "reading", wrote=NOT_COMMITTED):
+            old = shaped(pq.ParquetFile(f"{what.path}/{file.name}", coerce_int96_timestamp_unit="us").read(), shape)
+        stays = np.ones(old.num_rows, dtype=bool)
+        has_time = old[what.column].is_valid().to_numpy()
+        times = values(old.filter(pa.array(has_time)), what.column, what.time_type)
+        stays[has_time] = ~inside(times, what.spans, is_end=what.is_end)
+        if is_needed or not stays.all():
+            kept.append(old.filter(pa.array(stays)))
+            went.append(file.name)
+    return kept, went
+
+
+def _sorted(rows: pa.Table, what: _Replacement) -> pa.Table:
+    """Return rows as they are to lie; those without a time, which only another writer can have brought, last."""
+    order = [n for n in what.order if not pa.types.is_nested(rows.schema.field(n).type)]
+    return rows.sort_by([(name, "ascending") for name in order])
+
+
+def _check_inside(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool) -> None:
+    if not table.num_rows:
+        return
+    if table[column].null_count:
+        raise ValueError(f"a row to be written has no {column}")
+    outside = int(np.count_nonzero(~inside(values(table, column, time_type), spans, is_end=is_end)))
+    if outside:
+        raise ValueError(f"{outside} of {table.num_rows} rows to be written lie outside the spans that are replaced")

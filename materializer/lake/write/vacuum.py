@@ -1,0 +1,206 @@
+"""Files in a table's folder that no version needs any more, and what its log has gathered.
+
+A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
+current then stays readable), and it is older than the retention itself and than the newest commit (so it is not of a write
+that goes on, by whosever clock). A version that the log was cleaned of counts for nothing; what cannot be told is kept. Unlike
+the library's vacuum this one commits nothing: a table that is cleaned has no new version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from materializer.errors import LogGapError
+from materializer.lake.failures import translated
+from materializer.lake.log import commit_file, latest_version, read_commit
+from materializer.lake.table import open_table
+from materializer.lake.write.rewrite import SCRATCH
+
+_LOG_FILE: Final = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\b).*")
+_CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file, or a whole folder of unfinished work, that nobody needs: its name in the table's folder and its bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the log of a table has gathered.
+
+    Args:
+        version: Newest version.
+        since_checkpoint: Commits after the newest checkpoint, all of them without one.
+        expired: Files of the log that are older than is asked for, before a checkpoint that is so too: without them no
+            later version is lost.
+    """
+
+    version: int
+    since_checkpoint: int
+    expired: int
+
+
+class _LogFile(NamedTuple):
+    """A file of a version in a table's log; of a checkpoint only a whole file says that it is one."""
+
+    version: int
+    name: str
+    time: float
+    is_checkpoint: bool
+
+
+def leftovers(path: str, *, before: float, since: int | None = None) -> list[Leftover]:
+    """Return what can be removed from a table's folder.
+
+    Args:
+        path: A table of ours; nobody else writes to it meanwhile.
+        before: Versions that were current at this time or later stay readable; seconds since the epoch.
+        since: So do this version and later ones, when given.
+    """
+    found = list(_unfinished(path))
+    needed = _needed(path, before, since)
+    if needed is None:
+        return found
+    with translated(path, "reading"), os.scandir(path) as entries:
+        # what is newer than the newest commit may be of one that is being made, however far on this clock is
+        before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
+        for entry in entries:
+            if entry.name.startswith(("_", ".")) or entry.name in needed or not entry.is_file():
+                continue
+            stat = entry.stat()
+            if stat.st_mtime < before:
+                found.append(Leftover(entry.name, stat.st_size))
+    return sorted(found, key=lambda f: f.name)
+
+
+def remove(path: str, found: Iterable[Leftover]) -> None:
+    """Remove leftovers of a table; one that is gone already is not an error.
+
+    Raises:
+        StorageError: If one may not be removed.
+    """
+    with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
+        for file in found:
+            if file.name.startswith(SCRATCH):
+                shutil.rmtree(f"{path}/{file.name}", ignore_errors=True)
+                continue
+            for name in (file.name, f".{file.name}.crc"):  # Spark keeps a checksum beside what it writes to a folder
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(f"{path}/{name}")  # noqa: PTH107  text, later a URL
+
+
+def log_state(path: str, *, seconds: float, since: int | None = None) -> LogState:
+    """Return what the log of a table has gathered.
+
+    Args:
+        path: The table.
+        seconds: What is older is not asked for.
+        since: But this version and later ones are, when given.
+    """
+    version, files = latest_version(path), _log_files(path)
+    newest = max((f.version for f in files if f.is_checkpoint), default=-1)
+    return LogState(version, version - newest, len(_expired(files, seconds, since)))
+
+
+def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
+    """Write a checkpoint, and remove what is not asked for before an older one; return whether that went well.
+
+    Arguments are those of :func:`log_state`. The oldest files go first: whoever dies leaves no hole.
+    """
+    opened = open_table(path)
+    try:
+        opened.create_checkpoint()
+        for file in _expired(_log_files(path), seconds, since):
+            os.remove(f"{path}/_delta_log/{file.name}")  # noqa: PTH107  text, later a URL
+    except (DeltaError, OSError):
+        return False  # it only makes opening quicker
+    return True
+
+
+def _expired(files: Iterable[_LogFile], seconds: float, since: int | None) -> list[_LogFile]:
+    """Return the files of the log that nobody asks for, oldest first: those before the last checkpoint that nobody does."""
+    old = sorted(f for f in files if f.time < time.time() - seconds)
+    base = max((f.version for f in old if f.is_checkpoint and (since is None or f.version <= since)), default=-1)
+    return [f for f in old if f.version < base]
+
+
+def _log_files(path: str) -> list[_LogFile]:
+    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
+        found = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
+        return [
+            _LogFile(int(match[1]), entry.name, entry.stat().st_mtime, bool(_CHECKPOINT.fullmatch(entry.name)))
+            for match, entry in found
+        ]
+
+
+def _unfinished(path: str) -> Iterator[Leftover]:
+    """Yield folders that a maintenance left when it died; whoever looks holds the lease."""
+    with translated(path, "reading"), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(SCRATCH) and entry.is_dir():
+                sizes = (os.path.getsize(f"{at}/{n}") for at, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
+                yield Leftover(entry.name, sum(sizes))
+
+
+def _needed(path: str, before: float, since: int | None) -> set[str] | None:
+    """Return the files of all versions that must stay readable, None when the log no longer tells.
+
+    A log that was cleaned within what is asked for tells all that is left of it: what lies before its first commit cannot be
+    read by anybody, unless a checkpoint is older, or *since* is.
+    """
+    opened = open_table(path)
+    with translated(path, "reading"):
+        actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()
+    needed = {unquote(name) for name in actions["path"].to_pylist()}
+    for version in range(opened.version(), -1, -1):
+        try:
+            commit = read_commit(path, version)
+        except LogGapError:
+            is_all = (since is None or since > version) and all(
+                f.version >= version for f in _log_files(path) if f.is_checkpoint
+            )
+            return needed if is_all else None
+        # the version before this commit was current until it
+        if commit.timestamp < before * 1000 and (since is None or version <= since):
+            return needed
+        needed |= {unquote(f.path) for f in commit.removes}
+    return needed
+
+
+def retention_of(properties: dict[str, str], name: str, default_hours: float) -> float:
+    """Return a retention of a table's properties in hours.
+
+    Examples:
+        >>> retention_of({"delta.logRetentionDuration": "interval 30 days"}, "delta.logRetentionDuration", 0)
+        720.0
+    """
+    return hours(properties.get(name)) or default_hours
+
+
+def hours(text: str | None) -> float | None:
+    """Return the hours of an interval such as ``interval 7 days`` or ``1 week 2 hours``; None when there is none.
+
+    Examples:
+        >>> hours("interval 1 week 12 hours"), hours(None), hours("interval 90 minutes")
+        (180.0, None, 1.5)
+    """
+    parts = re.findall(r"(\d+)\s*(second|minute|hour|day|week)", text or "", re.IGNORECASE)
+    return sum(int(n) * _HOURS[what.lower()] for n, what in parts) if parts else None
+
+
+_HOURS: Final = {"second": 1 / 3600, "minute": 1 / 60, "hour": 1.0, "day": 24.0, "week": 168.0}

@@ -1,0 +1,130 @@
+"""An aggregate bound to its lake: the definition compiled, its tables located, its buckets as predicates over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.grid import build
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.journal.fold import AggregateState
+from materializer.lake.statistics import DAY
+from materializer.spark.query.bucket_sql import spans_sql
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An aggregate as it stands in the journal, with its definition compiled and its tables located.
+
+    Args:
+        name: Its name.
+        aggregate_id: Its id.
+        definition: The compiled definition.
+        source: The table it reads.
+        paths: Where ``partials``, ``output``, ``quarantine``, ``failing`` and ``changes`` lie.
+        app_ids: Their transaction identifiers.
+        data_version: Id of this version of its data.
+        mend: What mends its tables, as a hint.
+        kept_from: Below it the output kept nothing when it was looked at; ``NEG_INF`` when it kept everything.
+    """
+
+    name: str
+    aggregate_id: str
+    definition: Definition
+    source: SourceIdentity
+    paths: dict[str, str]
+    app_ids: dict[str, str]
+    data_version: str = ""
+    mend: str = ""
+    kept_from: int = NEG_INF
+
+    @classmethod
+    def of(cls, state: AggregateState, root: Path) -> Bound:
+        """Return the aggregate of *state* in the lake at *root*."""
+        spec = AggregateSpec.from_json(state.spec)
+        if spec.time_type is None:
+            msg = f"the journal holds an unresolved definition of {state.name}"
+            raise ValueError(msg)
+        columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
+        grid = build(spec.grid, spec.time_type, spec.resolution)
+        if spec.is_engine:
+            from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
+
+            engine = compile_engine(spec, [name for name, _ in columns["partials"]])
+            layout = result_layout(spec, columns["partials"], engine.layout)
+        else:
+            engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
+        definition = Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
+        paths = {
+            "partials": partials_path(root, state.name, state.data_version),
+            "output": build_path(root, state.name, state.data_version)
+            if state.builds
+            else output_path(root, state.name),
+            "quarantine": str(root / state.name / "quarantine"),
+            "failing": str(root / state.name / "failing"),
+            "changes": str(root / state.name / "changes"),
+        }
+        app_ids = {
+            "partials": f"materializer/{state.data_version}",
+            "output": f"materializer/{state.id}",
+            "quarantine": f"materializer/{state.data_version}/quarantine",
+            "failing": f"materializer/{state.id}/failing",
+            "changes": f"materializer/{state.id}/changes",
+        }
+        known = (state.data_version, state.mend, state.retired)
+        return cls(state.name, state.id, definition, state.source, paths, app_ids, *known)
+
+    def published_from(self, instant: int) -> Definition:
+        """Return the definition whose output keeps nothing below an instant; of an engine it lies in the partials still."""
+        definition, layout = self.definition, self.definition.layout
+        if definition.engine is None or instant == NEG_INF:
+            return definition
+        kept = spans_sql(quoted(SLICE), SpanSet.of(Span(instant, POS_INF)), definition.time_type)
+        return replace(definition, layout=replace(layout, having=f"{layout.having} AND {kept}"))
+
+    def slice_column(self, which: str) -> tuple[str, bool]:
+        """Return the column that a table's buckets are replaced by, and whether it holds their ends."""
+        spec = self.definition.spec
+        if which == "partials":
+            return SLICE, False
+        if spec.bucket_start:
+            return spec.bucket_start, False
+        return spec.bucket_end or "", True
+
+    def predicate(self, which: str, spans: SpanSet) -> str:
+        """Return Spark SQL that holds for the rows of *spans* in a table of ours."""
+        column, is_end = self.slice_column(which)
+        time_type = self.definition.time_type
+        if is_end:
+            unit = DAY if time_type is TimeType.DATE else 1
+            spans = SpanSet.union(Span(_later(s.start, unit), _later(s.end, unit)) for s in spans)
+        return spans_sql(quoted(column), spans, time_type)
+
+    def order(self, which: str) -> list[str]:
+        """Return the columns a table is sorted by."""
+        column, _ = self.slice_column(which)
+        keys = self.definition.spec.keys
+        return [column, *(key_column(k.name) if which == "partials" else k.name for k in keys)]
+
+
+def partials_path(root: Path, name: str, data_version: str) -> str:
+    """Return where the partials of a version of an aggregate lie."""
+    return str(root / name / "partials" / data_version)
+
+
+def build_path(root: Path, name: str, data_version: str) -> str:
+    """Return where the output of a version lies while it is built."""
+    return str(root / name / "build" / data_version)
+
+
+def output_path(root: Path, name: str) -> str:
+    """Return where the output of an aggregate lies, for readers."""
+    return str(root / name / "output")
+
+
+def _later(instant: int, unit: int) -> int:
+    return instant if instant in (NEG_INF, POS_INF) else instant + unit

@@ -1,0 +1,1 @@
+"""What the protocol touches, for real: writes only under a lease."""

@@ -1,0 +1,293 @@
+"""What a refresh touches, for real: the journal, the source and the two tables of one aggregate.
+
+:class:`Workbench` implements the protocol's ports. Small things go through the driver's lane (``deltalake``, no JVM);
+Spark is started only when something has to be computed, and computes always.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from materializer.config import Config
+from materializer.core.compiled.definition import Definition
+from materializer.core.refresh.plan import Lane, Plan, RunReport, Settle
+from materializer.core.time.spans import SpanSet
+from materializer.errors import DataError, JournalConflictError, MaterializerError, TablesAheadError, WriteFencedError
+from materializer.journal.events import Done, Event, Lease, LeaseRenewed
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.log import LogGapError, commits, find_notes, latest_version
+from materializer.lake.write.commit import fence
+from materializer.lake.write.replace import replace_spans
+from materializer.services import processes
+from materializer.services.commit.switch_ports import SwitchTables
+from materializer.services.delivery import output_feed
+from materializer.services.observe.observe import Survey
+from materializer.services.planning import row_loss, runs
+from materializer.services.planning.planner import RunPlanner
+from materializer.services.planning.runs import Request
+from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.quality.gate import Gate, has_gate
+
+if TYPE_CHECKING:
+    from materializer.services.aggregate import Bound
+    from materializer.spark.run.spark import Computed, Engine
+
+
+@dataclass(slots=True)
+class Counters:
+    """Deterministic costs of one run."""
+
+    commits: int = 0
+    files_rewritten: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Workbench(SwitchTables):
+    """The protocol's ports over real Delta tables.
+
+    Args:
+        journal: The lake's journal.
+        bound: The aggregate's definition, compiled for use.
+        config: Settings.
+        engine: Starts Spark on first use and returns the engine.
+        request: What was asked.
+        on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        bound: Bound,
+        config: Config,
+        engine: Callable[[], Engine],
+        request: Request,
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.bound = bound
+        self.counters = Counters()
+        self.survey = Survey(journal, bound, config, engine, request.as_of)
+        self.planner = RunPlanner(self.survey, request, config, engine)
+        self._journal = journal
+        self._config = config
+        self._engine = engine
+        self._checkpoint = on_checkpoint
+        self._computed: Computed | None = None
+        self._used: Engine | None = None  # what was computed is of no use to another that takes its place
+        self._lock = threading.Lock()
+
+    # -- journal ---------------------------------------------------------------------------------------------------------
+
+    def read(self) -> tuple[int, AggregateState]:
+        """See :class:`Ports`."""
+        view = self._journal.view()
+        return view.version, view.living(self.bound.aggregate_id, self.bound.name)
+
+    def append(self, version: int, events: Sequence[Event]) -> None:
+        """See :class:`Ports`."""
+        if events:
+            self._journal.append(version, self.bound.aggregate_id, events)
+            self.counters.commits += 1
+
+    def is_dead(self, lease: Lease) -> bool:
+        """See :class:`Ports`."""
+        return processes.is_dead(lease, time.time())
+
+    def renew(self, lease: Lease, *, jvm: tuple[int, int] = (0, 0)) -> None:
+        """Say that the holder still works; a lost race with another commit is tried again."""
+        for _ in range(20):
+            version, state = self.read()
+            if state.lease is None or state.lease.owner != lease.owner:
+                return
+            event = LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds, *jvm)
+            try:
+                self.append(version, [event])
+            except JournalConflictError:
+                continue
+            return
+
+    # -- tables ----------------------------------------------------------------------------------------------------------
+
+    def head(self, which: Which) -> TableHead:
+        """See :class:`Ports`."""
+        return self.survey.head(which)
+
+    def has_commit(self, which: Which, plan: Plan) -> bool:
+        """See :class:`Ports`."""
+        base = plan.partials if which is Which.PARTIALS else plan.output
+        try:
+            notes = find_notes(self.bound.paths[which.value], base.version)
+        except LogGapError as exc:
+            raise CommitsGoneError(str(exc)) from exc
+        written = [note for note in notes if note.kind in ("data", "switch")]
+        if stranger := next((n for n in written if n.plan_id != plan.id and n.n <= plan.n), None):
+            # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
+            raise TablesAheadError(
+                f"the {which} table of '{self.bound.name}' carries refresh {stranger.n} of a journal that is not this one",
+                hint=self.bound.mend,
+                wrote=f"refresh {plan.n} may be in the tables; the repair counts it as never written",
+            )
+        return any(note.plan_id == plan.id for note in written)
+
+    def fence(self, which: Which, plan: Plan) -> None:
+        """See :class:`Ports`."""
+        if self.head(which).n >= plan.n:
+            return
+        note = self._note(plan, "fence")
+        fence(self.bound.paths[which.value], self.bound.app_ids[which.value], plan.n, note)
+        self.counters.commits += 1
+
+    def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
+        """See :class:`Ports`."""
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            futures = [pool.submit(self._write_one, plan, result, one) for one in sorted(which)]
+        failures = [f.exception() for f in futures if f.exception()]
+        for failure in failures:
+            if not isinstance(failure, MaterializerError):
+                raise failure  # type: ignore[misc]  # the list holds no None
+        for failure in failures:
+            if isinstance(failure, MaterializerError) and not isinstance(failure, WriteFencedError):
+                raise failure
+
+    def _write_one(self, plan: Plan, result: Computed, which: Which) -> None:
+        self._checkpoint(f"writing_{which}")
+        if self.head(which).n < plan.n:
+            table = result.partials if which is Which.PARTIALS else result.output
+            spans = plan.replaced if result.spans is None else result.spans
+            if which is Which.PARTIALS and self.planner.of_engine is not None:
+                spans -= plan.discarded
+            self._commit(plan, table, which, spans, result.rows)
+        self._checkpoint(f"wrote_{which}")
+
+    def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
+        bound, note = self.bound, self._note(plan, "data")
+        if which is Which.OUTPUT:
+            note |= output_feed.note_of(bound, plan)
+        path, app_id = bound.paths[which.value], bound.app_ids[which.value]
+        column, is_end = bound.slice_column(which.value)
+        if isinstance(rows, pa.Table):
+            result = replace_spans(
+                path,
+                rows,
+                column,
+                bound.definition.time_type,
+                spans,
+                app_id,
+                plan.n,
+                note,
+                is_end=is_end,
+                order=bound.order(which.value),
+            )
+            removed = result.files_removed
+        else:
+            predicate, before = bound.predicate(which.value, spans), latest_version(path)
+            (self._used or self._engine()).commit(
+                rows,
+                path,
+                predicate=predicate,
+                order=bound.order(which.value),
+                rows=count,
+                app_id=app_id,
+                n=plan.n,
+                note=note,
+            )
+            made = [c for c in commits(path, before, latest_version(path)) if c.transactions.get(app_id) == plan.n]
+            removed = sum(len(c.removes) for c in made)
+        with self._lock:
+            self.counters.commits += 1
+            self.counters.files_rewritten += removed
+
+    def publish(self, plan: Plan, held: SpanSet) -> None:
+        """See :class:`Ports`."""
+        spans = plan.spans - held if held else plan.replaced
+        version = self.head(Which.PARTIALS).version
+        rows = self.survey.kept(version).estimate(spans).rows
+        in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
+        self._used = self._engine()
+        output = self._used.finalise_committed(
+            self._published(), self.bound.paths["partials"], version, spans, fetch=in_driver
+        )
+        self._commit(plan, output, Which.OUTPUT, spans, rows)
+
+    def _published(self) -> Definition:
+        """Return the definition with what the output keeps now; a build that is being made is not in the journal yet."""
+        state = self._journal.view().all.get(self.bound.aggregate_id)
+        return self.bound.published_from(self.bound.kept_from if state is None else state.retired)
+
+    def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
+        return {"plan": plan.id, "n": plan.n, "kind": kind, "source_version": plan.source_version}
+
+    # -- planning --------------------------------------------------------------------------------------------------------
+
+    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+        """See :class:`Ports`."""
+        found = self.planner.decide(state, heads)
+        if found.plan is None or not all(isinstance(step, Settle) for step in found.plan.steps):
+            return found
+        seconds = time.perf_counter() - self.counters.started
+        report = RunReport(found.plan.source_version, "settle", commits=self.counters.commits + 1, seconds=seconds)
+        return replace(found, events=(*found.events, Done(found.plan.n, report)))
+
+    # -- computing -------------------------------------------------------------------------------------------------------
+
+    def compute(self, plan: Plan) -> Computed:
+        """See :class:`Ports`."""
+        engine = self._used = self._engine()
+        if plan.lane is Lane.SPARK:
+            _, state = self.read()
+            pid = engine.jvm_pid()
+            if state.lease is not None and pid:
+                self.renew(state.lease, jvm=(pid, processes.started(pid)))
+        paths, definition = self.bound.paths, self._published()
+        hull = self.survey.hull(plan.source_version)
+        try:
+            self._computed = engine.compute(
+                definition, self.bound.source, paths["partials"], plan, hull=hull, work=self.planner.work
+            )
+        except DataError as exc:
+            where = runs.spans_text(definition.grid, plan.spans)
+            raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
+        if not self.planner.request.accepts_fewer_rows:
+            row_loss.check(self.bound, engine, plan, self._computed, is_build=bool(self.read()[1].builds))
+        return self._computed
+
+    def audit(self, plan: Plan, result: Computed) -> Audit | None:
+        """See :class:`Ports`."""
+        if not has_gate(self.bound.definition.spec, plan.n):
+            return None
+        _, state = self.read()
+        planner = self.planner.of_engine
+        again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
+        gate = Gate(self.bound, state, self._engine, self.survey.hull, self.planner.request.publish_anyway, again)
+        return gate(plan, result)
+
+    def report(self, plan: Plan, result: Computed | None) -> RunReport:
+        """See :class:`Ports`."""
+        seconds = round(time.perf_counter() - self.counters.started, 3)
+        extra = {"fewer_rows": "accepted"} if self.planner.request.accepts_fewer_rows else {}
+        base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds, extra=extra)
+        if result is None:
+            return replace(base, commits=self.counters.commits + 1)
+        return replace(
+            base,
+            buckets=result.buckets,
+            rows_read=result.rows_read,
+            partials_written=result.rows,
+            rows_written=result.output_rows,
+            jobs=(self._used or self._engine()).jobs_of(result),
+            commits=self.counters.commits + 1,
+            files_rewritten=self.counters.files_rewritten,
+        )
+
+    def close(self) -> None:
+        """Give back what the last computation holds in memory."""
+        if self._computed is not None and self._used is not None:
+            self._used.free(self._computed)
+            self._computed = None

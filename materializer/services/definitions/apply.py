@@ -1,0 +1,556 @@
+"""From a definition to an aggregate in the lake: resolve, check whole, create the tables, tell the journal.
+
+Everything is checked before anything is written. The tables are created first and the journal is told last, so a crash
+leaves folders that no aggregate owns and the next ``apply`` says so.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from materializer.config import Config
+from materializer.core.compiled.definition import SLICE, key_column
+from materializer.core.compiled.diff import differences
+from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.properties import refusals
+from materializer.core.policy import retention
+from materializer.core.policy.policies import policies_of, problems_of
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import (
+    CatalogManagedError,
+    DefinitionError,
+    ForeignTableError,
+    FrozenHistoryError,
+    JournalConflictError,
+    MaterializerError,
+    NotADeltaTableError,
+    Problem,
+    TableNotFoundError,
+)
+from materializer.journal.events import Defined, Described, Event, SourceIdentity
+from materializer.journal.fold import AggregateState, by_name
+from materializer.journal.journal import Journal
+from materializer.lake.failures import translated
+from materializer.lake.log import feed_reaches_back
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.commit import create_table
+from materializer.services.aggregate import output_path, partials_path
+from materializer.services.definitions import calendars, cron, impact, lineage, suites
+from materializer.services.definitions.batch import Awaited, Batch
+
+if TYPE_CHECKING:
+    from materializer.spark.describe.analyse import Analysed
+    from materializer.spark.run.spark import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What applying one definition does, or would do.
+
+    Args:
+        name: The aggregate.
+        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again), ``measures`` (computed from what is
+            stored) or ``data`` (computed from the source).
+        differences: Lines for people, ``-`` was, ``+`` will be.
+        source: Where its source lies.
+        source_version: Version from which changes count.
+        next: What becomes of the next version: ``started``, ``replaced`` (another one was being built), ``building``
+            (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
+            ``abandoned`` (what is published was applied again), or "".
+        reads: What building it reads of the source, about; None when it is not built.
+        kept: What is to be copied of what is stored; None when nothing is, or it cannot be read.
+    """
+
+    name: str
+    kind: str
+    differences: tuple[str, ...] = ()
+    source: str = ""
+    source_version: int = 0
+    next: str = ""
+    reads: Reads | None = None
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What building a version costs.
+
+    Args:
+        rows: Source rows, about.
+        bytes: Bytes of their files.
+        files: How many.
+        runs: Runs that this takes, about.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What making a version from stored partials copies; its output is written anew from that.
+
+    Args:
+        rows: Rows of the partials.
+        bytes: Bytes of their files.
+        files: How many.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A definition that was checked.
+
+    Args:
+        change: What applying it does.
+        spec: It, resolved.
+        source: The table it reads.
+        schemas: Column names and Spark types of ``partials`` and ``output``.
+        existing: The aggregate that has its name, if there is one.
+        build: The next version that is being built beside that.
+    """
+
+    change: Change
+    spec: AggregateSpec
+    source: SourceIdentity
+    schemas: dict[str, Any]
+    existing: AggregateState | None
+    build: AggregateState | None = None
+
+
+class Definitions:
+    """Applies and drops definitions in one lake.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        config: Settings; ``sources`` names tables.
+        engine: Starts Spark on first use.
+        on_checkpoint: Told the name of each step of making an aggregate before it is done.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        journal: Journal,
+        config: Config,
+        engine: Callable[[], Engine],
+        on_checkpoint: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._root = root
+        self._journal = journal
+        self._config = config
+        self._engine = engine
+        self._checkpoint = on_checkpoint
+
+    def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
+        """Check all definitions against their sources, the journal and each other; writes nothing.
+
+        Returns:
+            What was checked, aggregates that others read before these.
+
+        Raises:
+            DefinitionError: With every problem of every definition.
+        """
+        batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
+        problems: list[Problem] = []
+        prepared: list[Prepared] = []
+        for spec in batch.ordered():
+            if found := batch.problems_of(spec):
+                problems += found
+                batch.refuse(spec)
+                continue
+            try:
+                prepared.append(self._prepare(spec, batch))
+            except DefinitionError as exc:
+                problems += [_of(spec, p) for p in exc.problems]
+                batch.refuse(spec)
+            else:
+                batch.accept(prepared[-1].spec, prepared[-1].source, prepared[-1].schemas)
+        if problems:
+            raise DefinitionError(problems)
+        return prepared
+
+    def refuse_misfit(self, state: AggregateState) -> None:
+        """Refuse to make the definition of *state* the next one of its aggregate where buckets would not lie in one another.
+
+        Raises:
+            DefinitionError: Naming what it reads, or who reads it.
+        """
+        spec = AggregateSpec.from_json(state.spec)
+        batch = Batch(self._root, self._config.sources, self._journal.view(), [spec])
+        if problems := [*batch.misfits_of_child(spec, str(state.source.path)), *batch.misfits_of_parent(spec)]:
+            raise DefinitionError(problems)
+
+    def settled(self, prepared: Prepared) -> Prepared:
+        """Return a checked definition whose source was made by the same command since, with the table that this is."""
+        if prepared.source.table_id:
+            return prepared
+        head = DeltaFolder.at(prepared.source.path).head()
+        source = replace(prepared.source, table_id=head.table_id)
+        return replace(prepared, source=source, change=replace(prepared.change, source_version=head.version))
+
+    def apply(self, prepared: Prepared, *, writing: Callable[[str], Any]) -> Change:
+        """Write one prepared definition that is new, or changes metadata only.
+
+        Args:
+            prepared: From :meth:`prepare`.
+            writing: Context manager that holds the lease of a named aggregate and has recovered it.
+
+        Raises:
+            ForeignTableError: If the folders of a new aggregate hold something already.
+        """
+        match prepared.change.kind:
+            case "new":
+                self._create(prepared)
+            case "metadata":
+                with writing(prepared.spec.name):
+                    self._describe(prepared)
+        return prepared.change
+
+    def resolve_source(self, name: str) -> SourceIdentity:
+        """Return the table that a source name stands for.
+
+        Names are looked up in ``[sources]`` of the configuration, then among this lake's aggregates, then taken as a
+        path (relative to the lake's root, then to the working directory), then, when they have two or three parts, as
+        names of the session's catalog.
+
+        Raises:
+            TableNotFoundError: If nothing is there.
+            NotADeltaTableError: If something else is.
+        """
+        state = by_name(self._journal.view().states, name)
+        if name in self._config.sources:
+            candidates = [Path(self._config.sources[name])]
+        elif state is not None:
+            candidates = [Path(output_path(self._root, state.name))]
+        else:
+            candidates = [self._root / name, Path(name)]
+        candidates = [p if p.is_absolute() else self._root / p for p in candidates[:1]] + candidates[1:]
+        if not candidates[0].exists() and re.fullmatch(r"\w+(\.\w+){1,2}", self._config.sources.get(name, name)):
+            return self._engine().table_named(self._config.sources.get(name, name))
+        for path in candidates:
+            if path.exists():
+                return SourceIdentity(str(path.resolve()), DeltaFolder.at(str(path.resolve())).head().table_id)
+        known = ", ".join(sorted(self._config.sources)) or "none"
+        raise TableNotFoundError(
+            f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
+            hint="name it in [sources] of materializer.toml, or give its path",
+        )
+
+    def edit_properties(
+        self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, writing: Callable[[str], Any]
+    ) -> Change:
+        """Change properties that never change a result, of an aggregate that is applied already.
+
+        Args:
+            name: The aggregate.
+            edit: Returns the properties that it shall have; it may refuse.
+            writing: See :meth:`apply`.
+
+        Raises:
+            DefinitionError: With every problem of the properties; nothing was written.
+        """
+        prepared = self._edited(self._journal.view().named(name), edit)
+        if prepared.change.kind == "metadata":
+            with writing(name) as state:
+                prepared = self._edited(state, edit)
+                versions = [prepared]
+                build = self._journal.view().build_of(state)
+                if build is not None:  # or what is said of the old version would be forgotten with it
+                    with suppress(MaterializerError):  # the next version may say so already
+                        versions.append(self._edited(build, edit))
+                self._describe(*versions)
+        return prepared.change
+
+    def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:
+        spec = AggregateSpec.from_json(state.spec)
+        properties = edit(spec.property_map)
+        if wrong := refusals(properties):
+            raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
+        return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state, None)
+
+    def _prepare(self, spec: AggregateSpec, batch: Batch) -> Prepared:
+        view = batch.view
+        existing = by_name(view.states, spec.name)
+        if existing is None:
+            view.refuse_broken(spec.name)
+        build = None if existing is None else view.build_of(existing)
+        spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
+        source, folder = batch.awaited(spec) or self._source_of(spec)
+        spec = lineage.over_final_rows(spec, source.path, self._root, batch.states)
+        spec = calendars.looked_up(spec, self.resolve_source) if spec.is_engine else spec
+        if unfit := batch.misfits_of_child(spec, source.path):
+            raise DefinitionError([*lineage.problems_of(spec, source.path, self._root, batch.states), *unfit])
+        if existing is not None and _is_same(spec, existing, source, folder):
+            prepared = self._same_data(spec, existing, folder)
+            return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
+        if existing is not None and build is not None and _is_same(spec, build, source, folder):
+            prepared = self._same_data(spec, build, folder)
+            change = self._changed(existing, prepared.spec, source, prepared.schemas, folder.head().version)
+            return _going_on(prepared, replace(change, kept=None), "building", build, existing)  # that is done
+        if folder.features().is_catalog_managed:
+            msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
+            raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
+        if spec.lateness != "recompute" and not feed_reaches_back(source.path):
+            message = f"{spec.name}: lateness '{spec.lateness}' depends on arrival, and the source's change feed does not begin with it"
+            hint = "create the source with delta.enableChangeDataFeed = true, or write 'recompute'"
+            raise DefinitionError([Problem("definition.lateness", message, hint)])
+        if problems := lineage.problems_of(spec, source.path, self._root, batch.states):
+            raise DefinitionError(problems)
+        resolved = _resolved(spec, folder)
+        if problems := batch.misfits_of_parent(resolved):
+            raise DefinitionError(problems)
+        _refuse_policies(resolved)
+        analysed = self._engine().analyse(resolved, folder.schema_json())
+        version = folder.head().version
+        schemas = _schemas(analysed)
+        _refuse_policies(resolved, schemas)
+        applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
+        checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
+        if existing is None:
+            change = Change(spec.name, "new", (), source.path, version)
+            return Prepared(change, checked, source, schemas, None)
+        change = self._changed(existing, checked, source, schemas, version)
+        what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
+        return Prepared(replace(change, next=what), checked, source, schemas, existing, build)
+
+    def _changed(
+        self,
+        existing: AggregateState,
+        spec: AggregateSpec,
+        source: SourceIdentity,
+        schemas: dict[str, Any],
+        version: int,
+    ) -> Change:
+        """Return what another definition of the data does to an aggregate, and what building it costs."""
+        lines = differences(AggregateSpec.from_json(existing.spec), spec)
+        if source != existing.source:
+            was, is_now = existing.source, source
+            lines = (*lines, f"- source {was.path} ({was.table_id})", f"+ source {is_now.path} ({is_now.table_id})")
+        if impact.is_of_partials(existing, spec, source, schemas, version):
+            kept = None
+            with suppress(MaterializerError):  # who starts it says what is wrong with them
+                kept = Kept(*impact.rows_to_copy(existing, self._root))
+            return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept)
+        reads = Reads(0, 0, 0, 0)
+        if source.table_id:  # else it is made by the same command, and empty
+            reads = Reads(*impact.rows_to_read(existing, spec, source, version, self._config.run_rows))
+        return Change(spec.name, "data", lines, source.path, version, reads=reads)
+
+    def _same_data(
+        self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | Awaited | None
+    ) -> Prepared:
+        """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
+        old = AggregateSpec.from_json(existing.spec)
+        new = replace(old, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        if folder:
+            new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
+        _refuse_policies(new, existing.schemas)
+        kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
+        change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
+        return Prepared(change, new, existing.source, dict(existing.schemas), existing)
+
+    def _suites(
+        self,
+        spec: AggregateSpec,
+        schemas: Mapping[str, Any],
+        folder: DeltaFolder | Awaited,
+        applied: Iterable[tuple[str, str]] = (),
+    ) -> tuple[tuple[str, str], ...]:
+        columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
+        return suites.found(spec, self._config.expectations, columns, applied)
+
+    def _source_of(self, spec: AggregateSpec) -> tuple[SourceIdentity, DeltaFolder]:
+        try:
+            source = self.resolve_source(spec.source)
+            return source, DeltaFolder.at(source.path)
+        except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
+            raise _problem(spec, exc.code, exc.message, exc.hint) from exc
+
+    def _create(self, prepared: Prepared) -> None:
+        spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
+        folder = self._root / spec.name
+        self._checkpoint("apply_tables")
+        with translated(str(folder), "creating", wrote="nothing was written"):
+            try:
+                folder.mkdir(parents=True)  # of two processes one makes it, and only that one may remove it again
+            except FileExistsError:
+                raise ForeignTableError(
+                    f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
+                    hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was "
+                    "interrupted), move or remove it, or choose another name",
+                ) from None
+        try:
+            defined = self._defined(prepared, data_version, aggregate_id)
+            self._checkpoint("apply_journal")
+            self._make_known(defined, aggregate_id)
+        except MaterializerError:
+            if aggregate_id not in self._journal.view().all:  # or it could not be applied again
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _make_known(self, defined: Defined, aggregate_id: str) -> None:
+        while True:
+            view = self._journal.view()
+            if by_name(view.states, defined.name) is not None:
+                message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
+                raise DefinitionError([Problem("definition.name-taken", message, "")])
+            with suppress(JournalConflictError):
+                self._journal.append(view.version, aggregate_id, [defined])
+                return
+
+    def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
+        """Create the tables of a new aggregate and return the event that makes them known."""
+        spec, schemas = prepared.spec, prepared.schemas
+        tables = create_tables(
+            {
+                "partials": partials_path(self._root, spec.name, data_version),
+                "output": output_path(self._root, spec.name),
+            },
+            spec,
+            schemas,
+            aggregate_id,
+        )
+        version = prepared.change.source_version
+        return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
+
+    def _describe(self, *versions: Prepared) -> None:
+        """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
+        self._checkpoint("describe")
+        told = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
+        self._journal.insist(told)
+        self._checkpoint("described")
+
+    def _append(self, aggregate_id: str, events: Sequence[Event]) -> None:
+        self._journal.insist([(aggregate_id, e) for e in events])
+
+    def remove_folders(self, state: AggregateState) -> None:
+        """Remove the tables of an aggregate; what is missing already is not an error."""
+        shutil.rmtree(self._root / state.name, ignore_errors=True)
+
+
+def create_tables(
+    paths: Mapping[str, str], spec: AggregateSpec, schemas: Mapping[str, Any], aggregate_id: str
+) -> dict[str, str]:
+    """Create the empty partials and output of an aggregate, or of a build, and return their Delta table ids."""
+    names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
+    for which, (name, comment) in names.items():
+        description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
+        create_table(paths[which], schemas[which], name=name, description=description)
+    return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
+
+
+def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:
+    resolved = resolve(spec, folder.schema())
+    if not resolved.is_engine:
+        return resolved
+    from materializer.core.engines.compile import check_params, with_slices  # noqa: PLC0415 (only engines)
+
+    sliced = with_slices(resolved)
+    check_params(sliced)  # again, now that the type of time is known
+    return sliced
+
+
+def _refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = None) -> None:
+    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known.
+
+    Args:
+        spec: The definition.
+        schemas: Column names and Spark types of its tables, None before they are known.
+    """
+    found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
+    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
+    if spec.is_engine:
+        found += _retention_of_engines(spec, schemas and [name for name, _ in schemas["partials"]])
+    for policy in policies_of(spec):
+        if policy.schedule is not None and (why := cron.refusal(policy.schedule)):
+            message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
+            found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
+    if found:
+        raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[list[str]]:
+    """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+    from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
+
+    hint = "leave it away, and keep the rows of the source"
+    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
+        yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
+
+
+def refuse_frozen(state: AggregateState, what: str) -> None:
+    """Refuse what would compute an aggregate again whose raw rows may be gone.
+
+    Args:
+        state: The aggregate.
+        what: What was asked, in words.
+
+    Raises:
+        FrozenHistoryError: If its history is frozen.
+    """
+    if state.frozen == NEG_INF:
+        return
+    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
+    raise FrozenHistoryError(
+        f"'{state.name}' is frozen below {bound}: {what} would hold what its source still has and no more",
+        hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",
+    )
+
+
+def _going_on(
+    prepared: Prepared, change: Change, what: str, build: AggregateState, existing: AggregateState | None = None
+) -> Prepared:
+    return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
+
+
+def _is_same(
+    spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder | Awaited
+) -> bool:
+    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
+    old = AggregateSpec.from_json(existing.spec)
+    spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
+    types = {name.lower(): kind for name, kind in folder.schema()}
+    return (
+        source == existing.source
+        and data_fingerprint(spec) == data_fingerprint(old)
+        and all(types.get(name.lower()) == kind for name, kind in old.read_types)
+        and folder.head().version >= existing.cursor
+    )
+
+
+def _schemas(analysed: Analysed) -> dict[str, Any]:
+    spec = analysed.spec
+    time_type = spec.time_type.value if spec.time_type else ""
+    partials = [[SLICE, time_type], *([key_column(n), t] for n, t in analysed.key_types)]
+    partials += [[f.name, f.dataType.simpleString()] for f in analysed.partial_schema]
+    return {"partials": partials, "output": [[f.name, f.dataType.simpleString()] for f in analysed.output_schema]}
+
+
+def _of(spec: AggregateSpec, problem: Problem) -> Problem:
+    """Return a problem that names its aggregate, when it has no place of its own."""
+    if problem.line or problem.message.startswith(f"{spec.name}:"):
+        return problem
+    return replace(problem, message=f"{spec.name}: {problem.message}")
+
+
+def _problem(spec: AggregateSpec, code: str, message: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])

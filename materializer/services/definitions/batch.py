@@ -1,0 +1,191 @@
+"""Definitions that are applied together: which reads which, in what order they are made, and what is there before they are.
+
+A source is looked up as ever, but an aggregate that the same command makes is found, too; it has no table yet, so what is
+known of its output stands in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import Problem
+from materializer.journal.events import SourceIdentity
+from materializer.journal.fold import AggregateState, by_name
+from materializer.journal.journal import View
+from materializer.lake.table import TableFeatures, TableHead
+from materializer.lake.types import schema_of
+from materializer.services.aggregate import output_path
+from materializer.services.definitions import lineage
+from materializer.services.definitions.lineage import Form
+
+
+class Awaited:
+    """The output of an aggregate that is made by the same command; it answers as its folder will.
+
+    Args:
+        columns: Name and Spark type of each column.
+    """
+
+    def __init__(self, columns: Sequence[Sequence[str]]) -> None:
+        self._columns = [(str(name), str(kind)) for name, kind in columns]
+
+    def head(self) -> TableHead:
+        """Return the version that it begins with, without an id."""
+        return TableHead(0, "")
+
+    def schema(self) -> list[tuple[str, str]]:
+        """Return (name, Spark type text) of each column, in order."""
+        return self._columns
+
+    def schema_json(self) -> str:
+        """Return the schema as Spark's JSON."""
+        return schema_of(self._columns)
+
+    def features(self) -> TableFeatures:
+        """Return what a table of ours has."""
+        return TableFeatures(
+            has_deletion_vectors=False,
+            has_column_mapping=False,
+            is_clustered=False,
+            has_row_tracking=False,
+            is_catalog_managed=False,
+            partition_columns=(),
+            names=frozenset(),
+        )
+
+
+class Batch:
+    """The definitions of one command, over what a lake has.
+
+    Args:
+        root: The lake's root folder.
+        sources: Named sources of the configuration.
+        view: The journal.
+        specs: The definitions, as given.
+    """
+
+    def __init__(self, root: Path, sources: Mapping[str, str], view: View, specs: Sequence[AggregateSpec]) -> None:
+        self.view = view
+        self.states: dict[str, AggregateState] = dict(view.states)
+        """The aggregates of the lake, and those of the batch that are checked already and new."""
+        self._root = root
+        self._sources = sources
+        self._specs = {spec.name.lower(): spec for spec in specs}
+        self._refused: set[str] = set()
+        self._checked: dict[str, AggregateSpec] = {}
+
+    # -- what reads what -------------------------------------------------------------------------------------------------
+
+    def parent(self, spec: AggregateSpec) -> AggregateSpec | None:
+        """Return the definition of the batch that makes what *spec* reads, or None."""
+        if spec.source not in self._sources:
+            named = self._specs.get(spec.source.lower())
+            is_folder = named is not None and named.name == spec.name and (self._root / spec.source).exists()
+            if named is not None and not is_folder:
+                return named
+            if named is None and by_name(self.view.states, spec.source) is not None:
+                return None
+        given = Path(self._sources.get(spec.source, spec.source))
+        paths = {str((self._root / given).resolve()), str(given.resolve())}
+        return next((s for s in self._specs.values() if self.output(s.name) in paths), None)
+
+    def ordered(self) -> Iterator[AggregateSpec]:
+        """Yield the definitions, those that others read before these, else as they were given."""
+        done: set[str] = set()
+        for spec in self._specs.values():
+            waiting: list[AggregateSpec] = []
+            at: AggregateSpec | None = spec
+            while at is not None and at.name.lower() not in done:
+                done.add(at.name.lower())
+                waiting.append(at)
+                at = self.parent(at)
+            yield from reversed(waiting)
+
+    def cycle(self, spec: AggregateSpec) -> list[str]:
+        """Return the names of the aggregates through which *spec* would read itself, it first and last; [] when it does not."""
+        names, at = [spec.name], self._parent_name(spec.name)
+        while at is not None and len(names) <= len(self._specs) + len(self.view.states):
+            names.append(at)
+            if at.lower() == spec.name.lower():
+                return names
+            at = self._parent_name(at)
+        return []
+
+    def _parent_name(self, name: str) -> str | None:
+        spec = self._specs.get(name.lower())
+        if spec is not None and (parent := self.parent(spec)) is not None:
+            return parent.name
+        if spec is not None:
+            state = None if spec.source in self._sources else by_name(self.view.states, spec.source)
+            return None if state is None else state.name
+        state = by_name(self.view.states, name)
+        found = None if state is None else lineage.parent_of(state.source.path, self._root, self.view.states)
+        return None if found is None else found.name
+
+    def problems_of(self, spec: AggregateSpec) -> list[Problem]:
+        """Return why *spec* cannot be checked: it would read itself, or what it reads has problems of its own."""
+        if names := self.cycle(spec):
+            message = f"{spec.name}: it would read '{names[1]}', which reads it: {' reads '.join(names)}"
+            return [Problem("definition.cycle", message, "name another source in one of them")]
+        parent = self.parent(spec)
+        if parent is None or parent.name.lower() not in self._refused or by_name(self.view.states, parent.name):
+            return []
+        message = f"{spec.name}: it reads '{parent.name}', whose definition has problems of its own"
+        return [Problem("definition.source-refused", message, f"mend '{parent.name}' first")]
+
+    # -- what is checked -------------------------------------------------------------------------------------------------
+
+    def refuse(self, spec: AggregateSpec) -> None:
+        """Note that *spec* has problems."""
+        self._refused.add(spec.name.lower())
+
+    def accept(self, spec: AggregateSpec, source: SourceIdentity, schemas: Mapping[str, Any]) -> None:
+        """Note that *spec*, resolved, has none."""
+        self._checked[spec.name.lower()] = spec
+        if by_name(self.view.states, spec.name) is None:
+            self.states[f"new {spec.name}"] = AggregateState(
+                f"new {spec.name}", spec.name, spec.as_json(), "", source, schemas, {}, 0
+            )
+
+    def awaited(self, spec: AggregateSpec) -> tuple[SourceIdentity, Awaited] | None:
+        """Return the output that *spec* reads when it is made by this command: where it will lie, and what it will hold."""
+        parent = self.parent(spec)
+        state = None if parent is None else self.states.get(f"new {parent.name}")
+        if state is None:
+            return None
+        return SourceIdentity(self.output(state.name), ""), Awaited(state.schemas["output"])
+
+    # -- grids that have to fit ------------------------------------------------------------------------------------------
+
+    def output(self, name: str) -> str:
+        """Return where the output of an aggregate lies."""
+        return str(Path(output_path(self._root, name)).resolve())
+
+    def misfits_of_child(self, spec: AggregateSpec, path: str) -> list[Problem]:
+        """Return why *spec* may not divide what the aggregate at *path* divides, published or not yet."""
+        parent = lineage.parent_of(path, self._root, self.states)
+        return [] if parent is None else lineage.misfits_of_child(spec, self._forms(parent.name))
+
+    def misfits_of_parent(self, spec: AggregateSpec) -> list[Problem]:
+        """Return why *spec*, resolved, may not divide time as it does: who reads it."""
+        path = self.output(spec.name)
+        readers = [f for s in lineage.readers_of(path, self.view.all) for f in self._forms(s.name) if f.path == path]
+        return lineage.misfits_of_parent(spec, readers)
+
+    def _forms(self, name: str) -> list[Form]:
+        """Return the definitions of an aggregate that are in force once this batch is applied, but for one not checked yet."""
+        checked = self._checked.get(name.lower())
+        state = by_name(self.view.states, name)
+        forms = [] if checked is None else [Form(checked, "")]
+        if state is None:
+            return forms
+        is_given = name.lower() in self._specs
+        build = self.view.build_of(state)
+        if not is_given or lineage.is_materialised(state):
+            forms.append(Form.of(state, "as it is published" if is_given or build is not None else ""))
+        if build is not None and not is_given:
+            forms.append(Form.of(build, "in its next version"))
+        return forms

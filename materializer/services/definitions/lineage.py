@@ -1,0 +1,219 @@
+"""Aggregates over aggregates: what may stand on what.
+
+The parent's published rows are the child's source; of an engine's output only final rows count. Any engine may feed any
+other. A continuous aggregate over another's output is allowed only where the finalised value aggregates again: a sum of sums
+or counts, the smallest of minima, the first of firsts. An average of averages is refused. Where it divides the parent's
+buckets, each of them has to lie in one of its own: :mod:`materializer.core.time.nesting`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from materializer.core.aggregates.parts import group
+from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
+from materializer.core.time.grid import Grid, build
+from materializer.core.time.instants import render
+from materializer.core.time.nesting import misfit
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import DefinitionError, Problem
+from materializer.journal.fold import AggregateState, States
+
+AGAIN: Final[Mapping[str, frozenset[str]]] = {
+    "sum": frozenset({"sum", "count", "count_if"}),
+    "min": frozenset({"min"}),
+    "max": frozenset({"max"}),
+    "first": frozenset({"first"}),
+    "last": frozenset({"last"}),
+    "bool_and": frozenset({"bool_and"}),
+    "bool_or": frozenset({"bool_or"}),
+    "bit_and": frozenset({"bit_and"}),
+    "bit_or": frozenset({"bit_or"}),
+    "bit_xor": frozenset({"bit_xor"}),
+}
+"""Aggregate → those whose finalised values it may aggregate."""
+
+MISFIT: Final = "definition.not-nested"
+
+
+def parent_of(path: str, root: Path, states: States) -> AggregateState | None:
+    """Return the aggregate whose output lies at *path*, or None."""
+    return next((s for s in states.values() if str((root / s.name / "output").resolve()) == path), None)
+
+
+def readers_of(path: str, states: States) -> list[AggregateState]:
+    """Return the aggregates, and next versions of aggregates, that read the table at *path*, by name."""
+    return sorted((s for s in states.values() if str(s.source.path) == path), key=lambda s: s.name.lower())
+
+
+def dropped_with(state: AggregateState, root: Path, everything: States) -> list[AggregateState]:
+    """Return what reads an aggregate, and what reads that, the last first: aggregates and next versions of aggregates."""
+    found: dict[str, AggregateState] = {}
+    for reader in readers_of(str((root / state.name / "output").resolve()), everything):
+        found |= {s.id: s for s in [*dropped_with(reader, root, everything), reader] if s.id not in found}
+    return list(found.values()) if not state.builds else []
+
+
+def is_materialised(state: AggregateState) -> bool:
+    """Whether anything of an aggregate was published, so that a changed definition of it becomes a next version."""
+    return state.threshold != NEG_INF
+
+
+def parents_first(root: Path, states: States) -> list[str]:
+    """Return the names of all aggregates, those that others read before these."""
+    outputs = {str(root / s.name / "output"): s.name for s in states.values()}
+    parents = {s.name: outputs.get(str(s.source.path)) for s in states.values()}
+
+    def depth(name: str) -> int:
+        found, at = 0, parents.get(name)
+        while at is not None and found < len(parents):
+            found, at = found + 1, parents.get(at)
+        return found
+
+    return sorted(parents, key=lambda name: (depth(name), name.lower()))
+
+
+def over_final_rows(spec: AggregateSpec, path: str, root: Path, states: States) -> AggregateSpec:
+    """Return *spec*, which reads the table at *path*, so that open windows of an engine do not count."""
+    parent = parent_of(path, root, states)
+    if parent is None or not AggregateSpec.from_json(parent.spec).is_engine:
+        return spec
+    where = "is_final" if spec.where is None else f"{group(spec.where)} AND is_final"
+    return replace(spec, where=where, reads=tuple(sorted({*spec.reads, "is_final"})))
+
+
+def problems_of(spec: AggregateSpec, path: str, root: Path, states: States) -> list[Problem]:
+    """Return why *spec* may not read the table at *path*, if that is an aggregate's output."""
+    parent = parent_of(path, root, states)
+    if parent is None:
+        return []
+    if _leads_to(parent, spec.name, root, states):
+        message = f"{spec.name}: it would read '{parent.name}', which reads '{spec.name}'"
+        return [Problem("definition.cycle", message, "name another source")]
+    made = AggregateSpec.from_json(parent.spec)
+    if spec.is_engine or made.is_engine:
+        return []
+    formulas = {m.name.lower(): m.formula for m in made.measures}
+    calls = [(m.name, call) for m in spec.measures for call in m.formula.calls]
+    return [p for name, call in calls if (p := _again(spec, name, call, formulas))]
+
+
+def _leads_to(state: AggregateState, name: str, root: Path, states: States) -> bool:
+    at: AggregateState | None = state
+    for _ in range(len(states) + 1):
+        if at is None:
+            return False
+        if at.name.lower() == name.lower():
+            return True
+        at = parent_of(at.source.path, root, states)
+    return True
+
+
+def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Formula]) -> Problem | None:
+    """Return why a call may not aggregate the parent's measures, or None."""
+    for arg in (*call.args, call.where or "", call.order_by or ""):
+        for word in re.findall(r"[A-Za-z_]\w*", arg):
+            formula = formulas.get(word.lower())
+            if formula is None:
+                continue
+            inner = formula.calls[0].function if len(formula.pieces) == 1 and formula.calls else "an expression"
+            is_bare = arg.strip().strip("`").lower() == word.lower() and arg in call.args
+            if is_bare and not call.distinct and inner in AGAIN.get(call.function, ()):
+                continue
+            message = f"{spec.name}: measure '{name}': {call.function} of '{word}', which is {inner} already"
+            hint = "read the raw source, or aggregate sums and counts of the parent and divide them"
+            return Problem("definition.not-again", message, hint)
+    return None
+
+
+# -- grids ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One of the definitions that an aggregate has at a time.
+
+    Args:
+        spec: The definition, resolved.
+        which: Which one it is, in words, where another may be meant; else "".
+        path: The table that it reads.
+    """
+
+    spec: AggregateSpec
+    which: str
+    path: str = ""
+
+    @classmethod
+    def of(cls, state: AggregateState, which: str) -> Form:
+        """Return the definition of *state*."""
+        return cls(AggregateSpec.from_json(state.spec), which, str(state.source.path))
+
+
+def misfits_of_child(spec: AggregateSpec, parents: Iterable[Form]) -> list[Problem]:
+    """Return why *spec* may not divide the buckets of what it reads, of which *parents* are the definitions; at most one."""
+    for parent in parents:
+        found = _misfit(spec, parent.spec)
+        if found is None:
+            continue
+        name = parent.spec.name
+        made = f"'{name}' {parent.which}".rstrip()
+        message = f"{spec.name}: `{spec.time_column}` cannot be divided into {found.divided}: the edge {found.edge} lies inside the bucket {found.bucket} of {made}, which is counted whole"
+        hint = f"divide it so that each edge is one of '{name}', or read what '{name}' reads"
+        return [Problem(MISFIT, message, hint)]
+    return []
+
+
+def misfits_of_parent(spec: AggregateSpec, children: Iterable[Form]) -> list[Problem]:
+    """Return why *spec* may not divide time as it does: one problem for each of its *children* that this does not fit."""
+    problems: dict[str, Problem] = {}
+    for child in children:
+        found = _misfit(child.spec, spec)
+        if found is None or child.spec.name in problems:
+            continue
+        name = child.spec.name
+        made = f"'{name}' {child.which}".rstrip()
+        message = f"{spec.name}: {made} reads it and divides it into {found.divided}: the edge {found.edge} of that lies inside the bucket {found.bucket} of this definition"
+        hint = f"keep a division that fits '{name}', or change or drop '{name}' first"
+        problems[name] = Problem(MISFIT, message, hint)
+    return list(problems.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """A child's edge that lies inside a bucket of its parent, as text; *divided* is how the child divides time."""
+
+    divided: str
+    edge: str
+    bucket: str
+
+
+def _misfit(child: AggregateSpec, parent: AggregateSpec) -> _Misfit | None:
+    grids = _grids(child, parent)
+    edge = None if grids is None else misfit(*grids)
+    if grids is None or edge is None:
+        return None
+    one, other = grids
+    start, end = (render(at, other.time_type) for at in (other.edge_at(edge), other.edge_from(edge + 1)))
+    return _Misfit(one.describe(), render(edge, one.time_type), f"[{start}, {end})")
+
+
+def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | None:
+    """Return how a child and its parent divide the same instants; None where no bucket of the parent is divided again.
+
+    The results of engines are windows of their own, and a child may divide time by another column than a bucket's edge.
+    """
+    edges = {name.lower() for name in (parent.bucket_start, parent.bucket_end) if name}
+    if child.is_engine or parent.is_engine or child.time_column.lower() not in edges or parent.time_type is None:
+        return None
+    try:
+        return _grid(child, parent.time_type), _grid(parent, parent.time_type)
+    except DefinitionError:
+        return None  # it is told where the definition is resolved
+
+
+def _grid(spec: AggregateSpec, time_type: TimeType) -> Grid:
+    return build(spec.grid, time_type, spec.resolution)

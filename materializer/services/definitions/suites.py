@@ -1,0 +1,164 @@
+"""The suites of a definition: found by name or by property when it is applied, checked there, and kept with it.
+
+A refresh uses what was applied and never a file, so that a suite that is lost or broken later cannot open the gate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from materializer.core.compiled.definition import Definition
+from materializer.core.quality.compiled import Columns, compiled, plain
+from materializer.core.quality.suite import Expectation, Suite, read, wrong_values
+from materializer.core.spec.imports import imported
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, POS_INF, Span
+from materializer.errors import DefinitionError, Problem, QualityLibraryMissingError
+
+OUTPUT: Final = "output"
+SOURCE: Final = "source"
+_PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
+_ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
+GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
+"""Parameters that every suite can use; `quality.parameters` adds others."""
+_REFUSALS: Final = "materializer.adapters.great_expectations.auditor:refusals"
+
+
+class Refusals(Protocol):
+    """The port that Great Expectations is behind."""
+
+    def __call__(self, expectations: Sequence[Expectation]) -> list[tuple[int, Problem]]:
+        """Return what the library finds wrong with arguments, each with the place of its expectation in the suite."""
+        ...
+
+
+def found(
+    spec: AggregateSpec,
+    folder: Path,
+    columns: Mapping[str, Columns],
+    applied: Iterable[tuple[str, str]] = (),
+) -> tuple[tuple[str, str], ...]:
+    """Return the suites of a definition as (kind, JSON), checked.
+
+    Args:
+        spec: The definition.
+        folder: Where suites lie by name.
+        columns: Columns of the ``output`` and of the ``source``, with their Spark types.
+        applied: The suites that the definition has; without the folder those found by name stay as they are.
+
+    Raises:
+        DefinitionError: With everything that is wrong with them.
+    """
+    problems = list(_not_for_engines(spec))
+    suites: list[tuple[str, str]] = []
+    known = {} if folder.is_dir() else dict(applied)
+    for kind in (OUTPUT, SOURCE):
+        if kind in known and _PROPERTIES[kind] not in spec.property_map:
+            suites.append((kind, known[kind]))
+            continue
+        file = _file(spec, kind, folder, problems)
+        if file is None:
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+            asked = partial(_wrong_arguments, spec=spec, columns=columns[kind])
+            suite = read(text, file=str(file), columns=columns[kind], further=asked)
+        except DefinitionError as exc:
+            problems += exc.problems
+        except (OSError, UnicodeDecodeError) as exc:
+            problems.append(Problem("suite.unreadable", f"this suite cannot be read: {exc}", "", str(file)))
+        else:
+            problems += _unknown_parameters(suite, spec, str(file))
+            suites.append((kind, json.dumps(json.loads(text), separators=(",", ":"))))
+    if problems:
+        raise DefinitionError(problems)
+    return tuple(suites)
+
+
+def of(spec: AggregateSpec) -> dict[str, Suite]:
+    """Return the suites that were applied with a definition, by kind."""
+    return {kind: read(text) for kind, text in spec.suites}
+
+
+def parameters_of(spec: AggregateSpec) -> dict[str, Any]:
+    """Return the values that a definition gives to parameters."""
+    given: dict[str, Any] = json.loads(spec.property_map.get("quality.parameters", "{}"))
+    return given
+
+
+def values(definition: Definition, n: int, version: int, window: Span) -> dict[str, Any]:
+    """Return what the parameters of a definition's suites stand for.
+
+    Args:
+        definition: The definition.
+        n: Refresh number.
+        version: Source version.
+        window: What is looked at; an infinite end is null.
+    """
+    return _values(definition.spec, definition.time_type, n, version, window)
+
+
+def _values(spec: AggregateSpec, kind: TimeType, n: int, version: int, window: Span) -> dict[str, Any]:
+    start, end = (
+        None if edge in (NEG_INF, POS_INF) else edge if kind.is_integer else render(edge, kind)
+        for edge in (window.start, window.end)
+    )
+    return dict(zip(GIVEN, (n, version, start, end), strict=True)) | parameters_of(spec)
+
+
+def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
+    asked = spec.property_map
+    hint = "leave it away: the whole run is held back"
+    if spec.is_engine and asked.get("quality.on_failure", "refresh").lower() == "buckets":
+        yield Problem("definition.quality", "'quality.on_failure': results of engines reach beyond a bucket", hint)
+
+
+def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:
+    named = spec.property_map.get(_PROPERTIES[kind])
+    if named is None:
+        by_name = folder / f"{spec.name}{_ENDINGS[kind]}"
+        return by_name if by_name.is_file() else None
+    if named.lower() == "none":
+        return None
+    file = next((p for p in (folder / named, Path(named)) if p.is_file()), None)
+    if file is None:
+        message = f"{spec.name}: there is no suite '{named}' (looked in {folder} and in the working directory)"
+        problems.append(Problem("suite.missing", message, f"correct '{_PROPERTIES[kind]}', or write 'none'"))
+    return file
+
+
+def _unknown_parameters(suite: Suite, spec: AggregateSpec, file: str) -> Iterable[Problem]:
+    known = {*GIVEN, *parameters_of(spec)}
+    for name in sorted(suite.parameters - known):
+        hint = f"give it in 'quality.parameters', or use one of {', '.join(GIVEN)}"
+        yield Problem("suite.parameter", f"the parameter '{name}' has no value", hint, file)
+
+
+def _wrong_arguments(
+    expectations: Sequence[Expectation], *, spec: AggregateSpec, columns: Columns
+) -> list[tuple[int, Problem]]:
+    """Return what is wrong with arguments once parameters have the values that the definition gives them.
+
+    What will be compiled was checked when it was read. The rest is for Great Expectations to say, where it is installed:
+    where it is not, a refresh may still run where it is, and says what to install where it does not.
+    """
+    filled = Suite("", tuple(expectations)).filled(parameters_of(spec)).expectations
+    wrong = [(e.index, p) for e in filled for p in wrong_values(e)]
+    if left := [e for e in filled if not _is_compiled(e, spec, columns)]:
+        refusals: Refusals = imported(_REFUSALS, "auditor", "this installation is incomplete")
+        with suppress(QualityLibraryMissingError):
+            wrong += refusals(left)
+    return wrong
+
+
+def _is_compiled(e: Expectation, spec: AggregateSpec, columns: Columns) -> bool:
+    """Whether a refresh will need no library for it; its own parameters always have values of the same kind."""
+    own = _values(spec, spec.time_type, 1, 1, Span(0, 1)) if spec.time_type else {}
+    [e] = Suite("", (e,)).filled(own).expectations
+    return compiled(plain(e, columns), columns) is not None

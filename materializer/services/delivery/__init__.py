@@ -1,0 +1,1 @@
+"""What follows a publication: failing here never unpublishes."""

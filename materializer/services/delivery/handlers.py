@@ -1,0 +1,142 @@
+"""Output handlers: functions that are given what a refresh published, beside the table.
+
+The journal knows up to which version of the output a handler has been called. It is called once for everything that came
+since, and again when it failed or its process died: at least once for each row, so it has to take the same version twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from materializer.core.compiled.definition import quoted
+from materializer.core.spec.imports import imported
+from materializer.core.time.spans import SpanSet
+from materializer.errors import (
+    LogGapError,
+    MaterializerError,
+    OutputHandlerError,
+    UsageError,
+)
+from materializer.journal.events import Delivered
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.log import commits
+from materializer.lake.rows import row_count
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Bound
+from materializer.spark.query.bucket_sql import spans_sql
+from materializer.spark.runtime.jvm import telling
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+OutputHandler: TypeAlias = Callable[[Any, int], object]
+"""Called with rows that are new or have new content, and the version of the output that holds them.
+
+The rows are a Spark frame with the columns of the output, or, under ``msg_as_table = false``, a tuple of lists, one for each
+column. They come at least once; an exception makes the next refresh give them again.
+"""
+
+
+def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
+    """Return handlers by name; a text ``module:function`` is imported and called like the function.
+
+    Raises:
+        UsageError: If one cannot be imported, or has an unfit name.
+    """
+    hint = "write module:function, importable where the command runs"
+    found = {text.rpartition(":")[2]: imported(text, "output handler", hint) for text in named} | dict(given)
+    for name, handler in found.items():
+        if not name.isidentifier() or not callable(handler):
+            raise UsageError(f"'{name}' is no output handler: it needs a name that Python would take, and a function")
+    return found
+
+
+def handler_of(state: AggregateState, handlers: Mapping[str, OutputHandler]) -> OutputHandler | None:
+    """Return the handler that an aggregate's definition names, or None when it names none.
+
+    Raises:
+        UsageError: If this process does not know it.
+    """
+    name = _properties(state).get("output_handler")
+    if name is None:
+        return None
+    if name not in handlers:
+        raise UsageError(
+            f"'{state.name}' gives its output to the handler '{name}', which this process does not know",
+            hint="name it in output_handlers of materializer.toml, or pass it to Materializer(output_handlers=…)",
+        )
+    return handlers[name]
+
+
+def _properties(state: AggregateState) -> dict[str, str]:
+    return dict(state.spec["properties"])
+
+
+def deliver(
+    handler: OutputHandler,
+    state: AggregateState,
+    bound: Bound,
+    engine: Callable[[], Engine],
+    journal: Journal,
+    on_checkpoint: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Give the handler of an aggregate what its output has become since it was called last.
+
+    Args:
+        handler: The handler.
+        state: The aggregate.
+        bound: The same, compiled.
+        engine: Starts Spark on first use.
+        journal: Told up to where it was called, afterwards.
+        on_checkpoint: Told the name of each step before it is done, and when all are.
+
+    Raises:
+        OutputHandlerError: If the handler failed.
+    """
+    path = bound.paths["output"]
+    version = DeltaFolder.at(path).head().version
+    if state.delivered is not None and state.delivered >= version:
+        return
+    where = _where(bound, path, state.delivered, version)
+    if where is not None:
+        rows = engine().published_since(path, state.delivered, version, where)
+        on_checkpoint("deliver")
+        is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
+        _call(handler, rows if is_table else _columns(rows), version, bound.name)
+    on_checkpoint("deliver_journal")
+    journal.tell(state.id, state.name, Delivered(version))
+    on_checkpoint("delivered")
+
+
+def _call(handler: OutputHandler, message: Any, version: int, name: str) -> None:
+    try:
+        with telling(wrote="what was refreshed so far is published"):
+            handler(message, version)
+    except MaterializerError:
+        raise
+    except Exception as exc:
+        raise OutputHandlerError(
+            f"the output handler of '{name}' failed at version {version} of the output: {type(exc).__name__}: {exc}"
+        ) from exc
+
+
+def _columns(rows: Any) -> tuple[list[Any], ...]:
+    return tuple(column.to_pylist() for column in rows.toArrow().columns)
+
+
+def _where(bound: Bound, path: str, after: int | None, upto: int) -> str | None:
+    """Return a predicate that holds for all rows that came in (after, upto], or None when none came."""
+    column, _ = bound.slice_column("output")
+    if after is None:
+        return None if row_count(path) == 0 else "true"
+    try:
+        run = commits(path, after, upto, column=column, time_type=bound.definition.time_type)
+    except LogGapError:
+        return "true"
+    came = [f for c in run for f in c.adds if f.data_change]
+    if not all(f.is_known for f in came):
+        return "true"
+    spans = SpanSet.union(f.span for f in came if f.span is not None)
+    return spans_sql(quoted(column), spans, bound.definition.time_type) if spans else None

@@ -1,0 +1,1 @@
+"""Files, logs and boundaries of tables: changes files, never rows."""

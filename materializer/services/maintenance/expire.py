@@ -1,0 +1,339 @@
+"""Freezing history before its raw rows go, and giving it up again.
+
+``expire`` moves the frozen bound and writes nothing but the journal: what was captured and the new bound, in one commit.
+The rows are the owner's to delete, afterwards. ``thaw`` takes the bound away and makes everything below it dirty, so that
+the next refresh computes it from what the source still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from materializer.core.policy.retention import SOURCE
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.refresh.plan import Estimate
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.grid import Grid
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import (
+    ExpireBoundError,
+    ExpireDirtyError,
+    ExpireEngineError,
+    HistoryBuildingError,
+    JournalConflictError,
+    MaterializerError,
+)
+from materializer.journal.events import Event, Frozen, Invalidated
+from materializer.journal.fold import AggregateState
+from materializer.journal.version_fields import fields_of
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions import lineage
+from materializer.services.observe import frozen_bound
+from materializer.services.observe.observe import Survey, applied
+from materializer.services.observe.source_deletes import Reader, delete_statement, readers_of
+from materializer.services.planning import runs
+from materializer.services.refresh.service import Refresher, stuck_spans
+
+Report = TypeVar("Report")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What freezing does, or would do.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of its time column.
+        before: What was asked for.
+        bound: Where the frozen bound stands then; ``NEG_INF`` never.
+        was: Where it stood.
+        source: Where the source lies.
+        source_version: Version of it that was captured.
+        below: The source's files that hold rows below the bound, at most.
+        waiting: Dirty spans below it, which the next refresh merges.
+        as_stored: Dirty spans below it that would need their raw rows: they stay as they are stored.
+        delete: The statement that the owner of the source may run then; empty where it is not the owner's to run.
+        readers: Other aggregates that read the source and are not frozen there.
+        notes: What to know before.
+        is_dry_run: Whether nothing was written.
+    """
+
+    name: str
+    time_type: TimeType
+    before: int
+    bound: int
+    was: int
+    source: str
+    source_version: int
+    below: Estimate
+    waiting: SpanSet
+    delete: str
+    readers: tuple[Reader, ...]
+    notes: tuple[str, ...] = ()
+    as_stored: SpanSet = field(default_factory=SpanSet)
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """What taking the frozen bound away does, or would do.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of its time column.
+        was: Where the bound stood; ``NEG_INF`` when nothing was frozen.
+        dirty: What becomes dirty, to be computed from what the source has.
+        kept: Kept partials below the bound, at most.
+        below: The source's files that hold rows there, at most.
+        expired_rows: Rows that are known to have gone from there.
+        stuck: What was dirty there and could not be planned.
+        follows: Whether ``source.retention`` will freeze it again.
+        is_dry_run: Whether nothing was written.
+    """
+
+    name: str
+    time_type: TimeType
+    was: int
+    dirty: SpanSet
+    kept: Estimate
+    below: Estimate
+    expired_rows: int
+    stuck: SpanSet
+    follows: bool
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Dirt:
+    """What is dirty below a bound: what merges, what is clean without a look, and what needs its raw rows."""
+
+    waiting: SpanSet = field(default_factory=SpanSet)
+    settled: SpanSet = field(default_factory=SpanSet)
+    needed: SpanSet = field(default_factory=SpanSet)
+
+
+@dataclass(slots=True)
+class Expirer:
+    """Freezes and thaws the history of aggregates of one lake."""
+
+    refresher: Refresher
+
+    def expire(self, name: str, before: int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
+        """Freeze history up to the last edge at or before an instant.
+
+        Args:
+            name: The aggregate.
+            before: The instant.
+            dry_run: Only say what would be done; nothing is written.
+            as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
+
+        Raises:
+            ExpireEngineError: If an engine computes the aggregate, and its results need older rows.
+            ExpireBoundError: If nothing was materialised up to there.
+            ExpireDirtyError: If buckets below are dirty and need their raw rows, or results of an engine may still change.
+            HistoryBuildingError: If a next version of it is being built.
+            LeaseHeldError: If another live process works on it.
+        """
+        if dry_run:
+            survey = self._survey(name)
+            state = survey.looked(survey.given_back(self._state(name)))
+            return self._expiry(state, survey, before, as_stored=as_stored, dry_run=True)[0]
+
+        def decide(state: AggregateState, survey: Survey) -> tuple[Expiry, list[Event]]:
+            captured = survey.uncaptured(state)  # once: the source may move on between two looks
+            now = state if captured is None else applied(state, captured)
+            expiry, events = self._expiry(now, survey, before, as_stored=as_stored, dry_run=False)
+            return expiry, events if captured is None else [captured, *events]
+
+        return self._written(name, decide)
+
+    def thaw(self, name: str, *, dry_run: bool) -> Thaw:
+        """Take the frozen bound away: everything below is dirty then.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what would be done; nothing is written.
+
+        Raises:
+            HistoryBuildingError: If a next version of it is being built.
+            LeaseHeldError: If another live process works on it.
+        """
+        if dry_run:
+            return self._thaw(self._state(name), self._survey(name), dry_run=True)
+
+        def decide(state: AggregateState, survey: Survey) -> tuple[Thaw, list[Event]]:
+            thaw = self._thaw(state, survey, dry_run=False)
+            entries = tuple(Entry(span, None, Cause.INVALIDATED, gone=ANY_ROWS) for span in thaw.dirty)
+            return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
+
+        return self._written(name, decide)
+
+    def _written(self, name: str, decide: Callable[[AggregateState, Survey], tuple[Report, list[Event]]]) -> Report:
+        """Do, under the lease and in one commit, what *decide* says of the newest state."""
+        journal = self.refresher.journal
+        with self.refresher.writing(name):
+            while True:
+                view = journal.view()
+                state = view.named(name)
+                report, events = decide(state, self._survey(name))
+                self.refresher.on_checkpoint("bound")
+                try:
+                    if events:
+                        journal.append(view.version, state.id, events)
+                except JournalConflictError:
+                    continue
+                self.refresher.on_checkpoint("bounded")
+                return report
+
+    def _state(self, name: str) -> AggregateState:
+        return self.refresher.journal.view().named(name)
+
+    def _survey(self, name: str) -> Survey:
+        return self.refresher.survey(self._state(name))
+
+    def _expiry(
+        self, state: AggregateState, survey: Survey, before: int, *, as_stored: bool, dry_run: bool
+    ) -> tuple[Expiry, list[Event]]:
+        definition = self.refresher.bound(state).definition
+        grid = definition.grid
+        if definition.engine is not None and definition.engine.not_frozen:
+            raise ExpireEngineError(
+                f"'{state.name}' needs the raw rows of its history: {definition.engine.not_frozen}",
+                hint="keep the rows of its source",
+            )
+        self._refuse_building(state)
+        bound = frozen_bound.cut_edge(definition, _bound(state, before, grid))
+        if bound == NEG_INF:
+            raise ExpireBoundError(
+                f"no edge of '{state.name}' in the days before lies between two windows (filled: days) of its trading sessions",
+                hint="set 'slice' to a length that divides them, such as '1 hour'",
+            )
+        bound = max(bound, state.frozen)
+        dirt = _dirt(state, bound, survey)
+        if dirt.needed and not as_stored:
+            shown = runs.spans_text(grid, dirt.needed)
+            end = render(bound, grid.time_type)
+            raise ExpireDirtyError(
+                f"'{state.name}' is dirty below {end} and can only be computed from raw rows there: {shown}",
+                hint=f"run 'materializer refresh {state.name} --end {end}' first, or freeze them as they are stored with "
+                "--as-stored",
+            )
+        if bound > state.frozen and not as_stored:
+            self._refuse_unsettled(state, bound, survey, grid)
+        view = self.refresher.journal.view()
+        parent = lineage.parent_of(state.source.path, self.refresher.root, view.states)
+        expiry = Expiry(
+            state.name,
+            definition.time_type,
+            before,
+            bound,
+            state.frozen,
+            state.source.name or state.source.path,
+            state.cursor,
+            survey.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
+            dirt.waiting,
+            "" if parent else delete_statement(state.source, definition, bound),
+            tuple(readers_of(state, bound, view.all.values())),
+            tuple(_notes(state, bound, parent)),
+            dirt.needed,
+            dry_run,
+        )
+        if bound <= state.frozen:
+            return expiry, []
+        # inserts that nothing merges would look like inserts that wait
+        stored = tuple(replace(e, after=None, gone=0) for e in state.log.cut(dirt.needed).taken)
+        asked: list[Event] = [Invalidated(stored, "frozen as stored")] if stored else []
+        return expiry, [*asked, Frozen(bound, "expire", dirt.settled)]
+
+    def _refuse_unsettled(self, state: AggregateState, bound: int, survey: Survey, grid: Grid) -> None:
+        """Refuse a bound above results of an engine that may still change: no later row would change them then."""
+        first = survey.unsettled(state, bound)
+        if first is None:
+            return
+        raise ExpireDirtyError(
+            f"results of '{state.name}' from {_text(first, grid)} on are open, or reach what is dirty above "
+            f"{_text(bound, grid)}: they may still change, and need their raw rows then",
+            hint=f"refresh '{state.name}' first (--as-of T closes what ends by T), take a time before that, or freeze them as "
+            "they are stored with --as-stored",
+        )
+
+    def _refuse_building(self, state: AggregateState) -> None:
+        if self.refresher.journal.view().build_of(state) is not None:
+            raise HistoryBuildingError(
+                f"the next version of '{state.name}' is being built: both versions need the raw rows that they have",
+                hint=f"publish it with 'materializer build {state.name}', or give it up with 'materializer abandon "
+                f"{state.name}', first",
+            )
+
+    def _thaw(self, state: AggregateState, survey: Survey, *, dry_run: bool) -> Thaw:
+        self._refuse_building(state)
+        spec, was = AggregateSpec.from_json(state.spec), state.frozen
+        below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
+        kept = below & SpanSet.of(Span(state.discarded, POS_INF))
+        return Thaw(
+            state.name,
+            spec.time_type or TimeType.TIMESTAMP,
+            was,
+            kept,
+            _known(lambda: survey.kept_estimate(below)),
+            _known(lambda: survey.source_estimate(state, below)),
+            state.expired_rows,
+            stuck_spans(state),
+            SOURCE in spec.property_map,
+            dry_run,
+        )
+
+
+def _bound(state: AggregateState, before: int, grid: Grid) -> int:
+    """Return the edge to freeze at; never below where it is frozen already."""
+    if before in (NEG_INF, POS_INF):
+        raise ExpireBoundError("history is frozen before a time, not before infinity", hint="give --before a time")
+    bound = grid.edge_at(before)
+    if bound > state.threshold:
+        until = "nothing at all" if state.threshold == NEG_INF else f"nothing from {_text(state.threshold, grid)} on"
+        raise ExpireBoundError(
+            f"'{state.name}' cannot be frozen before {_text(bound, grid)}: {until} was ever materialised",
+            hint=f"run 'materializer refresh {state.name}' first, or take an earlier time",
+        )
+    if bound <= grid.limits.start:
+        raise ExpireBoundError(
+            f"no row of '{state.name}' can lie before {_text(bound, grid)}", hint="take a later time"
+        )
+    return max(bound, state.frozen)
+
+
+def _known(estimate: Callable[[], Estimate]) -> Estimate:
+    """Return an estimate, or that of nothing: a table that is gone or was replaced does not keep history frozen."""
+    try:
+        return estimate()
+    except MaterializerError:
+        return Estimate()
+
+
+def _text(instant: int, grid: Grid) -> str:
+    return render(instant, grid.time_type)
+
+
+def _dirt(state: AggregateState, bound: int, survey: Survey) -> _Dirt:
+    if bound <= state.frozen:
+        return _Dirt()
+    taken = state.log.cut(SpanSet.of(Span(state.frozen, bound))).taken
+    merges = survey.merges
+    waiting = SpanSet.union(e.span for e in taken if merges and e.is_mergeable)
+    rest = SpanSet.union(e.span for e in taken if e.cause is not Cause.RETIRED) - waiting
+    needed = survey.present(state, rest) if rest else rest
+    return _Dirt(waiting, rest - needed, needed)
+
+
+def _notes(state: AggregateState, bound: int, parent: AggregateState | None) -> list[str]:
+    notes = []
+    if any(fields_of(version)["frozen"] < bound for version in state.previous[:1]):
+        notes.append("the previous version that is kept cannot be rolled back to then: its history is not frozen")
+    if parent is not None:
+        notes.append(f"the source is the output of '{parent.name}': its rows go by its own output.retention")
+    if DeltaFolder.at(state.source.path).properties().get("delta.enableChangeDataFeed", "").lower() != "true":
+        notes.append("the source has no change feed: rows that come below the bound cannot be merged, only reported")
+    return notes

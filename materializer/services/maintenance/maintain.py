@@ -1,0 +1,422 @@
+"""Maintenance: files laid out in time again, files that nobody needs removed, logs and journal kept short.
+
+```
+plan (log and statistics; no lease, no JVM) ──nothing to do──▶ end
+  └▶ LEASE → RECOVER → for each table: vacuum → rewrite, a commit for each group → checkpoint → MAINTAINED → release
+                     → the journal and its history: fold, vacuum
+```
+
+What is done is planned again under the lease. No plan stands in the journal, because no step needs recovery: a rewrite
+takes files out and others with the same rows in, in one commit against the version that was looked at (see
+:mod:`materializer.lake.write.rewrite`), and everything else removes what no version needs. Stopped anywhere, all tables hold
+the rows they held; new files that no commit took in go with a later vacuum. It never touches a source.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from materializer.core.compiled.definition import quoted
+from materializer.core.policy.compaction import Group, depth, groups, is_small, target_rows
+from materializer.core.policy.table_properties import every_of, retention_hours_of
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.spans import Span, SpanSet
+from materializer.errors import LeaseLostError, MaterializerError
+from materializer.journal.events import Maintained
+from materializer.journal.fold import AggregateState
+from materializer.lake.statistics import unit
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.commit import CHECKPOINT_EVERY, CommitResult
+from materializer.lake.write.rewrite import exchange, pieces_of, rewrite, scratch
+from materializer.lake.write.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
+from materializer.services.aggregate import Bound
+from materializer.services.delivery import output_feed
+from materializer.services.maintenance.orphans import ours
+from materializer.spark.query.bucket_sql import spans_sql
+
+if TYPE_CHECKING:
+    from materializer.services.refresh.service import Refresher
+
+WEEK_HOURS: Final = 168.0
+MONTH_HOURS: Final = 720.0
+DRIVER_BYTES: Final = 256 << 20
+"""Larger groups of files are written again by Spark."""
+ROUNDS: Final = 3
+"""Small files that a rewrite left side by side are merged in another round; a fourth was never needed."""
+_TABLES: Final = ("partials", "output")
+
+
+class _LogKept(TypedDict):
+    """How much of a table's log is asked for: so many seconds, and this version and later ones."""
+
+    seconds: float
+    since: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What one table would gain from maintenance.
+
+    Args:
+        table: ``partials``, ``output``, ``changes``, ``journal`` or ``history``.
+        files: Its files.
+        rows: Its rows.
+        bytes: Its size.
+        small: Files that hold less than half of what they should.
+        deepest: How many files lie over the instant that most lie over.
+        groups: Files that would be written again, in one commit each.
+        leftovers: Files that no version within the retention needs, and folders of versions that nobody knows.
+        leftover_bytes: Their size.
+        since_checkpoint: Commits after the newest checkpoint of its log.
+        expired: Files of its log that are older than its retention.
+        fold: Commits that would be folded into one file (journal and history).
+    """
+
+    table: str
+    files: int
+    rows: int
+    bytes: int
+    small: int = 0
+    deepest: int = 0
+    groups: tuple[Group, ...] = ()
+    leftovers: int = 0
+    leftover_bytes: int = 0
+    since_checkpoint: int = 0
+    expired: int = 0
+    fold: int = 0
+
+    @property
+    def is_log_long(self) -> bool:
+        """Whether its log wants a checkpoint, or has files that may go."""
+        return self.since_checkpoint > CHECKPOINT_EVERY or self.expired > 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.groups) or self.leftovers > 0 or self.is_log_long or self.fold > 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableDone:
+    """What was done to one table.
+
+    Args:
+        table: As in the plan.
+        files: Files afterwards.
+        bytes: Their size.
+        rewritten: Files that others took the place of.
+        added: These others.
+        rows: Rows that were written again.
+        commits: Commits that were made.
+        removed: Files that were removed from its folder.
+        removed_bytes: Their size.
+        checkpoint: Whether its log was shortened.
+    """
+
+    table: str
+    files: int
+    bytes: int
+    rewritten: int = 0
+    added: int = 0
+    rows: int = 0
+    commits: int = 0
+    removed: int = 0
+    removed_bytes: int = 0
+    checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainReport:
+    """What maintenance found, and what it did.
+
+    Args:
+        name: The aggregate; None for the lake's journal.
+        plans: What was found, a table each.
+        done: What was done, a table each; empty when nothing was to do, or nothing was asked for.
+        is_dry_run: Whether it was only planned.
+        seconds: Wall time of everything.
+    """
+
+    name: str | None
+    plans: tuple[TablePlan, ...]
+    done: tuple[TableDone, ...] = ()
+    is_dry_run: bool = False
+    seconds: float = 0.0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything was to do."""
+        return any(p.has_work for p in self.plans)
+
+
+OnPlan = Callable[[MaintainReport], None]
+
+
+@dataclass(slots=True)
+class Maintainer:
+    """Maintains the aggregates and the journal of one lake.
+
+    Args:
+        refresher: Holds leases and recovers, and knows the lake.
+    """
+
+    refresher: Refresher
+
+    def aggregate(self, name: str, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
+        """Maintain the tables of one aggregate.
+
+        Args:
+            name: The aggregate.
+            is_dry_run: Only say what would be done; no lease is taken.
+            on_plan: Told what is about to be done, before it is.
+
+        Raises:
+            LeaseHeldError: If another live process works on it; nothing was written.
+            LeaseLostError: If the lease was taken over meanwhile; what was done stays, it changes no row.
+            StorageError: If the disk is full or permission is refused.
+        """
+        began = time.perf_counter()
+        state = self.refresher.journal.view().named(name)
+        plans = tuple(self.plans(state))
+        report = MaintainReport(state.name, plans, is_dry_run=is_dry_run)
+        on_plan(report)
+        done: tuple[TableDone, ...] = ()
+        if report.has_work and not is_dry_run:
+            with self.refresher.writing(state.name) as held:
+                output_feed.follow_held(self.refresher, held)  # before files go that it is derived from
+                done = tuple(self._table(held, table) for table in _tables(self.refresher.bound(held)))
+                self._checkpoint("maintain_done")
+                self._tell(held, done, time.perf_counter() - began)
+        return replace(report, done=done, seconds=time.perf_counter() - began)
+
+    def journal(self, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
+        """Fold the journal and its history, and remove their files that nobody needs; wants no lease."""
+        began = time.perf_counter()
+        plans = tuple(self.journal_plans())
+        report = MaintainReport(None, plans, is_dry_run=is_dry_run)
+        on_plan(report)
+        done: list[TableDone] = []
+        if report.has_work and not is_dry_run:
+            self._checkpoint("maintain_journal")
+            self.refresher.journal.clean()
+            for before, after in zip(plans, self.journal_plans(), strict=True):
+                removed = before.leftovers - after.leftovers, before.leftover_bytes - after.leftover_bytes
+                commits = int(before.fold > after.fold)
+                done.append(TableDone(before.table, after.files, after.bytes, 0, 0, 0, commits, *removed))
+        return replace(report, done=tuple(done), seconds=time.perf_counter() - began)
+
+    def plans(self, state: AggregateState) -> Iterator[TablePlan]:
+        """Yield what the tables of an aggregate would gain, from their logs; writes nothing."""
+        bound = self.refresher.bound(state)
+        for table in _tables(bound):
+            path, (column, time_type, _) = bound.paths[table], _laid_out(bound, table)
+            _, pieces, unknown = pieces_of(path, column, time_type)
+            target = target_rows(sum(p.rows for p in pieces))
+            found = [*self._leftovers(state, bound, table), *self._strays(state, table)]
+            log = log_state(path, **self._log_kept(state, bound, table))
+            yield TablePlan(
+                table,
+                len(pieces) + unknown,
+                sum(p.rows for p in pieces),
+                sum(p.bytes for p in pieces),
+                sum(is_small(p, target) for p in pieces),
+                depth(pieces),
+                tuple(groups(pieces, target)),
+                len(found),
+                sum(f.bytes for f in found),
+                log.since_checkpoint,
+                log.expired,
+            )
+
+    def journal_plans(self) -> Iterator[TablePlan]:
+        """Yield what the journal and its history would gain; writes nothing."""
+        for found in self.refresher.journal.gathered():
+            fold = found.commits if found.is_worth_folding else 0
+            yield TablePlan(
+                found.table,
+                found.files,
+                found.rows,
+                found.bytes,
+                leftovers=found.leftovers,
+                leftover_bytes=found.leftover_bytes,
+                fold=fold,
+            )
+
+    def _table(self, held: AggregateState, table: str) -> TableDone:
+        """Maintain one table under the lease of *held*."""
+        bound = self.refresher.bound(held)
+        path = bound.paths[table]
+        self._checkpoint("maintain_vacuum")
+        self._check_lease(held)
+        gone = self._leftovers(held, bound, table)
+        remove(path, gone)
+        for stray in (begun := self._strays(held, table)):
+            shutil.rmtree(stray.name, ignore_errors=True)
+        gone = [*gone, *begun]
+        written = self._rewritten(held, bound, table)
+        self._checkpoint("maintain_log")
+        kept = self._log_kept(held, bound, table)
+        log = log_state(path, **kept)
+        is_long = log.since_checkpoint > CHECKPOINT_EVERY or log.expired > 0
+        checkpoint = is_long and shorten_log(path, **kept)
+        column, time_type, _ = _laid_out(bound, table)
+        _, pieces, unknown = pieces_of(path, column, time_type)
+        return TableDone(
+            table,
+            len(pieces) + unknown,
+            sum(p.bytes for p in pieces),
+            sum(c.files_removed for c, _ in written),
+            sum(c.files_added for c, _ in written),
+            sum(rows for _, rows in written),
+            len(written),
+            len(gone),
+            sum(f.bytes for f in gone),
+            checkpoint,
+        )
+
+    def _rewritten(self, held: AggregateState, bound: Bound, table: str) -> list[tuple[CommitResult, int]]:
+        """Rewrite what is worth it; return each commit with its rows."""
+        column, time_type, _ = _laid_out(bound, table)
+        written: list[tuple[CommitResult, int]] = []
+        for _ in range(ROUNDS):
+            version, pieces, _ = pieces_of(bound.paths[table], column, time_type)
+            target = target_rows(sum(p.rows for p in pieces))
+            found = groups(pieces, target)
+            for group in found:
+                self._checkpoint("maintain_rewrite")
+                written.append((self._rewrite(held, bound, table, version, group, target), group.rows))
+                self._checkpoint("maintain_committed")
+            if not found:
+                break
+        return written
+
+    def _rewrite(
+        self, held: AggregateState, bound: Bound, table: str, version: int, group: Group, target: int
+    ) -> CommitResult:
+        path, (column, time_type, order) = bound.paths[table], _laid_out(bound, table)
+        note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
+
+        def before_commit() -> None:
+            self._checkpoint("maintain_written")
+            self._check_lease(held)
+
+        is_small_enough = group.rows <= self.refresher.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
+        if is_small_enough:
+            return rewrite(path, group, column, time_type, order, target, note, before_commit)
+        hull = Span(min(p.start for p in group.pieces), max(p.last for p in group.pieces) + unit(time_type))
+        where = spans_sql(quoted(column), SpanSet.of(hull), time_type)
+        with scratch(path) as folder:
+            self.refresher.engine().lay_out(
+                path,
+                version,
+                [p.path for p in group.pieces],
+                where,
+                folder,
+                order=order,
+                files=max(1, round(group.rows / target)),
+            )
+            before_commit()
+            return exchange(path, group, folder, note)
+
+    def _leftovers(self, state: AggregateState, bound: Bound, table: str) -> list[Leftover]:
+        path = bound.paths[table]
+        kept = retention_hours(bound.definition.spec, path)
+        since = self._read_since(state, path) if table == "output" else None
+        return leftovers(path, before=time.time() - kept * 3600, since=since)
+
+    def _log_kept(self, state: AggregateState, bound: Bound, table: str) -> _LogKept:
+        """Return how much of a table's log is kept: as long as its files are, if its own retention is no shorter.
+
+        A version whose files went cannot be read, and every commit lists the log. Aggregates that read the output find in its
+        log what changed since they looked, however long ago that was.
+        """
+        path = bound.paths[table]
+        own = retention_of(dict(DeltaFolder.at(path).properties()), "delta.logRetentionDuration", MONTH_HOURS)
+        seconds = min(own, retention_hours(bound.definition.spec, path)) * 3600
+        if table != "output":
+            return {"seconds": seconds, "since": None}
+        readers = [s.cursor for s in self.refresher.journal.view().all.values() if s.source.path == path]
+        asked = [at for at in (self._read_since(state, path), *readers) if at is not None]
+        return {"seconds": seconds, "since": min(asked, default=None)}
+
+    def _strays(self, state: AggregateState, table: str) -> list[Leftover]:
+        return ours(self.refresher.root, self.refresher.journal.view(), state, table)
+
+    def _read_since(self, state: AggregateState, path: str) -> int | None:
+        """Return the oldest version of an output that somebody will still ask for, however long ago that was."""
+        states = self.refresher.journal.view().all.values()  # next versions of others read it too
+        asked = [s.plan.source_version for s in states if s.plan is not None and s.source.path == path]
+        if dict(state.spec["properties"]).get("output_handler") and state.delivered is not None:
+            asked.append(state.delivered)
+        return min(asked, default=None)
+
+    def _check_lease(self, held: AggregateState) -> None:
+        lease = self.refresher.journal.view().named(held.name).lease
+        if lease is None or held.lease is None or lease.owner != held.lease.owner:
+            msg = f"the lease of '{held.name}' was taken over while it was maintained"
+            raise LeaseLostError(msg, wrote="what was done stays; it changes no row")
+
+    def _tell(self, held: AggregateState, done: tuple[TableDone, ...], seconds: float) -> None:
+        """Write into the journal what was done; the tables are whole without it."""
+        report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
+        self._check_lease(held)
+        self.refresher.journal.insist([(held.id, Maintained(report))])
+
+    def _checkpoint(self, name: str) -> None:
+        self.refresher.on_checkpoint(name)
+
+
+def _tables(bound: Bound) -> tuple[str, ...]:
+    """Return the tables of an aggregate that are maintained."""
+    return (*_TABLES, output_feed.TABLE) if DeltaFolder.at(bound.paths[output_feed.TABLE]).exists() else _TABLES
+
+
+def _laid_out(bound: Bound, table: str) -> tuple[str, TimeType, list[str]]:
+    """Return the column that a table is cut by, its type, and what it is sorted by."""
+    if table == output_feed.TABLE:  # who reads it wants what came after a refresh
+        return "_refresh", TimeType.BIGINT, ["_refresh"]
+    return bound.slice_column(table)[0], bound.definition.time_type, bound.order(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Afterwards:
+    """What maintenance did after a refresh: its reports, and why it failed, if it did."""
+
+    reports: tuple[MaintainReport, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def afterwards(refresher: Refresher, state: AggregateState, numbers: list[int]) -> Afterwards:
+    """Maintain an aggregate after refreshes that were done, where its property ``maintain.every`` says so.
+
+    Args:
+        refresher: Of the lake.
+        state: The aggregate.
+        numbers: Numbers of the refreshes that were done just now; every so many by number are followed by maintenance.
+
+    A failure is told and harms nothing: the refreshes are done.
+    """
+    every = every_of(AggregateSpec.from_json(state.spec))
+    if every is None or not numbers or max(numbers) // every == (min(numbers) - 1) // every:
+        return Afterwards()
+    maintainer = Maintainer(refresher)
+    reports = []
+    try:
+        reports.append(maintainer.aggregate(state.name))
+        reports.append(maintainer.journal())
+    except MaterializerError as exc:
+        return Afterwards(tuple(reports), (f"the maintenance after it failed: {exc.message} ({exc.code})",))
+    except Exception as exc:  # noqa: BLE001 - the refresh is done and whole; a bug here must not say otherwise
+        return Afterwards(tuple(reports), (f"the maintenance after it failed: {type(exc).__name__}: {exc}",))
+    return Afterwards(tuple(reports))
+
+
+def retention_hours(spec: AggregateSpec, path: str) -> float:
+    """Return how long files that no version needs any more are kept, in hours."""
+    asked = retention_hours_of(spec)
+    properties = dict(DeltaFolder.at(path).properties())
+    return retention_of(properties, "delta.deletedFileRetentionDuration", WEEK_HOURS) if asked is None else asked

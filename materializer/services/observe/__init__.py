@@ -1,0 +1,1 @@
+"""What the source and our tables hold: read, never written."""

@@ -1,0 +1,234 @@
+"""The capture ladder: what changed in a run of source versions, by the best rung that is provably complete.
+
+The driver reads small change feeds and file statistics itself. Where the feed is on but the driver may not read it
+(deletion vectors, column mapping, many rows) Spark does; where Spark is refused too, file statistics, and last of all
+everything below the threshold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from materializer.config import Config
+from materializer.core.policy.table_properties import log_entries_of
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.refresh.lateness import Lateness
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
+from materializer.journal.events import Captured
+from materializer.journal.fold import AggregateState
+from materializer.lake.capture import capture as lake
+from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment
+from materializer.lake.log import LogGapError, read_commit
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Bound
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+DRIVER_ROWS: Final = 500_000
+"""Changed rows that the driver reads itself; more are grouped by Spark."""
+
+_CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST}
+
+
+class Capture:
+    """Captures changes of the source of one aggregate.
+
+    Args:
+        bound: The aggregate.
+        config: Settings.
+        engine: Starts Spark on first use.
+    """
+
+    def __init__(self, bound: Bound, config: Config, engine: Callable[[], Engine]) -> None:
+        self._bound = bound
+        self._config = config
+        self._engine = engine
+
+    def upto(self, state: AggregateState, version: int) -> Captured:
+        """Return what the versions (cursor, *version*] made dirty.
+
+        Raises:
+            SourceSchemaChangedError: If a column that the definition reads changed its type or went away.
+            SourceReplacedError: If the source is another table now.
+        """
+        self._check_schema()
+        bound, grid = self._bound, self._bound.definition.grid
+        found = lake.capture_without_spark(
+            state.source.path,
+            after=state.cursor,
+            upto=version,
+            table_id=state.source.table_id,
+            time_column=bound.definition.spec.time_column,
+            time_type=bound.definition.time_type,
+            keys=self._plain_keys(),
+            max_rows=DRIVER_ROWS,
+            floor=grid.floor,
+            next_edge=grid.next,
+            frozen_below=state.frozen,
+        )
+        captured = found.captured if isinstance(found, NeedsSpark) else found
+        entries = list(self._entries(state, captured))
+        counts = [_count(c) for c in captured.per_version]
+        reasons, lateness, expired = list(captured.reasons), captured.lateness, captured.expired
+        if isinstance(found, NeedsSpark):
+            for segment in found.segments:
+                more, counted, why, late, gone = self._by_spark(state, segment)
+                entries += more
+                counts += counted
+                reasons += why
+                lateness += late
+                expired += gone
+        entries += self._reaching(state, entries, counts, expired)
+        return Captured(
+            version,
+            tuple(_kept(entries, state.discarded)),
+            counts=tuple(counts),
+            reasons=tuple(reasons),
+            max_entries=log_entries_of(bound.definition.spec, self._config.log_max_entries),
+            lateness=lateness.as_json(),
+            waited=_waited(state),
+            expired=expired,
+        )
+
+    def _entries(self, state: AggregateState, captured: lake.Captured) -> Iterator[Entry]:
+        for piece in captured.pieces:
+            if piece.is_frozen:
+                yield from self._frozen(piece)
+                continue
+            is_fine = piece.rung is Rung.FEED
+            for span in piece.times:
+                yield Entry(
+                    span,
+                    state.cursor if is_fine else None,
+                    _CAUSES[piece.rung],
+                    piece.keys if is_fine else None,
+                    is_insert_only=piece.is_insert_only,
+                    gone=0 if piece.is_insert_only else piece.rows,
+                )
+
+    def _frozen(self, piece: CapturedPiece) -> Iterator[Entry]:
+        """Yield what a piece below the frozen bound makes dirty.
+
+        Without ``after`` it stays in the log until somebody thaws: inserts that cannot be merged, and conflicts.
+        """
+        is_fine = piece.rung is Rung.FEED and piece.is_insert_only
+        cause = _CAUSES[piece.rung] if piece.is_insert_only else Cause.CONFLICT
+        merges = is_fine and not self._bound.definition.layout.not_mergeable
+        for span in piece.times:
+            yield Entry(span, piece.from_version - 1 if merges else None, cause, is_insert_only=is_fine)
+
+    def _reaching(
+        self, state: AggregateState, entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], expired: int
+    ) -> Iterator[Entry]:
+        """Yield the first slice above the frozen bound where events that last changed below it: they may reach above it.
+
+        Which do is for planning to tell, which reads their ends.
+        """
+        engine = self._bound.definition.engine
+        if engine is None or state.frozen == NEG_INF:
+            return
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        if freezing.lasts_from(engine.params, state.frozen) is None:
+            return
+        is_fine = all(count["rung"] == Rung.FEED for count in counts)
+        if not is_fine or expired or any(e.span.start < state.frozen for e in entries):
+            span = Span(state.frozen, self._bound.definition.grid.next(state.frozen))
+            yield Entry(span, state.cursor if is_fine else None, Cause.CHANGE if is_fine else Cause.FILES)
+
+    def _by_spark(
+        self, state: AggregateState, segment: Segment
+    ) -> tuple[list[Entry], list[dict[str, Any]], list[str], Lateness, int]:
+        first, last = segment.from_version, segment.to_version
+        definition = self._bound.definition
+        try:
+            found = self._engine().changes(definition, state.source, first - 1, last, frozen=state.frozen)
+        except ChangeFeedGapError as exc:
+            captured = lake.capture_by_files(
+                state.source.path,
+                after=state.cursor,
+                from_version=first,
+                to_version=last,
+                time_column=definition.spec.time_column,
+                time_type=definition.time_type,
+                floor=definition.grid.floor,
+                next_edge=definition.grid.next,
+                reason=exc.message,
+                frozen_below=state.frozen,
+            )
+            return (
+                list(self._entries(state, captured)),
+                [_count(c) for c in captured.per_version],
+                list(captured.reasons),
+                Lateness(),
+                captured.expired,
+            )
+        rows = sum(found.counts.values())
+        if found.starts is None:
+            reason = f"versions {first} to {last} touch too many buckets to tell them apart"
+            lost = [{"version": last, "rung": "lost", "rows": None}]
+            everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, ANY_ROWS, None, first, last)
+            return list(self._all_of(state, everything)), lost, [reason], Lateness(), 0
+        spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
+        gone = found.counts["update_preimage"] + found.counts["delete"]
+        entries = [Entry(s, state.cursor, Cause.CHANGE, None, found.is_insert_only, gone) for s in spans]
+        for starts, is_late in ((found.late, True), (found.conflicts, False)):
+            times = SpanSet.union(Span(start, definition.grid.next(start)) for start in starts)
+            piece = CapturedPiece(times, Rung.FEED, is_late, 0, None, first, last, is_frozen=True)
+            entries += self._frozen(piece)
+        count = {"version": last, "rung": "feed", "rows": rows, "null_time": found.null_times, **found.counts}
+        return entries, [count], [], found.lateness, found.expired
+
+    def _all_of(self, state: AggregateState, piece: CapturedPiece) -> Iterator[Entry]:
+        """Yield a piece that nothing is known of, parted at the frozen bound."""
+        below = SpanSet() if state.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, state.frozen))
+        parts = (replace(piece, times=piece.times - below), replace(piece, times=below, is_frozen=True))
+        return self._entries(state, lake.Captured(parts))
+
+    def _plain_keys(self) -> tuple[str, ...] | None:
+        """Return the key columns when every key is a plain column of the source."""
+        spec = self._bound.definition.spec
+        columns = {name.lower(): name for name in spec.reads}
+        keys = [columns.get(key.sql.strip().strip("`").lower()) for key in spec.keys]
+        return tuple(k for k in keys if k) if keys and all(keys) else None
+
+    def _check_schema(self) -> None:
+        bound = self._bound
+        now = {name.lower(): kind for name, kind in DeltaFolder.at(bound.source.path).schema()}
+        for name, kind in bound.definition.spec.read_types:
+            found = now.get(name.lower())
+            if found != kind:
+                what = "is gone" if found is None else f"is {found} now"
+                raise SourceSchemaChangedError(
+                    f"'{bound.name}' reads column '{name}' as {kind}, but in its source it {what}",
+                    hint=f"apply a definition of '{bound.name}' that fits the source",
+                    column=name,
+                    found=found,
+                    expected=kind,
+                )
+
+
+def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:
+    """Yield what of some entries is about buckets that our tables keep."""
+    kept = SpanSet.of(EVERYTHING if retired == NEG_INF else Span(retired, POS_INF))
+    for entry in entries:
+        yield from (replace(entry, span=span) for span in SpanSet.of(entry.span) & kept)
+
+
+def _waited(state: AggregateState) -> float | None:
+    """Return for how many seconds the oldest uncaptured commit of the source has waited."""
+    try:
+        return max(0.0, round(time.time() - read_commit(state.source.path, state.cursor + 1).timestamp / 1000, 3))
+    except LogGapError:
+        return None
+
+
+def _count(count: lake.VersionCount) -> dict[str, Any]:
+    is_counted = count.rung is Rung.FEED
+    rows = count.inserted + count.updated_pre + count.updated_post + count.deleted
+    return count.as_json() | {"rows": rows if is_counted else None}

@@ -1,0 +1,295 @@
+"""What the source and the tables of one aggregate hold, and what follows from it before anything is planned.
+
+A survey reads logs and file statistics, each version once, and the change feed; it writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from materializer.config import Config
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import Estimate
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import (
+    NotADeltaTableError,
+    SourceDamagedError,
+    SourceReplacedError,
+    SourceRolledBackError,
+    TableNotFoundError,
+)
+from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
+from materializer.journal.fold import AggregateState, apply
+from materializer.journal.journal import Journal
+from materializer.lake.extent import Extent, files
+from materializer.lake.log import LogGapError, commits
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions import lineage
+from materializer.services.observe import frozen_bound, stored_extent
+from materializer.services.observe.capture import Capture
+from materializer.services.observe.clock import followed_below
+from materializer.services.protocol.refresh_steps import TableHead, Which
+
+if TYPE_CHECKING:
+    from materializer.services.aggregate import Bound
+    from materializer.spark.run.spark import Engine
+
+
+class Survey:
+    """What there is of one aggregate: its source, its tables, and what the source did that nobody captured.
+
+    Args:
+        journal: The lake's journal.
+        bound: The aggregate's definition, compiled for use.
+        config: Settings.
+        engine: Starts Spark on first use and returns the engine.
+        as_of: The clock, an instant of the time column; None takes the wall clock. Retention follows no row past it.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        bound: Bound,
+        config: Config,
+        engine: Callable[[], Engine],
+        as_of: int | None = None,
+    ) -> None:
+        self.bound = bound
+        self.coming = SpanSet()
+        """Where the source may have rows that it does not store yet."""
+        self.clock_edge = followed_below(as_of, bound.definition.grid)
+        """Retention follows no row from there on."""
+        self._journal = journal
+        self._engine = engine
+        self._capture = Capture(bound, config, engine)
+        self._source = DeltaFolder.at(bound.source.path)
+        self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
+        self._extents: dict[tuple[str, int, str], Extent] = {}
+        self._captured: dict[tuple[int, int], Captured | None] = {}
+
+    def head(self, which: Which) -> TableHead:
+        """Return the newest version of one of our tables."""
+        table = self._tables[which]
+        try:
+            head = table.head()
+        except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
+            exc.hint = f"it is the {which} table of '{self.bound.name}': {self.bound.mend}"
+            raise
+        return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
+
+    def check_source(self, state: AggregateState, table_id: str, version: int) -> None:
+        """Refuse a source that is not the one the aggregate was defined on.
+
+        Raises:
+            SourceReplacedError: If it was dropped and recreated.
+            SourceRolledBackError: If its newest version lies before the cursor.
+        """
+        if table_id != state.source.table_id:
+            mend = f"apply the definition of '{state.name}' again to build it from the new table, or drop it"
+            if lineage.parent_of(state.source.path, self._journal.root, self._journal.view().states):
+                mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
+            raise SourceReplacedError(
+                f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
+                hint=mend,
+                found=table_id,
+                expected=state.source.table_id,
+            )
+        if version < state.cursor:
+            raise SourceRolledBackError(
+                f"the source of '{state.name}' is at version {version}, but {state.cursor} was already captured",
+                hint=f"if it was replaced by an older copy, apply the definition of '{state.name}' again to build it anew",
+                found=version,
+                expected=state.cursor,
+            )
+
+    def uncaptured(self, state: AggregateState) -> Captured | None:
+        """Return what the source did since the cursor, or None when it is known already.
+
+        It is remembered between attempts. Where rows lay past the clock, the clock may have reached them since.
+        """
+        head = self._source.head()
+        self.check_source(state, head.table_id, head.version)
+        if (
+            head.version == state.cursor
+            and state.extent_end != NEG_INF
+            and not frozen_bound.counts_anew(state, self.clock_edge)
+        ):
+            return None
+        key = (state.cursor, head.version)
+        if key not in self._captured:
+            self._captured[key] = self._fresh_look(state, head.version)
+        return self._captured[key]
+
+    def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
+        extent = self.raw(version)
+        if version == state.cursor and state.extent_end != NEG_INF and extent.unknown.files:
+            return None  # looking again takes a scan: the next version of the source is soon enough
+        end = self._extent_end(extent)
+        followed = self._followed_end(extent, end)
+        if version > state.cursor:
+            captured = self._capture.upto(state, version)
+            return replace(captured, extent_end=end, null_times=extent.null_times, followed_end=followed)
+        if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
+            return None
+        return Captured(version, (), end, (), extent.null_times, followed_end=followed)
+
+    def looked(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
+        captured = self.uncaptured(state)
+        return applied(state, captured) if captured else state
+
+    def given_back(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if its unfinished refresh had been aborted; writes nothing."""
+        return state if state.plan is None else applied(state, Aborted(state.plan.n, "preview"))
+
+    def without_old(self, state: AggregateState) -> AggregateState:
+        """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
+        for move in frozen_bound.moved(state, self.bound.definition.grid, freezes=False):
+            state = applied(state, move)
+        return state
+
+    def moves(self, state: AggregateState, *, freezes: bool = True) -> list[Frozen | Retired]:
+        """Return how the frozen bound, if asked for, and the retired bound follow the newest row of *state*."""
+        freezes = freezes and frozen_bound.may_freeze(state, self._journal.view())
+
+        def present(spans: SpanSet) -> SpanSet:
+            return self.present(state, spans)
+
+        def cut(bound: int) -> int:
+            return self.cut(state, bound)
+
+        return list(frozen_bound.moved(state, self.bound.definition.grid, present, freezes=freezes, cut=cut))
+
+    def cut(self, state: AggregateState, bound: int) -> int:
+        """Return the last edge up to *bound* at which history can be cut now.
+
+        A continuous aggregate can be cut anywhere. An engine can where no result that begins below may still change.
+        """
+        definition = self.bound.definition
+        if definition.engine is None:
+            return bound
+        edge = frozen_bound.cut_edge(definition, bound)
+        if edge <= state.frozen:
+            return edge
+        first = self.unsettled(state, edge)
+        return edge if first is None else frozen_bound.cut_edge(definition, definition.grid.edge_at(first))
+
+    def unsettled(self, state: AggregateState, bound: int) -> int | None:
+        """Return where an engine's first result begins, of those that begin below *bound*, that is open or reaches dirt above.
+
+        What is frozen already counts for nothing.
+        """
+        if self.bound.definition.engine is None or bound == NEG_INF:
+            return None
+        above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
+        dirty = min((e.span.start for e in above), default=POS_INF)
+        path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
+        inside = Span(state.frozen, bound)
+        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty)
+
+    def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans* in which the source, at the cursor, or our tables may have rows.
+
+        A result of an engine is in the slice in which it begins, and may hold rows of all later ones.
+        """
+        heads = {which: self.head(which) for which in Which}
+        raw, kept = self.raw(state.cursor), self.kept(heads[Which.PARTIALS].version)
+        if self.bound.definition.engine is not None:
+            first = NEG_INF
+            if not raw.unknown.files and not kept.unknown.files:
+                first = min((e.hull.start for e in (raw, kept) if e.hull is not None), default=POS_INF)
+            return spans & SpanSet.of(Span(first, POS_INF)) if first < POS_INF else SpanSet()
+        return self.present_in(raw, kept, self.stale(state.log.entries, heads), spans)
+
+    def present_in(self, raw: Extent, kept: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
+        """Return the part of *spans*, in whole buckets, in which one of these may have rows."""
+        grid = self.bound.definition.grid
+        return grid.cover_set(raw.present(spans) | kept.present(spans) | ((stale | self.coming) & spans)) & spans
+
+    def stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
+        """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
+        is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED) for e in dirty)
+        return stored_extent.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
+
+    def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
+        """Return which files of the source may hold rows of *spans*, at the cursor."""
+        return estimate_of(self.raw(state.cursor), spans)
+
+    def kept_estimate(self, spans: SpanSet) -> Estimate:
+        """Return which files of the partials may hold rows of *spans*."""
+        return estimate_of(self.kept(self.head(Which.PARTIALS).version), spans)
+
+    def changed(self, state: AggregateState, after: int) -> Estimate:
+        """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
+        try:
+            adds = [a for c in commits(self.bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+        except LogGapError:
+            adds = []
+        captured = state.changed_rows(after)
+        rows = sum(a.rows or 0 for a in adds) if captured is None else captured
+        return Estimate(rows, sum(a.bytes for a in adds), len(adds), rows)
+
+    @property
+    def merges(self) -> bool:
+        """Whether the aggregates can be merged."""
+        return not self.bound.definition.layout.not_mergeable
+
+    def hull(self, version: int) -> Span | None:
+        """Return where the source has rows at a version, or None when some file does not tell."""
+        extent = self.raw(version)
+        stored = SpanSet() if extent.hull is None else SpanSet.of(extent.hull)
+        return None if extent.unknown.files else (stored | self.coming).hull
+
+    def raw(self, version: int) -> Extent:
+        """Return which files the source has at a version, and where in time their rows lie."""
+        spec = self.bound.definition.spec
+        return self._extent(self.bound.source.path, version, spec.time_column)
+
+    def ends(self, version: int, column: str) -> Extent:
+        """Return the same of the ends of events that last."""
+        return self._extent(self.bound.source.path, version, column)
+
+    def kept(self, version: int) -> Extent:
+        """Return the same of the partials."""
+        return self._extent(self.bound.paths["partials"], version, "slice")
+
+    def _extent(self, path: str, version: int, column: str) -> Extent:
+        if (path, version, column) not in self._extents:
+            self._extents[path, version, column] = files(path, version, column, self.bound.definition.time_type)
+        return self._extents[path, version, column]
+
+    def _extent_end(self, extent: Extent) -> int:
+        hull = extent.hull
+        if extent.unknown.files:
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version)
+            hull = None if newest is None else Span(newest, newest + 1)
+        if hull is None:
+            return NEG_INF
+        return self.bound.definition.grid.cover(hull).end
+
+    def _followed_end(self, extent: Extent, end: int) -> int:
+        """Return the end of the bucket of the newest row that retention follows; ``POS_INF`` where no row lies past the clock."""
+        edge = self.clock_edge
+        if end <= edge:
+            return POS_INF
+        newest = extent.newest_before(edge)
+        if extent.unknown.files:
+            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version, before=edge)
+        return NEG_INF if newest is None else self.bound.definition.grid.cover(Span(newest, newest + 1)).end
+
+
+def applied(state: AggregateState, event: Event) -> AggregateState:
+    """Return *state* after an event that does not end the aggregate."""
+    after = apply(state, state.id, event)
+    if after is None:
+        msg = f"{type(event).__name__} does not end an aggregate"
+        raise ValueError(msg)
+    return after
+
+
+def estimate_of(extent: Extent, spans: SpanSet) -> Estimate:
+    """Return what reading the rows of *spans* costs."""
+    found = extent.estimate(spans)
+    return Estimate(found.rows, found.bytes, found.files, found.likely_rows)

@@ -1,0 +1,133 @@
+"""Where our tables hold rows, in instants of the aggregate's grid; told by statistics, no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from materializer.core.compiled.definition import SLICE
+from materializer.core.policy.retention import SOURCE
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.errors import MaterializerError
+from materializer.journal.events import Frozen
+from materializer.journal.fold import AggregateState, States
+from materializer.lake.extent import Extent, files
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Bound
+from materializer.services.definitions import lineage
+from materializer.services.observe import frozen_bound
+from materializer.services.observe.clock import followed_below
+
+OUTLIVED = "repaired"
+"""The reason of a bound that a repair moved."""
+
+
+def published(bound: Bound, version: int) -> SpanSet:
+    """Return where the output may hold rows at a version; everywhere when a file does not tell."""
+    column, is_end = bound.slice_column("output")
+    extent = files(bound.paths["output"], version, column, bound.definition.time_type)
+    if extent.unknown.files:
+        return SpanSet.of(EVERYTHING)
+    if not is_end:
+        return SpanSet.union(Span(f.start, f.end) for f in extent.files)
+    floor = (
+        bound.definition.grid.floor
+    )  # what ends at an edge lies before it, and a file tells its last edge not exactly
+    return SpanSet.union(Span(f.start - 1, floor(f.end - 1)) for f in extent.files)
+
+
+def outlived(bound: Bound, version: Callable[[], int], kept_from: int) -> SpanSet:
+    """Return where the output of an engine may still hold what it is to keep no longer.
+
+    The table tells by itself what is left to take out: no journal has to remember it, whatever died on the way.
+
+    Args:
+        bound: The aggregate; one without an engine takes its rows out bucket by bucket, as the log says.
+        version: Of the output.
+        kept_from: Below it the output keeps nothing.
+    """
+    if bound.definition.engine is None or kept_from == NEG_INF:
+        return SpanSet()
+    return bound.definition.grid.cover_set(published(bound, version())) & SpanSet.of(Span(NEG_INF, kept_from))
+
+
+def partials(bound: Bound) -> Extent:
+    """Return where the newest partials lie."""
+    path = bound.paths["partials"]
+    return files(path, DeltaFolder.at(path).head().version, SLICE, bound.definition.time_type)
+
+
+def end_of(bound: Bound) -> int:
+    """Return the end of the newest bucket that one of the two tables may hold rows of, ``NEG_INF`` without any.
+
+    A file that does not tell its times counts as none: those that we write do.
+    """
+    output = published(bound, DeltaFolder.at(bound.paths["output"]).head().version)
+    hulls = [hull for hull in (partials(bound).hull, output.hull) if hull is not None and hull.is_bounded]
+    return max((bound.definition.grid.cover(hull).end for hull in hulls), default=NEG_INF)
+
+
+def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[Frozen, ...]:
+    """Return the event that freezes what a repair must not compute again: rows of ours that outlived their raw rows.
+
+    The journal may have forgotten how far it was frozen. Where the definition has ``source.retention``, or something was
+    frozen once, whatever that lets go is taken as gone, and so is the time before the source's first row, where our
+    tables hold rows. A source that is another table than before, that is empty, or whose files do not tell their times
+    says nothing; neither does the output of another aggregate.
+
+    Args:
+        state: The aggregate, repaired.
+        bound: The same, compiled.
+        states: All aggregates.
+    """
+    is_asked = SOURCE in bound.definition.spec.property_map or state.frozen != NEG_INF
+    engine = bound.definition.engine
+    if (engine is not None and engine.not_frozen) or state.builds or not is_asked:
+        return ()
+    grid = bound.definition.grid
+    lets_go = frozen_bound.wanted(replace(state, extent_end=_followed_end(state, bound)), grid, SOURCE)
+    at = max(lets_go, _first_edge(state, bound, states))
+    at = min(at, state.threshold)
+    at = frozen_bound.cut_edge(bound.definition, at)
+    return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
+
+
+def _followed_end(state: AggregateState, bound: Bound) -> int:
+    """Return the end of the newest bucket that was materialised, of those that do not lie past the clock."""
+    grid = bound.definition.grid
+    edge = followed_below(None, grid)
+    if state.threshold <= edge:
+        return state.threshold
+    newest = None
+    with suppress(MaterializerError):
+        newest = partials(bound).newest_before(edge)
+    return NEG_INF if newest is None else grid.cover(Span(newest, newest + 1)).end
+
+
+def _first_edge(state: AggregateState, bound: Bound, states: States) -> int:
+    """Return the start of the bucket of the source's first row, where our tables hold rows before it; else ``NEG_INF``."""
+    definition, path = bound.definition, state.source.path
+    if lineage.parent_of(path, Path(bound.paths["output"]).parent.parent, states) is not None:
+        return NEG_INF
+    try:
+        head = DeltaFolder.at(path).head()
+        raw = files(path, head.version, definition.spec.time_column, definition.time_type)
+    except MaterializerError:
+        return NEG_INF
+    starts = [hull.start for hull in _hulls(bound) if hull.is_bounded]
+    if head.table_id != state.source.table_id or raw.unknown.files or raw.hull is None or not starts:
+        return NEG_INF
+    first = definition.grid.floor(raw.hull.start)
+    return first if definition.grid.floor(min(starts)) < first else NEG_INF
+
+
+def _hulls(bound: Bound) -> Iterator[Span]:
+    """Yield where each of our two tables holds rows, as far as it can be read."""
+    with suppress(MaterializerError):
+        if (hull := partials(bound).hull) is not None:
+            yield hull
+    with suppress(MaterializerError):
+        if (hull := published(bound, DeltaFolder.at(bound.paths["output"]).head().version).hull) is not None:
+            yield hull

@@ -1,0 +1,408 @@
+"""Planning a refresh of an engine: which results of which keys a change touches, and which slices that replaces.
+
+The changed keys come from the change feed, the neighbourhood of each change from the kept result rows, and the pure
+planner of the engine says which results can differ. Where that cannot be told finely, everything is computed anew, and the
+plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from materializer.core.engines.cardinality import Life
+from materializer.core.engines.clock import Bounds
+from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.registry import planner
+from materializer.core.engines.work import ChangedKeys, Key, Part, Work, raw_spans, together
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, Settle
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import ChangeFeedGapError
+from materializer.journal.fold import AggregateState
+from materializer.services.aggregate import Bound
+from materializer.services.planning.runs import Request
+from materializer.services.planning.window_limit import WindowLimit
+
+if TYPE_CHECKING:
+    from materializer.core.compiled.definition import EngineDefinition
+    from materializer.spark.run.spark import Engine
+
+MAX_PARTS: Final = 100_000
+"""More ranges than this are computed by computing everything."""
+ANYWHERE: Final = SpanSet.of(EVERYTHING)
+TOO_MANY: Final = "more kept results than the driver holds"
+NEAR: Final = 2
+"""Slices before the first change in which a planner looks first."""
+WIDER: Final = (32,)
+"""Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
+MAX_RAW_SPANS: Final = 64
+
+Neighbours = dict[Key, list[tuple[Kept, dict[str, Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """What planning a run of an engine came to.
+
+    Args:
+        work: What is computed.
+        steps: The plan's steps.
+        taken: The dirt that it does away with.
+        conflicts: Slices below the frozen bound whose results would change, and stay as they are.
+    """
+
+    work: Work
+    steps: tuple[Recompute | Settle, ...]
+    taken: tuple[Entry, ...]
+    conflicts: SpanSet = field(default_factory=SpanSet)
+
+
+class EnginePlanner:
+    """Plans runs of one engine's aggregate.
+
+    Args:
+        bound: The aggregate.
+        engine: Starts Spark on first use.
+        request: What was asked.
+        limit: Counts the windows of a run before they are made.
+    """
+
+    def __init__(self, bound: Bound, engine: Callable[[], Engine], request: Request, limit: WindowLimit) -> None:
+        self._bound = bound
+        self._limit = limit
+        self._definition = bound.definition
+        self._made = _made(bound)
+        self._engine = engine
+        self._request = request
+
+    def as_of(self, state: AggregateState) -> int | None:
+        """Return the clock that closes windows: it never goes back."""
+        known = [t for t in (state.engine.get("as_of"), self._request.as_of) if t is not None]
+        return max(known, default=None)
+
+    def has_clock_moved(self, state: AggregateState) -> bool:
+        """Whether the request's clock may close windows that no row closes."""
+        return bool(state.engine) and self.as_of(state) != state.engine.get("as_of")
+
+    def run(
+        self,
+        state: AggregateState,
+        window: Span,
+        taken: tuple[Entry, ...],
+        partials_version: int,
+        estimate: Callable[[SpanSet], Estimate],
+        dirt: Callable[[SpanSet], tuple[Entry, ...]],
+        told: SpanSet = ANYWHERE,
+    ) -> EngineRun:
+        """Return what a run over *window* computes.
+
+        Dirt below the threshold outside the window is taken along where results of the run reach it: that dirt tells nothing of
+        the changes that the run takes. So is what a canary found to differ, wherever it is: everything is computed then.
+
+        Args:
+            state: The aggregate, everything captured.
+            window: Slices that are refreshed.
+            taken: The log inside the window.
+            partials_version: Version of the kept results.
+            estimate: Cost of reading the raw rows of some spans.
+            dirt: The log inside some spans.
+            told: Where something may have changed; what is only computed again by force is no reason to doubt what is frozen.
+        """
+        above = SpanSet.of(Span(state.frozen, POS_INF))
+        differed = SpanSet.union(e.span for e in state.log.entries if e.cause is Cause.DIFFERED) & above
+        spans = SpanSet.union(e.span for e in taken)
+        if differed - spans and (more := dirt(spans | differed)) != taken:
+            return self.run(state, window, more, partials_version, estimate, dirt, told)
+        changed, why_not = None, self._why_not_fine(state, taken)
+        if not why_not:
+            changed, why_not = self._changed(state, taken, partials_version)
+        at = self._bounds(state, changed)
+        parts = None
+        conflicts = SpanSet()
+        lives: Mapping[Key, Life] = {}
+        if changed is not None and not (why_not := self._why_all(state, at)):
+            parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, told)
+        if changed is not None and parts is not None:
+            touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
+            stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
+            reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
+            if reached and (more := dirt(spans | reached)) != taken:
+                return self.run(state, window, more, partials_version, estimate, dirt, told)
+            # above the threshold everything is still to be materialised
+            work = Work(at, tuple(parts), state.frozen)
+            windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
+            steps = self._fine(spans, touched - stale, changed, parts, estimate, windows)
+            return EngineRun(work, steps, taken, conflicts)
+        whole = self._whole(window)
+        if differed:  # results anywhere may have been built on what differs
+            whole |= SpanSet.of(Span(NEG_INF, state.threshold))
+        rejected = (Rejected("recompute of what changed", why_not),)
+        work, cost = Work(at, since=state.frozen), estimate(above)
+        windows = self._limit.of_everything(work, cost.rows, state.cursor, partials_version)
+        step = Recompute(whole & above, why_not, cost, rejected, is_rebuild=True, windows=windows)
+        return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, told))
+
+    def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
+        """Return all that has results in some slices, to be computed beside an open plan that leaves nothing dirty.
+
+        It is what a refresh would compute that took these slices too, without having known them.
+
+        Args:
+            state: The aggregate; the plan is open.
+            plan: The plan.
+            spans: The slices.
+        """
+        at, version = Bounds.of(state.engine_next), plan.partials.version
+        dirt = (*plan.taken, *(Entry(span, None, Cause.FORCED) for span in spans))
+        if self._why_not_fine(state, dirt) or self._why_all(state, at):
+            return Work(at, since=state.frozen)
+        changed, _ = self._changed(state, dirt, version)
+        parts = None if changed is None else self._parts(state, changed, at, version, SpanSet())[0]
+        if parts is None:
+            return Work(at, since=state.frozen)
+        # another part of the same key may hold the row that closes what lies in these slices
+        keys = {p.key for p in parts if SpanSet.of(Span(p.start, p.end)) & spans}
+        return Work(at, tuple(p for p in parts if p.key in keys), state.frozen)
+
+    def _whole(self, window: Span) -> SpanSet:
+        """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
+        is_open = self._request.end is None and self._request.inside is None
+        return SpanSet.of(Span(window.start, POS_INF) if is_open else window)
+
+    def _why_not_fine(self, state: AggregateState, taken: Sequence[Entry]) -> str:
+        if state.threshold == NEG_INF or not state.engine:
+            return "nothing was materialised yet"
+        if self._made.end and NEG_INF < state.threshold <= state.frozen:
+            return "nothing above the frozen bound was materialised yet"
+        if not self._request.may_merge:
+            return "the change feed could not be read a moment ago"
+        if any(e.cause is Cause.DIFFERED for e in taken):
+            return "a canary found kept results to differ: what lies around a change is not told by them"
+        unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
+        if any(s.start == NEG_INF for s in unknown):
+            return "everything is dirty"
+        if unknown and self._made.end:
+            return "what changed is not known row by row"
+        return ""
+
+    def _why_all(self, state: AggregateState, at: Bounds) -> str:
+        """Return why a bound that moved touches results that no changed key and no open window tells of, or ""."""
+        before = Bounds.of(state.engine)
+        if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
+            return "the newest row of all keys is gone, and windows that it closed open again"
+        if self._made.opens_again and before.as_of is None and at.as_of is not None:
+            return "the first clock opens windows again that were closed without one"
+        return self._made.touches_all if before != at else ""
+
+    def _changed(self, state: AggregateState, taken: Sequence[Entry], version: int) -> tuple[ChangedKeys | None, str]:
+        """Return which keys changed where: by the change feed, all rows above the threshold, all keys of other dirt."""
+        engine, source, too_many = self._engine().windows, self._bound.source, "more keys changed than are told apart"
+        found: list[ChangedKeys] = []
+        known = [e for e in taken if e.after is not None]
+        if known:
+            after = min(e.after for e in known if e.after is not None)
+            spans, last = self._where(state.frozen, SpanSet.union(e.span for e in known))
+            try:
+                by_feed = engine.changed_keys(self._definition, source, after, state.cursor, spans, last=last)
+            except ChangeFeedGapError as exc:
+                return None, exc.message
+            if by_feed is None:
+                return None, too_many
+            found.append(by_feed)
+        anew = SpanSet.union(e.span for e in taken if e.after is None)
+        below = anew & SpanSet.of(Span(NEG_INF, state.threshold))
+        if anew:
+            rows = engine.rows_as_changes(self._definition, source, state.cursor, anew)
+            if rows is None:
+                return None, too_many
+            found.append(rows)
+        if below:
+            keys = engine.keys_over(self._definition, self._bound.paths["partials"], version, below)
+            if keys is None:
+                return None, too_many
+            everyone = {k: [(s.start, s.end - 1) for s in below] for k in {*keys, *found[-1].spans}}
+            found.append(ChangedKeys(everyone, None, is_insert_only=False, rows=0))
+        return together(*found), ""
+
+    def _where(self, bound: int, spans: SpanSet) -> tuple[SpanSet, int]:
+        """Return where changed rows lie, and until when they last at least; what reaches the frozen bound begins anywhere below."""
+        if bound == NEG_INF:
+            return spans, NEG_INF
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        last = freezing.lasts_from(self._made.params, bound)
+        return (spans, NEG_INF) if last is None else (spans | SpanSet.of(Span(NEG_INF, bound)), last)
+
+    # -- what closes windows ---------------------------------------------------------------------------------------------
+
+    def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> Bounds:
+        windows, before, source = self._engine().windows, Bounds.of(state.engine), self._bound.source
+        origin, newest = before.origin, None
+        if origin is None and self._made.needs_first:
+            origin = windows.first_time(self._definition, source, state.cursor)
+        if self._made.needs_newest:
+            is_told = changed is not None and changed.is_insert_only and self._definition.spec.lateness == "recompute"
+            if changed is not None and is_told and before.global_max is not None:
+                newest = max(before.global_max, before.global_max if changed.newest is None else changed.newest)
+            else:
+                newest = windows.newest_time(self._definition, source, state.cursor)
+        return Bounds(origin, self.as_of(state), newest)
+
+    # -- what a change touches -------------------------------------------------------------------------------------------
+
+    def _parts(
+        self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int, told: SpanSet
+    ) -> tuple[list[Part] | None, SpanSet, str, Mapping[Key, Life]]:
+        """Return what is computed anew (None, with the reason, where that is too much to tell), what would be if it might, and
+        from when to when the keys have rows or results.
+        """
+        keys = list(changed.spans)
+        near = self._near(changed, NEAR) if changed.is_insert_only else None
+        kept = self._kept(version, keys, near, state.frozen) if keys else {}
+        others: Neighbours | None = {}
+        if at != Bounds.of(state.engine):
+            others = self._kept(version, None, SpanSet())
+        if kept is None or others is None:
+            return None, SpanSet(), TOO_MANY, {}
+        kept |= {key: rows for key, rows in others.items() if key not in changed.spans}
+        found = {
+            k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
+        }
+        for wider in (*WIDER, None):
+            unclear = [key for key, ranges in found.items() if ranges is None]
+            if not unclear:
+                break
+            since = None if wider is None else self._near(changed, wider)
+            older = self._kept(version, unclear, since, state.frozen)
+            if older is None:
+                return None, SpanSet(), TOO_MANY, {}
+            kept |= {key: older.get(key, []) for key in unclear}
+            found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
+        conflicts = SpanSet()
+        if state.frozen != NEG_INF:
+            conflicts = self._conflicts(state.frozen, changed, kept, told)
+            found = {key: self._above(state.frozen, ranges or [], kept.get(key, [])) for key, ranges in found.items()}
+        parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
+        if len(parts) > MAX_PARTS:
+            return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
+        lives = {
+            part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in kept.get(part.key, [])])
+            for part in parts
+        }
+        return parts, conflicts, "", lives
+
+    def _above(self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Range]:
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        return freezing.above(self._made.params, ranges, bound, [row for row, _ in kept])
+
+    def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours, told: SpanSet) -> SpanSet:
+        """Return the slices below the frozen bound in which results of changed keys would change."""
+        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
+
+        params, may_go = self._made.params, not changed.is_insert_only
+        starts = [
+            freezing.begins_below(params, span.start, bound, [row for row, _ in kept.get(key, [])], may_go=may_go)
+            for key, spans in changed.spans.items()
+            for span in _known(spans, bound, told)
+        ]
+        first = min((s for s in starts if s is not None), default=bound)
+        return SpanSet.of(self._definition.grid.cover(Span(first, bound))) if first < bound else SpanSet()
+
+    def _all_conflicts(self, state: AggregateState, taken: Sequence[Entry], version: int, told: SpanSet) -> SpanSet:
+        """Return the same where it is not known which keys changed: as if each did at the first dirty instant."""
+        dirty = SpanSet.union(e.span for e in taken) & told & SpanSet.of(Span(state.frozen, POS_INF))
+        if state.frozen == NEG_INF or not dirty:
+            return SpanSet()
+        across = self._engine().windows.kept_across(self._bound.paths["partials"], version, state.frozen)
+        first = dirty.spans[0].start
+        changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
+        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, told)
+
+    def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
+        """Return where kept results are looked at: from so many slices before the first change on."""
+        first = min(lo for spans in changed.spans.values() for lo, _ in spans) if changed.spans else 0
+        grid = self._definition.grid
+        edge = grid.floor(first)
+        for _ in range(slices):
+            edge = grid.floor(edge - 1)
+        return SpanSet.of(Span(edge, POS_INF))
+
+    def _kept(
+        self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, frozen: int = NEG_INF
+    ) -> Neighbours | None:
+        path = self._bound.paths["partials"]
+        windows = self._engine().windows
+        found = windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
+        if found is None or since is None or frozen == NEG_INF:
+            return found
+        # one that was frozen while it was open lies anywhere, and says nothing of what lies between
+        return {
+            key: [(row, values) for row, values in rows if row.is_final or row.w_start >= frozen]
+            for key, rows in found.items()
+        }
+
+    def _carried(self) -> list[str]:
+        from materializer.core.engines.compile import carried_columns  # noqa: PLC0415 (only engines)
+
+        return carried_columns(self._definition)
+
+    def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:
+        rows = [row for row, _ in kept.get(key, [])]
+        spans = changed.spans.get(key, [])
+        return planner(self._definition.spec.engine).ranges(self._made.params, spans, rows, is_complete=is_complete)
+
+    def _parts_of(self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Part]:
+        outside = [row for row, _ in kept if not any(r.start <= row.w_start < r.end for r in ranges)]
+        newest = max((row.last_t for row in outside if row.last_t is not None), default=None)
+        return [
+            Part(key, r.start, r.end, r.raw_start, r.raw_end, newest, _carry(r, kept, self._carried())) for r in ranges
+        ]
+
+    def _fine(
+        self,
+        spans: SpanSet,
+        replaced: SpanSet,
+        changed: ChangedKeys,
+        parts: Sequence[Part],
+        estimate: Callable[[SpanSet], Estimate],
+        windows: int | None,
+    ) -> tuple[Recompute | Settle, ...]:
+        steps: list[Recompute | Settle] = []
+        if replaced:
+            cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
+            what = _counted(changed.rows, "changed row")
+            reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
+            steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows, windows=windows))
+        if others := spans - replaced:
+            steps.append(Settle(others))
+        return tuple(steps)
+
+
+def _known(spans: Sequence[tuple[int, int]], bound: int, told: SpanSet) -> SpanSet:
+    """Return the part of changed times in which something may have changed; what lasts beyond the bound changed where it began, too."""
+    found = SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & told
+    if SpanSet.of(Span(bound, bound + 1)) & told:
+        found |= SpanSet.union(Span(lo, bound) for lo, _ in spans if lo < bound)
+    return found
+
+
+def _made(bound: Bound) -> EngineDefinition:
+    if bound.definition.engine is None:
+        msg = f"{bound.name} is not computed by an engine"
+        raise ValueError(msg)
+    return bound.definition.engine
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _carry(
+    r: Range, kept: Sequence[tuple[Kept, dict[str, Any]]], columns: Sequence[str]
+) -> tuple[tuple[str, Any], ...]:
+    """Return the columns of the last kept row before a range, nulls where there is none."""
+    before = [values for row, values in kept if row.w_start < r.start]
+    return tuple((name, before[-1][name] if before else None) for name in columns)

@@ -1,0 +1,283 @@
+"""From what is dirty to the plan of one run: what is taken, how it is computed, and who commits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, assert_never
+from uuid import uuid4
+
+from materializer.config import Config
+from materializer.core.engines.work import Work
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import (
+    MAX_SPANS,
+    Facts,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    Settle,
+    TableBase,
+    decide,
+    reason_of,
+)
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.errors import NotIncrementalError
+from materializer.journal.events import Captured, Event, Invalidated, Planned
+from materializer.journal.fold import AggregateState
+from materializer.lake.extent import Extent
+from materializer.services.observe import frozen_bound, stored_extent
+from materializer.services.observe.observe import Survey, applied, estimate_of
+from materializer.services.planning import runs
+from materializer.services.planning.engine_planner import EnginePlanner
+from materializer.services.planning.runs import Request, Run
+from materializer.services.planning.window_limit import WindowLimit
+from materializer.services.protocol.refresh_steps import Decision, TableHead, Which
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+SAFETY: Final = 1.2
+"""How much larger a result may be than earlier ones let expect."""
+ROOM: Final = 0.95
+"""Share of the driver's lane that a run is sized for; it ends at a bucket's edge, a little later."""
+MAX_SHRINK: Final = 8
+"""Runs are made smaller for the driver's lane by this factor at most."""
+RECENT: Final = 10
+WHOLE: Final = 1 << 62
+"""An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
+ENOUGH_ROWS: Final = 1_000
+"""Recomputes of fewer rows say little about the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What planning tells the caller: the run, what remains, and why there is nothing to do.
+
+    Args:
+        run: The run that was planned; None when nothing is dirty.
+        window: The whole refresh window; None when an open end leaves nothing.
+        dirty: Dirty spans inside the window before this run.
+        source_version: The version that was looked at.
+        captured: Whether new source versions were captured.
+        state: The aggregate after what was captured, before the plan.
+    """
+
+    run: Run | None
+    window: Span | None
+    dirty: SpanSet
+    source_version: int
+    captured: Captured | None
+    state: AggregateState
+
+
+class RunPlanner:
+    """Plans the next run of a request.
+
+    Args:
+        survey: What there is.
+        request: What was asked.
+        config: Settings.
+        engine: Starts Spark on first use and returns the engine.
+    """
+
+    def __init__(self, survey: Survey, request: Request, config: Config, engine: Callable[[], Engine]) -> None:
+        made = survey.bound.definition.engine
+        if made is not None and made.end:
+            # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
+            request = replace(request, end=None)
+        self.survey = survey
+        self.request = request
+        self.of_engine = (
+            EnginePlanner(survey.bound, engine, request, WindowLimit(survey, engine, config.limits.windows))
+            if made
+            else None
+        )
+        """Plans what an engine computes; None for a continuous aggregate."""
+        self.work: Work | None = None
+        """What an engine computes by the plan that was made last."""
+        self._config = config
+
+    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+        """Return what to capture and to do next; see :class:`materializer.services.protocol.refresh_steps.Ports`."""
+        captured = self.survey.uncaptured(state)
+        events: list[Event] = [captured] if captured else []
+        state = applied(state, captured) if captured else state
+        # an engine's kept results tell where it can be cut: they are read once the refresh is done
+        for move in self.survey.moves(state, freezes=self.of_engine is None):
+            events.append(move)
+            state = applied(state, move)
+        window = runs.whole_window(self.request, state, self.survey.bound.definition.grid)
+        if window is None:
+            return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
+        told = state.log.spans
+        if self.request.is_forced:
+            wanted = frozen_bound.computable(window, state, self.survey.bound.definition.grid)
+            event = Invalidated((runs.forced(wanted),), "forced")
+            events.append(event)
+            state = applied(state, event)
+        dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
+        has_clock_moved = self.of_engine is not None and self.of_engine.has_clock_moved(state)
+        outlived = stored_extent.outlived(self.survey.bound, lambda: heads[Which.OUTPUT].version, state.retired)
+        if not dirty and not has_clock_moved and not outlived:
+            return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
+        return self._plan(state, heads, window, dirty, events, captured, told, outlived)
+
+    def _plan(
+        self,
+        state: AggregateState,
+        heads: dict[Which, TableHead],
+        window: Span,
+        dirty: tuple[Entry, ...],
+        events: list[Event],
+        captured: Captured | None,
+        told: SpanSet,
+        outlived: SpanSet,
+    ) -> Decision:
+        raw, kept = self.survey.raw(state.cursor), self.survey.kept(heads[Which.PARTIALS].version)
+        facts = self._facts(state, raw, kept, self.survey.stale(dirty, heads))
+        dirt = self._dirt(state, SpanSet.of(window))
+        dirty_spans = SpanSet.union(e.span for e in dirty)
+        run = runs.first_run(
+            replace(self.request, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
+            window,
+            dirt,
+            self.survey.bound.definition.grid,
+            present=facts.present(dirty_spans),
+            rows_in=raw.rows_in,
+        )
+        taken = self._dirt(state, SpanSet.of(run.window)).entries
+        if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.stuck):
+            # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
+            taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
+        memory: dict[str, Any] = {}
+        if self.of_engine is None:
+            steps = decide(taken, facts)
+        else:
+            made = self.of_engine.run(
+                state,
+                run.window,
+                taken,
+                heads[Which.PARTIALS].version,
+                facts.raw,
+                lambda s: self._dirt(state, s).entries,
+                told,
+            )
+            taken, steps, self.work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
+            if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):
+                entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
+                events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))
+            replaced = SpanSet.union(s for step in steps if isinstance(step, Recompute) for s in step.spans)
+            if outlived := outlived - replaced:
+                steps = (*steps, Recompute(outlived, reason_of(Cause.RETIRED), is_discard=True))
+        self._refuse_if_strict(steps)
+        plan = Plan(
+            uuid4().hex,
+            1 + max(state.last_n, *(h.n for h in heads.values())),
+            state.cursor,
+            run.window,
+            taken,
+            steps,
+            Lane.DRIVER,
+            TableBase(heads[Which.PARTIALS].table_id, heads[Which.PARTIALS].version),
+            TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
+        )
+        plan = replace(plan, lane=self._lane(state, plan, raw, kept))
+        options = {"forced": self.request.is_forced, **self.request.options, **memory}
+        events.append(Planned(plan, run.window.end, options))
+        note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
+        return Decision(tuple(events), plan, note)
+
+    def whole_plan(self, state: AggregateState, heads: dict[Which, TableHead], window: Span) -> Plan:
+        """Return a plan for everything dirty in a window, in one run that nobody writes."""
+        newest = max(state.extent_end, state.threshold)
+        below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
+        taken = self._dirt(state, SpanSet.of(window) & below).entries
+        kept = self.survey.kept(heads[Which.PARTIALS].version)
+        facts = self._facts(state, self.survey.raw(state.cursor), kept, self.survey.stale(taken, heads))
+        partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
+        if self.of_engine is None or not taken:
+            steps = decide(taken, facts)
+        else:
+            made = self.of_engine.run(
+                state, window, taken, partials.version, facts.raw, lambda s: self._dirt(state, s).entries
+            )
+            taken, steps, self.work = made.taken, made.steps, made.work
+        return Plan("", 0, state.cursor, window, taken, steps, Lane.SPARK, partials, output)
+
+    def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
+        """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""
+        below, above = state.plannable.split(state.frozen)
+        merges = self.request.may_merge
+        frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
+        return InvalidationLog((*frozen, *above.cut(window).taken))
+
+    def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
+        return Facts(
+            raw=lambda spans: estimate_of(raw, spans),
+            changed=lambda after, _: self.survey.changed(state, after),
+            kept=lambda spans: estimate_of(kept, spans),
+            present=lambda spans: self.survey.present_in(raw, kept, stale, spans),
+            feed_from=0 if self.request.may_merge else None,
+            not_mergeable=self.survey.bound.definition.layout.not_mergeable,
+            is_first=state.threshold == NEG_INF,
+            no_feed_reason="the change feed could not be read a moment ago",
+            frozen=state.frozen,
+        )
+
+    def _run_rows(self, state: AggregateState) -> int:
+        """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
+        rows, most = self.request.run_rows, self._config.driver_lane_rows
+        ratio = _groups_per_row(state)
+        small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
+        return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
+
+    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, kept: Extent) -> Lane:
+        """Let the driver commit what is small: groups are at most raw rows, or kept groups plus changed rows.
+
+        Where that bound is too coarse, earlier refreshes tell how many groups a row makes.
+        """
+        ratio = _groups_per_row(state)
+        bound = _likely(kept, plan.replaced - plan.spans)
+        for step in plan.steps:
+            match step:
+                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
+                    bound += windows + (0 if is_rebuild else _likely(kept, spans))
+                case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
+                    groups = float(estimate.rows) if changed is None else _likely(kept, spans) + changed
+                    if ratio:
+                        groups = min(groups, raw.rows_in(spans) * ratio * SAFETY)
+                    bound += min(estimate.rows, groups)
+                case Merge(spans=spans, after=after):
+                    bound += _likely(kept, spans) + (state.changed_rows(after) or 0)
+                case Settle():
+                    continue
+                case _:
+                    assert_never(step)
+        is_small = bound <= self._config.driver_lane_rows and self.request.may_fetch
+        return Lane.DRIVER if is_small else Lane.SPARK
+
+    def _refuse_if_strict(self, steps: Sequence[Any]) -> None:
+        if not self.request.is_strict:
+            return
+        for step in steps:
+            if isinstance(step, Recompute) and step.is_rebuild:
+                raise NotIncrementalError(
+                    f"the plan for '{self.survey.bound.name}' is a rebuild: {step.reason}",
+                    hint="run it without --strict, or backfill first",
+                )
+
+
+def _likely(kept: Extent, spans: SpanSet) -> float:
+    """Return how many kept groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
+    estimate = kept.estimate(spans)
+    return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_ROWS)
+
+
+def _groups_per_row(state: AggregateState) -> float | None:
+    """Return the most groups that a source row made in recent recomputes, None when there were none."""
+    since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
+    ended = state.ended[since:][-RECENT:]
+    reports = [e.report for e in ended if e.outcome == "done" and "merge" not in e.report.strategy]
+    return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)

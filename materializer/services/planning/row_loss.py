@@ -1,0 +1,131 @@
+"""The guard of history: nothing is recomputed from fewer raw rows than it was made from, less those that were seen to go.
+
+A change that was captured says which rows went. Where nothing says so (the source's log was cleaned before it was read, a
+refresh was forced, somebody declared a window dirty), rows that are missing have expired, or were lost, and a recompute
+would take them out of history without a word. So the rows of each such bucket are counted against its kept partials. Results of
+an engine reach beyond buckets: there the rows counted by all results that begin before an instant are held against each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from materializer.core.refresh.invalidation import ANY_ROWS, UNTOLD, Cause
+from materializer.core.refresh.plan import Plan, Recompute
+from materializer.core.time.grid import Grid
+from materializer.core.time.instants import render
+from materializer.core.time.spans import SpanSet
+from materializer.errors import FewerRowsError
+from materializer.services.aggregate import Bound
+
+if TYPE_CHECKING:
+    from materializer.spark.run.row_counts import Fewer
+    from materializer.spark.run.spark import Computed, Engine
+
+MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
+"""Causes by which the kept results of an engine may be wrong anywhere."""
+
+
+def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
+    """Refuse a computation that counts too few raw rows; reads what is kept of guarded buckets only.
+
+    Args:
+        bound: The aggregate.
+        engine: Spark.
+        plan: The refresh.
+        computed: What it computed, not yet written.
+        is_build: Whether it is about a next version, whose history can be given up.
+
+    Raises:
+        FewerRowsError: If raw rows are missing that nobody saw go.
+    """
+    found = (_of_buckets if bound.definition.engine is None else _of_results)(bound, engine, plan, computed)
+    if found is None:
+        return
+    words, fewer = found
+    hint = f"give it up with 'materializer abandon {bound.name}'" if is_build else _hint(bound, fewer.last)
+    raise FewerRowsError(words, hint=hint, buckets=fewer.buckets, rows=fewer.rows)
+
+
+def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+    guarded = spans_by_gone(plan)
+    if not guarded or bound.definition.layout.row_count is None:
+        return None
+    fewer = engine.fewer_rows(bound.definition, bound.paths["partials"], plan, computed, guarded)
+    if fewer is None:
+        return None
+    grid = bound.definition.grid
+    more = f", and {fewer.buckets - 1:,} more buckets are short of rows" if fewer.buckets > 1 else ""
+    words = (
+        f"'{bound.name}' was made from {fewer.was:,} row{'s' if fewer.was > 1 else ''} in "
+        f"[{_text(grid, fewer.first)}, {_text(grid, grid.next(fewer.first))}), its source has {fewer.now:,} there, and nobody "
+        f"saw {'it' if fewer.was - fewer.now == 1 else 'them all'} go{more}"
+    )
+    return words, fewer
+
+
+def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+    from materializer.core.engines import counting  # noqa: PLC0415 (only engines)
+
+    definition, grid = bound.definition, bound.definition.grid
+    params: Any = definition.engine.params if definition.engine else None
+    allowed = counts_gone(plan, grid, counting.most_counts(params))
+    if allowed is None or counting.why_not(definition.spec, params):
+        return None
+    fewer = engine.fewer_counted(definition, bound.paths["partials"], plan, computed, allowed)
+    if fewer is None:
+        return None
+    words = (
+        f"results of '{bound.name}' that begin before {_text(grid, grid.next(fewer.last))} count {fewer.was:,} rows and would "
+        f"count {fewer.now:,} (too few from {_text(grid, fewer.first)} on), and nobody saw them all go"
+    )
+    return words, fewer
+
+
+def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
+    """Return the guarded buckets of a plan, by how many rows of each were seen to go at most."""
+    steps = (s for s in plan.steps if isinstance(s, Recompute) and not s.is_discard)
+    recomputed = SpanSet.union(span for step in steps for span in step.spans)
+    found: dict[int, SpanSet] = {}
+    for entry in plan.taken:
+        spans = SpanSet.of(entry.span) & recomputed
+        if entry.cause in UNTOLD and spans and entry.gone < ANY_ROWS:
+            found[entry.gone] = found.get(entry.gone, SpanSet()) | spans
+    return found
+
+
+def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
+    """Return in how many results of an engine, at most, rows were counted that were seen to go.
+
+    Args:
+        plan: A refresh of an engine.
+        grid: Its slices.
+        each: In how many results a row is counted at most, None when nobody knows.
+
+    Returns:
+        None when nothing is guarded: all that changed was captured, what is kept may be counted wrong itself, or nobody
+        knows what was lost with the rows that were seen to go.
+    """
+    causes = {entry.cause for entry in plan.taken}
+    if not causes & UNTOLD or causes & MISTRUSTED:
+        return None
+    gone = [entry for entry in plan.taken if entry.gone]
+    if not gone:
+        return 0
+    if each is None or any(e.gone >= ANY_ROWS or not e.span.is_bounded for e in gone):
+        return None
+    return each * sum(e.gone * grid.count(e.span) for e in gone)
+
+
+def _hint(bound: Bound, last: int) -> str:
+    accept = f"take the source's word with 'materializer refresh {bound.name} --accept-fewer-rows'"
+    if bound.definition.engine is not None and bound.definition.engine.not_frozen:
+        return f"put the rows back, or {accept}"
+    end = _text(bound.definition.grid, bound.definition.grid.next(last))
+    return (
+        f"keep history as it is stored with 'materializer expire {bound.name} --before {end} --as-stored', or {accept}"
+    )
+
+
+def _text(grid: Grid, at: int) -> str:
+    return render(at, grid.time_type)

@@ -1,0 +1,164 @@
+"""One stray row is bounded work: windows are counted before they are made, and too many are refused.
+
+What file statistics and the changed rows tell is enough for most refreshes. Only where that allows for more windows than the
+limit, Spark counts them, from keys and times alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from materializer.core.engines import cardinality, daily_time_series, interval_windows
+from materializer.core.engines.cardinality import Life
+from materializer.core.engines.work import Key, Work
+from materializer.core.time.instants import render
+from materializer.core.time.spans import Span
+from materializer.errors import TooManyWindowsError
+
+if TYPE_CHECKING:
+    from materializer.services.observe.observe import Survey
+    from materializer.spark.engines.census import Census
+    from materializer.spark.run.spark import Engine
+
+
+class WindowLimit:
+    """Counts the windows of an engine's run, and refuses a run that would make too many.
+
+    Args:
+        survey: What there is of the aggregate.
+        engine: Starts Spark on first use.
+        limit: Windows that one row may make; see :func:`materializer.core.engines.cardinality.is_too_many` for all of them.
+    """
+
+    def __init__(self, survey: Survey, engine: Callable[[], Engine], limit: int) -> None:
+        self._survey = survey
+        self._engine = engine
+        self._limit = limit
+
+    def of_parts(
+        self, work: Work, lives: Mapping[Key, Life], rows: int, version: int, partials_version: int
+    ) -> int | None:
+        """Return how many windows some ranges of keys make at most; None where they are no more than the rows.
+
+        Args:
+            work: The ranges.
+            lives: From when to when their keys have rows or results.
+            rows: How many rows changed.
+            version: Of the source.
+            partials_version: Of the kept results.
+
+        Raises:
+            TooManyWindowsError: If they are too many; nothing was written.
+        """
+        params = self._params
+        if cardinality.is_bounded_by_rows(params):
+            return self._of_rows(work, rows, version, partials_version)
+        hull = self._survey.hull(version)
+        most = cardinality.in_parts(params, work.parts or (), lives, hull, work.at)
+        return self._within(most, work, version, partials_version)
+
+    def of_everything(self, work: Work, rows: int, version: int, partials_version: int) -> int | None:
+        """Return how many windows all rows make at most; arguments, result and error as of :meth:`of_parts`."""
+        params = self._params
+        if cardinality.is_bounded_by_rows(params):
+            return self._of_rows(work, rows, version, partials_version)
+        span = self._lives(work, version)
+        each = None if span is None else cardinality.between(params, span.start, span.end) + cardinality.beyond(params)
+        return self._within(None if each is None else rows * each, work, version, partials_version)
+
+    @property
+    def _params(self) -> Any:
+        definition = self._survey.bound.definition
+        return definition.engine.params if definition.engine else None
+
+    def _lives(self, work: Work, version: int) -> Span | None:
+        """Return from when to when rows are, events last and windows are filled; None where files do not tell."""
+        params, hull = self._params, self._survey.hull(version)
+        if hull is None:
+            return None
+        end = hull.end
+        if isinstance(params, interval_windows.Params) and params.end:
+            ends = self._survey.ends(version, params.end)
+            if ends.unknown.files or ends.hull is None:
+                return None
+            end = max(end, ends.hull.end, hull.end if params.default_end is None else params.default_end)
+        until = cardinality.filled_until(params, work.at)
+        return Span(hull.start, max(end, end if until is None else until))
+
+    def _of_rows(self, work: Work, rows: int, version: int, partials_version: int) -> int | None:
+        share = cardinality.share(self._params)
+        if share == 1:
+            return None
+        if isinstance(self._params, interval_windows.Params):
+            return share * rows  # no more than the edges of events, wherever they lie
+        return self._within(share * rows, work, version, partials_version)
+
+    def _within(self, most: int | None, work: Work, version: int, partials_version: int) -> int:
+        """Return how many windows there are at most, counted where *most* allows for too many.
+
+        Raises:
+            TooManyWindowsError: If they are too many.
+        """
+        if most is not None and most <= self._limit:
+            return most
+        bound = self._survey.bound
+        census = self._engine().windows.census(
+            bound.definition, bound.source, bound.paths["partials"], partials_version, version, work, self._limit
+        )
+        if cardinality.is_too_many(self._params, census.windows, census.most, census.rows, self._limit):
+            raise self._refusal(work, census)
+        return census.windows
+
+    # -- what is said of it ----------------------------------------------------------------------------------------------
+
+    def _refusal(self, work: Work, census: Census) -> TooManyWindowsError:
+        what, prop = self._told(work, census)
+        is_one = census.most > self._limit
+        count = census.most if is_one else census.windows
+        much = f"{count:,} windows" + ("" if is_one else f" for {census.rows:,} rows, most of them")
+        name = self._survey.bound.name
+        return TooManyWindowsError(
+            f"'{name}' would make {much} {what}; limits.windows is {self._limit:,}",
+            hint=f"correct or delete that row, leave it out with WHERE, change {prop}, or raise limits.windows",
+            windows=count,
+            limit=self._limit,
+            key=self._key(census.newest if census.is_last and census.newest is not None else census.key),
+            time=self._time(census.other if census.is_later or census.is_last else census.time),
+        )
+
+    def _told(self, work: Work, census: Census) -> tuple[str, str]:
+        """Return which row makes so many windows, and the property that lets it."""
+        params = self._params
+        row, other = f"{self._key(census.key)} at {self._time(census.time)}", self._time(census.other)
+        if isinstance(params, interval_windows.Params):
+            until = "has no end" if params.default_end == census.other else f"lasts until {other}"
+            return f"for one event: the row {row} {until}, and hopping windows begin every 'period'", _OF_EVENTS
+        if not params.fills or (isinstance(params, daily_time_series.Params) and params.key_purge_daily):
+            return f"for each row, such as the row {row}", "'window_size' and 'step'"
+        prop = "'fill'"
+        if isinstance(params, daily_time_series.Params):
+            prop += " or 'key_purge_daily'"
+        if not census.is_last:
+            stray = f"{self._key(census.key)} at {other}" if census.is_later else row
+            side = f"comes after {self._time(census.time)}" if census.is_later else f"comes before {other}"
+            return (
+                f"for one row: the row {stray} {side}, no row of its key lies between, and 'fill' fills the gap",
+                prop,
+            )
+        if work.at.as_of is not None and work.at.as_of == census.other:
+            return f"after one row: 'fill' follows the row {row} until the clock, {other}", f"{prop} or the clock"
+        prop += " or 'force_trigger_time'" if params.force_trigger_time is not None else ""
+        newest = "" if census.newest is None else f"{self._key(census.newest)} "
+        return f"after one row: 'fill' follows the row {row} until the newest row of all keys, {newest}at {other}", prop
+
+    def _key(self, key: Sequence[Any] | None) -> str:
+        names = [k.name for k in self._survey.bound.definition.spec.keys]
+        found = ", ".join(f"{n} = {v!r}" for n, v in zip(names, key or (), strict=False))
+        return found or "of the source"
+
+    def _time(self, instant: int) -> str:
+        return render(instant, self._survey.bound.definition.time_type)
+
+
+_OF_EVENTS = "'period' or 'default_end'"

@@ -1,0 +1,1 @@
+"""The protocol of writing: pure, at most one outside write a step."""

@@ -1,0 +1,527 @@
+"""The protocol of a refresh: who may write, in which order, and what the next command does after a death.
+
+```
+LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ AUDIT ──▶ WRITE (partials ∥ output) ──▶ CHECK ──▶ DONE ──▶ END
+           │                        ▲ └─nothing dirty─▶ END     │ data failed, or the gate refused it
+           ├─committed──▶ FINISH ──▶│ FINISHED                     ▼
+           └─not────────▶ FENCE ──▶ ABORT ──▶ ABORTED ──▶ PLAN (or the failure is raised)
+```
+
+The steps that publish another version of the data (``SWITCH_…``) are in :mod:`materializer.services.protocol.switch_steps`.
+
+:func:`advance` does one step: at most one write to anything outside, everything it decides on read in the same step.
+A process may die, sleep or lose its lease between any two steps; the tests explore all of it with this very code over
+in-memory tables. Why the order is what it is:
+
+* the journal holds the plan (and the raised threshold) before anything is materialised, so nothing that was materialised
+  is ever unknown to it;
+* a finished write is told by the plan's *id* in the table's commits, because the transaction number alone does not tell
+  a write from a fence;
+* the partials are fenced and looked at again before the output is fenced: a late writer that won in between is finished,
+  not aborted;
+* the verdict of a gate is in the journal before a table is written, with the spans that are held back: neither table is
+  written there, so that they are as dirty as they were; what it shows to be wrong elsewhere is dirty in the same commit;
+* recovery finalises what was committed. It never merges again and never audits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, Protocol, assert_never
+
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Plan, RunReport, TableBase
+from materializer.core.time.spans import SpanSet
+from materializer.errors import (
+    ForeignTableError,
+    JournalConflictError,
+    LeaseHeldError,
+    LeaseLostError,
+    MaterializerError,
+    StorageError,
+    TablesAheadError,
+    WriteFencedError,
+)
+from materializer.journal.events import (
+    Aborted,
+    Audited,
+    Done,
+    Event,
+    Invalidated,
+    Lease,
+    LeaseReleased,
+    LeaseTaken,
+)
+from materializer.journal.fold import AggregateState
+
+ATTEMPTS: Final = 50
+"""How often a journal commit is tried again when other aggregates' commits come first."""
+
+
+class Which(StrEnum):
+    """One of the two tables of an aggregate."""
+
+    PARTIALS = "partials"
+    OUTPUT = "output"
+
+
+BOTH: Final = frozenset(Which)
+
+
+class At(StrEnum):
+    """The step that a process does next; also the names of the checkpoints."""
+
+    LEASE = "lease"
+    RECOVER = "recover"
+    FENCE = "fence"
+    ABORT = "abort"
+    ABORTED = "aborted"
+    FINISH = "finish"
+    FINISHED = "finished"
+    PLAN = "plan"
+    COMPUTE = "compute"
+    AUDIT = "audit"
+    WRITE = "write"
+    CHECK = "check"
+    DONE = "done"
+    END = "end"
+    SWITCH_PLAN = "switch_plan"
+    SWITCH_WRITE = "switch_write"
+    SWITCH_FENCE = "switch_fence"
+    SWITCH_DONE = "switch_done"
+    SWITCH_UNDO = "switch_undo"
+    SWITCH_REFUSE = "switch_refuse"
+    SWITCH_UNDONE = "switch_undone"
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """What a table of ours says of itself.
+
+    Args:
+        table_id: Delta table id.
+        version: Newest version.
+        n: Largest refresh number recorded under the aggregate's transaction identifier, 0 for none.
+    """
+
+    table_id: str
+    version: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What planning came to: events to write in one commit, and the plan that is open afterwards (None: nothing to do)."""
+
+    events: tuple[Event, ...]
+    plan: Plan | None = None
+    note: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a gate decided of a computed plan.
+
+    Args:
+        result: What is written: the computed rows without those of held spans.
+        held: Spans that neither table gets; they are dirty again when the plan ends.
+        verdict: What the gate found, as JSON.
+        failure: Set when nothing may be published; the plan is aborted with it.
+        dirt: What the audit showed to be wrong, published or not; it is dirty in the journal commit of the verdict.
+    """
+
+    result: Any
+    held: SpanSet
+    verdict: Mapping[str, Any]
+    failure: MaterializerError | None = None
+    dirt: tuple[Entry, ...] = ()
+
+
+class CommitsGoneError(Exception):
+    """The commits since a plan was made can no longer be read."""
+
+
+class Ports(Protocol):
+    """Everything outside that a refresh of one aggregate touches."""
+
+    def read(self) -> tuple[int, AggregateState]:
+        """Return the journal's version and the aggregate's folded state; raises when it is gone."""
+
+    def append(self, version: int, events: Sequence[Event]) -> None:
+        """Append to the journal if it still has *version*, else raise JournalConflictError."""
+
+    def head(self, which: Which) -> TableHead:
+        """Return identity, version and refresh number of a table."""
+
+    def has_commit(self, which: Which, plan: Plan) -> bool:
+        """Whether a data commit with the plan's id is among those since the plan was made.
+
+        Raises:
+            CommitsGoneError: If they can no longer be read.
+        """
+
+    def fence(self, which: Which, plan: Plan) -> None:
+        """Record the plan's number in an empty commit; a table that has it or a higher one is left alone."""
+
+    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+        """Look, capture and plan from *state*; writes nothing."""
+
+    def compute(self, plan: Plan) -> Any:
+        """Return the new partials and output rows of the plan, computed."""
+
+    def audit(self, plan: Plan, result: Any) -> Audit | None:
+        """Return what the gate says of a computed plan, or None when there is no gate."""
+
+    def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
+        """Commit *result* to the tables, each unless it already carries the plan's number; silent when skipped."""
+
+    def publish(self, plan: Plan, held: SpanSet) -> None:
+        """Commit the output of the plan's published spans, finalised from its committed partials."""
+
+    def report(self, plan: Plan, result: Any) -> RunReport:
+        """Return what the run did."""
+
+    def is_dead(self, lease: Lease) -> bool:
+        """Whether the holder of *lease* can no longer write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process inside a refresh, between two steps.
+
+    Args:
+        lease: The lease it takes, or took.
+        at: The step it does next.
+        plan: The plan it works on, its own or the one it recovers.
+        result: What COMPUTE returned.
+        todo: Tables that WRITE has still to commit.
+        failure: Why its own plan is being aborted.
+        note: What planning wants to tell the caller.
+        report: What the run did, once done.
+        recovered: Refresh numbers it recovered, with how.
+        is_recovery_only: Whether it ends after recovery (commands other than refresh).
+        switches: Whether it publishes the build after recovery instead of refreshing.
+        is_own: Whether it made the switch that it works on itself.
+    """
+
+    lease: Lease
+    at: At = At.LEASE
+    plan: Plan | None = None
+    result: Any = None
+    todo: frozenset[Which] = BOTH
+    failure: MaterializerError | None = None
+    note: Any = None
+    report: RunReport | None = None
+    recovered: tuple[tuple[int, str], ...] = ()
+    is_recovery_only: bool = False
+    switches: bool = False
+    is_own: bool = False
+
+
+def advance(p: Process, ports: Ports) -> Process:
+    """Do the next step of *p* and return where it stands then.
+
+    Raises:
+        LeaseHeldError: If another live process holds the lease.
+        LeaseLostError: If the lease was taken over; whoever took it recovers.
+        WriteFencedError: If the plan's write was skipped because recovery fenced it.
+        MaterializerError: Whatever planning or computing found; a plan that could not be computed is aborted first.
+    """
+    match p.at:
+        case At.LEASE:
+            return _take_lease(p, ports)
+        case At.RECOVER:
+            return _recover(p, ports)
+        case At.FENCE:
+            ports.fence(Which.PARTIALS, plan_of(p))
+            return replace(p, at=At.ABORT)
+        case At.ABORT:
+            return _abort(p, ports)
+        case At.ABORTED:
+            return _aborted(p, ports)
+        case At.FINISH:
+            return _finish(p, ports)
+        case At.FINISHED:
+            plan = plan_of(p)
+            if not is_known(Which.OUTPUT, plan, ports):  # somebody who could no longer read the commits fenced it
+                return replace(p, at=At.ABORTED)
+            _commit(p, ports, lambda _: [Done(plan.n, replace(ports.report(plan, None), extra={"recovered": True}))])
+            return after_recovery(p, "finished")
+        case At.PLAN:
+            return _decide(p, ports)
+        case At.COMPUTE:
+            return _compute(p, ports)
+        case At.AUDIT:
+            return _audit(p, ports)
+        case At.WRITE:
+            return write(p, ports, p.todo)
+        case At.CHECK:
+            plan = plan_of(p)
+            if not all(is_known(which, plan, ports) for which in Which):
+                msg = f"refresh {plan.n} was overtaken: another process fenced it while it was writing"
+                raise WriteFencedError(msg, wrote="whoever took over finishes or undoes what this refresh wrote")
+            return replace(p, at=At.DONE)
+        case At.DONE:
+            plan, report = plan_of(p), ports.report(plan_of(p), p.result)
+            _commit(p, ports, lambda _: [Done(plan.n, report), LeaseReleased(p.lease.owner)])
+            return replace(p, at=At.END, report=report, result=None)
+        case At.END:
+            return p
+        case (
+            At.SWITCH_PLAN
+            | At.SWITCH_WRITE
+            | At.SWITCH_FENCE
+            | At.SWITCH_DONE
+            | At.SWITCH_UNDO
+            | At.SWITCH_REFUSE
+            | At.SWITCH_UNDONE
+        ):
+            from materializer.services.protocol import switch_steps  # noqa: PLC0415 (it builds on this module)
+
+            return switch_steps.advance(p, ports)
+        case _:
+            assert_never(p.at)
+
+
+def write(p: Process, ports: Ports, which: frozenset[Which]) -> Process:
+    """Commit *which* of the tables that are still to be written; WRITE ends when none is left.
+
+    A full disk or a refused permission aborts the plan like failing data: the tables are whole, the spans stay dirty.
+    """
+    try:
+        ports.write(plan_of(p), p.result, which)
+    except StorageError as exc:
+        return replace(p, at=At.FENCE, failure=exc, result=None)
+    todo = p.todo - which
+    return replace(p, todo=todo, at=At.WRITE if todo else At.CHECK)
+
+
+def run(p: Process, ports: Ports, on_checkpoint: Callable[[str], None]) -> Process:
+    """Advance *p* to its end, naming each checkpoint before the step that it stands for."""
+    while p.at is not At.END:
+        on_checkpoint(p.at.value)
+        p = advance(p, ports)
+    on_checkpoint(At.END.value)
+    return p
+
+
+def release(p: Process, ports: Ports) -> None:
+    """Give the lease back, if it is still ours; used when a step raised."""
+    for _ in range(ATTEMPTS):
+        version, state = ports.read()
+        if state.lease is None or state.lease.owner != p.lease.owner:
+            return
+        try:
+            ports.append(version, [LeaseReleased(p.lease.owner)])
+        except JournalConflictError:
+            continue
+        return
+
+
+def plan_of(p: Process) -> Plan:
+    """Return the plan that the process works on."""
+    if p.plan is None:
+        msg = f"step {p.at} needs a plan"
+        raise ValueError(msg)
+    return p.plan
+
+
+def check_lease(p: Process, state: AggregateState) -> None:
+    """Raise LeaseLostError when the process no longer holds the lease."""
+    if state.lease is None or state.lease.owner != p.lease.owner:
+        msg = f"the lease of '{state.name}' was taken over while this process worked"
+        raise LeaseLostError(msg, wrote="what this refresh wrote is finished or undone by the process that took over")
+
+
+def check_plan(p: Process, state: AggregateState) -> None:
+    """Raise LeaseLostError when the process no longer holds the lease, or its plan was ended by another."""
+    check_lease(p, state)
+    if p.plan is not None and (state.plan is None or state.plan.id != p.plan.id):
+        msg = f"refresh {p.plan.n} of '{state.name}' was ended by another process"
+        raise LeaseLostError(msg, wrote="what this refresh wrote is finished or undone by the process that took over")
+
+
+def _commit(p: Process, ports: Ports, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
+    """Append what *decide* says of the newest state; only the lease's holder may, and only for the plan it works on."""
+    for _ in range(ATTEMPTS):
+        version, state = ports.read()
+        check_plan(p, state)
+        try:
+            ports.append(version, decide(state))
+        except JournalConflictError:
+            continue
+        return
+    msg = "other processes committed to the journal first, again and again"
+    raise JournalConflictError(msg)
+
+
+def _take_lease(p: Process, ports: Ports) -> Process:
+    for _ in range(ATTEMPTS):
+        version, state = ports.read()
+        held = state.lease
+        if held is not None and held.owner != p.lease.owner and not ports.is_dead(held):
+            spark = f" (its Spark is process {held.jvm_pid})" if held.jvm_pid else ""
+            msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}{spark}"
+            hint = "wait until it has ended, then run the same command again"
+            raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+        if state.is_closed:
+            msg = f"the next version of '{state.name}' is being published"
+            raise LeaseHeldError(msg, hint=f"run 'materializer switch {state.name}', which ends what was begun")
+        try:
+            ports.append(version, [LeaseTaken(p.lease)])
+        except JournalConflictError:
+            continue
+        return replace(p, at=At.RECOVER)
+    msg = "other processes committed to the journal first, again and again"
+    raise JournalConflictError(msg)
+
+
+def _recover(p: Process, ports: Ports) -> Process:
+    _, state = ports.read()
+    check_lease(p, state)  # or a process that slept would fence the plan of whoever took over
+    if state.plan is None:
+        return after_recovery(p, None)
+    plan = state.plan
+    _check_base(state, plan, Which.OUTPUT, plan.output, ports)
+    p = replace(p, plan=plan)
+    if state.switch:
+        return replace(p, at=At.SWITCH_FENCE if is_known(Which.OUTPUT, plan, ports) else At.SWITCH_UNDO)
+    _check_base(state, plan, Which.PARTIALS, plan.partials, ports)
+    return replace(p, at=At.FINISH if is_known(Which.PARTIALS, plan, ports) else At.FENCE)
+
+
+def _check_base(state: AggregateState, plan: Plan, which: Which, base: TableBase, ports: Ports) -> None:
+    head = ports.head(which)
+    if head.table_id != base.table_id or head.version < base.version:
+        raise TablesAheadError(
+            f"the {which} table of '{state.name}' is not the one refresh {plan.n} was planned on",
+            hint=state.mend,
+            found=f"{head.table_id} at {head.version}",
+            expected=f"{base.table_id} at {base.version} or later",
+        )
+
+
+def is_known(which: Which, plan: Plan, ports: Ports) -> bool:
+    """Whether the plan's commit is provably there."""
+    try:
+        return ports.has_commit(which, plan)
+    except CommitsGoneError:
+        return False
+
+
+def is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
+    """Whether the plan's commit is provably not there."""
+    try:
+        return not ports.has_commit(which, plan)
+    except CommitsGoneError:
+        return False
+
+
+def _abort(p: Process, ports: Ports) -> Process:
+    plan = plan_of(p)
+    _, state = ports.read()
+    check_plan(p, state)  # whoever took over may have seen a commit that can no longer be read now
+    if is_known(Which.PARTIALS, plan, ports):
+        return replace(p, at=At.FINISH, failure=None)
+    ports.fence(Which.OUTPUT, plan)
+    return replace(p, at=At.ABORTED)
+
+
+def _aborted(p: Process, ports: Ports) -> Process:
+    plan = plan_of(p)
+    events: list[Event] = [Aborted(plan.n, str(p.failure) if p.failure else "the process that planned it died")]
+    if not is_absent(Which.PARTIALS, plan, ports):
+        forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
+        events.append(Invalidated(forgotten, "the partials carry the plan, or nobody can tell any more"))
+    if p.failure:
+        events.append(LeaseReleased(p.lease.owner))
+    _commit(p, ports, lambda _: events)
+    if p.failure:
+        raise p.failure
+    return after_recovery(p, "aborted")
+
+
+def _finish(p: Process, ports: Ports) -> Process:
+    plan = plan_of(p)
+    _, state = ports.read()
+    if ports.head(Which.OUTPUT).n < plan.n:
+        ports.publish(plan, state.held)
+    return replace(p, at=At.FINISHED)
+
+
+def after_recovery(p: Process, how: str | None) -> Process:
+    """Return the process where it goes on after recovery; *how* an open plan was ended, if there was one."""
+    recovered = p.recovered if how is None else (*p.recovered, (plan_of(p).n, how))
+    at = At.END if p.is_recovery_only else At.SWITCH_PLAN if p.switches else At.PLAN
+    return replace(p, at=at, plan=None, recovered=recovered)
+
+
+def _decide(p: Process, ports: Ports) -> Process:
+    p = replace(p, plan=None)
+    for _ in range(ATTEMPTS):
+        version, state = ports.read()
+        check_lease(p, state)
+        heads = {which: ports.head(which) for which in Which}
+        try:
+            check_heads(state, heads)
+        except (ForeignTableError, TablesAheadError):
+            if ports.read()[0] != version:
+                continue  # the tables moved on together with the journal, after it was read
+            raise
+        decision = ports.decide(state, heads)
+        ends = any(isinstance(e, Done) for e in decision.events)
+        is_over = decision.plan is None or ends
+        events = [*decision.events, *([LeaseReleased(p.lease.owner)] if is_over else [])]
+        try:
+            ports.append(version, events)
+        except JournalConflictError:
+            continue
+        done = next((e.report for e in decision.events if isinstance(e, Done)), None)
+        return replace(p, at=At.END if is_over else At.COMPUTE, plan=decision.plan, note=decision.note, report=done)
+    msg = "other processes committed to the journal first, again and again"
+    raise JournalConflictError(msg)
+
+
+def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
+    """Refuse to plan over tables that are not as the journal left them."""
+    for which, head in heads.items():
+        if head.table_id != state.tables[which]:
+            raise ForeignTableError(
+                f"the {which} table of '{state.name}' is not the one that was created for it",
+                hint=state.mend,
+                found=head.table_id,
+                expected=state.tables[which],
+            )
+        if head.n != state.written_n:
+            raise TablesAheadError(
+                f"the {which} table of '{state.name}' carries refresh {head.n}, the journal left it at {state.written_n}",
+                hint=f"one of the two was restored from an old copy: {state.mend}",
+                found=head.n,
+                expected=state.written_n,
+            )
+
+
+def _compute(p: Process, ports: Ports) -> Process:
+    try:
+        result = ports.compute(plan_of(p))
+    except MaterializerError as exc:  # nothing was written yet: the plan is ended here, not by who comes next
+        return replace(p, at=At.FENCE, failure=exc)
+    return replace(p, at=At.AUDIT, result=result, todo=BOTH)
+
+
+def _audit(p: Process, ports: Ports) -> Process:
+    plan = plan_of(p)
+    try:
+        audit = ports.audit(plan, p.result)
+    except MaterializerError as exc:  # a gate that cannot look lets nothing through
+        return replace(p, at=At.FENCE, failure=exc, result=None)
+    if audit is None:
+        return replace(p, at=At.WRITE)
+    held = tuple((s.start, s.end) for s in audit.held)
+    dirt = [Invalidated(audit.dirt, "the audit found it wrong")] if audit.dirt else []
+    _commit(p, ports, lambda _: [Audited(plan.n, held, audit.verdict), *dirt])
+    if audit.failure is not None:
+        return replace(p, at=At.FENCE, failure=audit.failure, result=None)
+    return replace(p, at=At.WRITE, result=audit.result)

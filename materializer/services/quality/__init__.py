@@ -1,0 +1,1 @@
+"""Whether what was computed or published is right: says so, never mends."""

@@ -1,0 +1,105 @@
+"""Auditing a frame: what can be compiled by one Spark aggregation, what is left by Great Expectations.
+
+The library is an adapter that this package does not know; it is looked up by name when a suite needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from materializer.core.quality.checks import Check
+from materializer.core.quality.compiled import compiled, plain
+from materializer.core.quality.failing import Failing, FailingRow
+from materializer.core.quality.suite import Expectation, Suite
+from materializer.core.quality.verdict import Verdict
+from materializer.core.spec.imports import imported
+from materializer.spark.run import audit as in_spark
+from materializer.spark.runtime.jvm import refuse_dead
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from materializer.core.quality.verdict import Finding
+
+MOST_ROWS: Final = 100
+"""Failing rows of one expectation that are fetched."""
+_ADAPTER: Final = "materializer.adapters.great_expectations.auditor:examine"
+
+
+class Examine(Protocol):
+    """The port that Great Expectations is behind."""
+
+    def __call__(
+        self, frame: DataFrame, suite: Suite, expectations: Sequence[Expectation], bucket: str, *, most: int
+    ) -> tuple[list[Finding], Failing]:
+        """Answer *expectations* about *frame*, in their order, and say where they failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit found.
+
+    Args:
+        verdict: The answers.
+        rows: Failing rows of every severity, bounded for each expectation.
+        buckets: Buckets that must not be published, each as one or more instants inside it: those with a row that fails
+            something critical. Empty when nothing critical failed; None, for all, when a critical failure cannot be put down to rows.
+    """
+
+    verdict: Verdict
+    rows: tuple[FailingRow, ...]
+    buckets: frozenset[Any] | None
+
+
+def audit(
+    frame: DataFrame,
+    suite: Suite | None,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+    bucket_column: str = "slice",
+    *,
+    built_in: Sequence[Check] = (),
+    is_compiled: bool = True,
+    most: int = MOST_ROWS,
+    bucket_sql: str = "",
+    examine: Examine | None = None,
+) -> Audited:
+    """Answer a suite about a frame.
+
+    Args:
+        frame: The rows. Persist them first: every job reads them again.
+        suite: None for the built-in checks alone.
+        parameters: Values for the suite's parameters.
+        bucket_column: Holds the bucket of a row: a date, a timestamp or an integer.
+        built_in: Checks besides the suite's; see :func:`materializer.spark.run.audit.built_in`.
+        is_compiled: Whether what can be compiled is; else Great Expectations answers the whole suite.
+        most: Failing rows to fetch of each expectation; 0 where neither rows nor buckets matter, which saves the jobs that
+            look for them: a critical failure is then put down to no bucket.
+        bucket_sql: SQL of the start of a row's bucket, where *bucket_column* holds times inside buckets.
+        examine: How Great Expectations is asked; the adapter of this package when None.
+
+    Raises:
+        DefinitionError: If a parameter has no value, or Great Expectations refuses an argument.
+        QualityLibraryMissingError: If an expectation is left for Great Expectations and it is not installed.
+    """
+    columns = in_spark.columns_of(frame)
+    bound = Suite("", ()) if suite is None else suite.bound(parameters)
+    expectations = [plain(e, columns) for e in bound.expectations]
+    found = {e.index: compiled(e, columns) if is_compiled else None for e in expectations}
+    checks = [*built_in, *(check for check in found.values() if check is not None)]
+    left = [e for e in expectations if found[e.index] is None]
+    findings = in_spark.audit(frame, checks)
+    failing = Failing()
+    if most:
+        failing = in_spark.failing(frame, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
+    if left:
+        ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
+        answers, where = ask(frame, bound, left, bucket_column, most=most)
+        refuse_dead(frame, "auditing")  # the library tells of failures as of expectations that are not met
+        findings, failing = [*findings, *answers], failing | where
+    findings.sort(key=lambda f: f.index)
+    verdict = Verdict(bound.name, tuple(findings), dict(parameters))
+    return Audited(verdict, failing.rows, failing.critical_buckets(findings))

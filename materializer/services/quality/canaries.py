@@ -1,0 +1,191 @@
+"""Canaries: a refresh computes a few buckets again from their raw rows, and compares.
+
+One sample is of the buckets that are about to be published, another of clean ones that are published. A difference means
+that partials or output do not say what the source says, though no change of the source tells why. The run is refused, the
+rows that were expected and found are kept, and each differing bucket is dirty from then on, without a version that could be
+merged into: the next refresh that reaches it recomputes it from raw rows.
+
+Results of an engine reach beyond their slices. All that has results in the sampled ones is planned as if these were dirty
+too, and computed from its raw rows once for both samples; only what lies in them is compared. While anything stays dirty
+beside the refresh there is nothing to compare with, as for ``verify``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from materializer.core.engines.work import Work
+from materializer.core.quality.canaries import COUNT
+from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import Plan
+from materializer.core.time.grid import Grid
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.journal.fold import AggregateState
+from materializer.services.aggregate import Bound
+from materializer.services.observe import frozen_bound
+from materializer.services.planning import runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from materializer.spark.query.compare import Compared
+    from materializer.spark.run.spark import Engine
+
+Again: TypeAlias = Callable[[Plan, SpanSet], Work]
+"""Return all that an engine has in some slices, to be computed beside an open plan."""
+TOUCHED: Final = "canaries_touched"
+UNTOUCHED: Final = "canaries_untouched"
+MOST_EVIDENCE: Final = 100
+"""Differing rows of one sample that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the canaries of a refresh found.
+
+    Args:
+        verdict: Touched and untouched buckets, as two findings.
+        rows: Some of the differing rows, each with what was expected and what was found.
+        clean: Sampled published buckets that did not differ.
+        touched: Sampled buckets about to be published that did not differ.
+        differed: Those that did.
+        shown: Some of those in words: bucket and keys.
+    """
+
+    verdict: Verdict
+    rows: tuple[FailingRow, ...]
+    clean: int
+    touched: int
+    differed: SpanSet
+    shown: tuple[str, ...]
+
+    @property
+    def dirt(self) -> tuple[Entry, ...]:
+        """The log entries of what differs."""
+        return tuple(Entry(span, None, Cause.DIFFERED) for span in self.differed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the journal keeps beside the verdict."""
+        return {"clean": self.clean, "touched": self.touched, "differed": self.differed.as_json()}
+
+
+def look(
+    bound: Bound,
+    state: AggregateState,
+    engine: Engine,
+    plan: Plan,
+    frame: DataFrame,
+    hull: Span | None,
+    *,
+    again: Again | None = None,
+) -> Sampled:
+    """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones.
+
+    Args:
+        bound: The aggregate.
+        state: It, as the journal knows it.
+        engine: Starts Spark on first use.
+        plan: The refresh.
+        frame: Output rows that it computed.
+        hull: Where the source has rows, when known; nothing is sampled elsewhere.
+        again: All that an engine has in some slices; None for an aggregate without one.
+    """
+    grid, count = bound.definition.grid, int(bound.definition.spec.property_map[COUNT])
+    inside = grid.cover_set(SpanSet.of(hull) & frozen_bound.raw_spans(state)) if hull else SpanSet()
+    if again is not None and _leaves_dirt(state):
+        inside = SpanSet()
+    dirty = state.log.spans | SpanSet.union(e.span for e in plan.taken) | plan.spans
+    clean = (inside & SpanSet.of(Span(NEG_INF, state.threshold))) - dirty
+    draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)
+    chosen = [sample(spans, grid, count, draw) for spans in (plan.spans & inside, clean)]
+    findings, rows, shown = [], [], []
+    right, differed = [], SpanSet()
+    with _comparing(bound, engine, plan, again, SpanSet.union(s for spans in chosen for s in spans)) as compared:
+        for name, spans in zip((TOUCHED, UNTOUCHED), chosen, strict=True):
+            published = engine.read_output(bound.paths["output"], plan.output.version) if name == UNTOUCHED else frame
+            found = compared(published, spans) if spans else None
+            buckets, wrong = sum(grid.count(s) for s in spans), SpanSet()
+            if found is not None and found.differing:
+                _, is_end = bound.slice_column("output")
+                back = 1 if is_end else 0
+                wrong = SpanSet.union(grid.cover(Span(at - back, at - back + 1)) for at in found.buckets) & spans
+                rows += [FailingRow(BUILT_IN, name, values) for values in found.evidence]
+                shown += [_words(example) for example in found.examples]
+            differed |= wrong
+            right.append(buckets - sum(grid.count(s) for s in wrong))
+            findings.append(
+                Finding(
+                    BUILT_IN,
+                    name,
+                    {"buckets": runs.spans_text(grid, spans) if spans else "none"},
+                    Severity.CRITICAL,
+                    not wrong,
+                    shown[-1] if wrong else None,
+                    sum(grid.count(s) for s in wrong),
+                    buckets,
+                )
+            )
+    touched, untouched = right
+    return Sampled(Verdict("", tuple(findings)), tuple(rows), untouched, touched, differed, tuple(dict.fromkeys(shown)))
+
+
+def _leaves_dirt(state: AggregateState) -> bool:
+    """Whether something stays dirty beside the open plan: a change reaches results of an engine in clean slices, too."""
+    top = max(state.extent_end, state.threshold)
+    return top > state.frozen and bool(state.log.spans & SpanSet.of(Span(state.frozen, top)))
+
+
+def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanSet:
+    """Return up to *count* whole buckets of bounded *spans*, each instant as likely as any other."""
+    lengths = [s.end - s.start for s in spans]
+    found = []
+    for _ in range(count if lengths else 0):
+        span = draw.choices(list(spans), lengths)[0]
+        at = draw.randrange(span.start, span.end)
+        found.append(grid.cover(Span(at, at + 1)))
+    return SpanSet.union(found)
+
+
+@contextmanager
+def _comparing(
+    bound: Bound, engine: Engine, plan: Plan, again: Again | None, spans: SpanSet
+) -> Iterator[Callable[[DataFrame, SpanSet], Compared]]:
+    """Yield what compares output rows of some of the chosen *spans* with plain Spark."""
+    from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
+
+    if again is None or not spans:
+        yield lambda rows, some: gating.compare_buckets(
+            engine,
+            bound.definition,
+            bound.source,
+            plan.source_version,
+            rows,
+            some,
+            where=bound.predicate("output", some),
+            bucket=bound.slice_column("output")[0],
+            examples=MOST_EVIDENCE,
+        )
+        return
+    work, kept = again(plan, spans), bound.paths["partials"]
+    with gating.expected_slices(
+        engine, bound.definition, bound.source, plan.source_version, work, spans, partials_path=kept
+    ) as expected:
+        yield lambda rows, some: gating.compare_slices(
+            bound.definition,
+            expected,
+            rows,
+            where=bound.predicate("output", some),
+            examples=MOST_EVIDENCE,
+        )
+
+
+def _words(example: dict[str, Any]) -> str:
+    group = ", ".join(f"{name}={value}" for name, value in example["row"].items())
+    columns = "; ".join(f"{n}: found {ours}, expected {theirs}" for n, (ours, theirs) in example["columns"].items())
+    return f"{group} {example['kind']}" + (f" ({columns})" if columns else "")

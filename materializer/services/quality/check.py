@@ -1,0 +1,140 @@
+"""Checking what is published: the suite of an aggregate over its output, at any time; the answer stays in the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.suite import Suite, read
+from materializer.core.quality.verdict import Verdict
+from materializer.core.spec.imports import imported
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import UsageError
+from materializer.journal.events import Checked
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Bound
+from materializer.services.definitions import suites
+from materializer.services.planning import runs
+from materializer.services.quality.gate import summary
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+_RENDER: Final = "materializer.adapters.great_expectations.auditor:render"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What checking one aggregate found.
+
+    Args:
+        name: The aggregate.
+        window: The whole buckets that were looked at; None for all of them.
+        version: Version of the output.
+        verdict: The answers.
+        rows: Some of the failing rows.
+        docs: The Data Docs page that was written, or "".
+        seconds: Wall time.
+    """
+
+    name: str
+    window: Span | None
+    version: int
+    verdict: Verdict
+    rows: tuple[FailingRow, ...]
+    docs: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks aggregates of one lake.
+
+    Args:
+        root: The lake's root folder.
+        journal: Its journal.
+        engine: Starts Spark on first use.
+        on_checkpoint: Told when the answers are there, and when the journal has them.
+    """
+
+    root: Path
+    journal: Journal
+    engine: Callable[[], Engine]
+    on_checkpoint: Callable[[str], None] = lambda _: None
+
+    def check(
+        self, name: str, window: Span | None = None, *, suite: Path | None = None, docs: Path | None = None
+    ) -> CheckReport:
+        """Answer the suite of an aggregate, and the built-in checks, about its published rows.
+
+        Args:
+            name: The aggregate.
+            window: Only its whole buckets in here.
+            suite: Another suite than the one it was applied with.
+            docs: Folder for Data Docs; they need Great Expectations.
+
+        Raises:
+            UsageError: If *suite* cannot be read, or *docs* are asked for and there is no suite.
+            DefinitionError: If *suite* is no suite for these columns.
+        """
+        from materializer.services.quality.audit import audit  # noqa: PLC0415 (loads Spark)
+        from materializer.spark.run.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+
+        began = time.perf_counter()
+        state = self.journal.view().named(name)
+        bound = Bound.of(state, self.root)
+        definition = bound.definition
+        window = window and runs.whole_buckets(window, definition.grid)
+        spans = SpanSet.of(window or EVERYTHING)
+        version = DeltaFolder.at(bound.paths["output"]).head().version
+        frame = self.engine().read_output(bound.paths["output"], version)
+        if window is not None:
+            frame = frame.where(bound.predicate("output", spans))
+        asked = _suite(bound, suite, list(columns_of(frame)))
+        if docs and asked is None:
+            raise UsageError(f"'{name}' has no suite that pages could show", hint="give one with --suite")
+        given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
+        frame = frame.persist()
+        try:
+            checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
+            column, _ = bound.slice_column("output")
+            found = audit(frame, asked, given, column, built_in=checks)
+            page = imported(_RENDER, "renderer", "")(frame, asked.bound(given), docs) if docs and asked else ""
+        finally:
+            frame.unpersist()
+        report = CheckReport(
+            state.name, window, version, found.verdict, found.rows, str(page), time.perf_counter() - began
+        )
+        self._keep(state, report)
+        return report
+
+    def _keep(self, state: AggregateState, report: CheckReport) -> None:
+        verdict = summary(report.verdict) | {
+            "version": report.version,
+            "window": report.window and report.window.as_json(),
+        }
+        self.on_checkpoint("check_journal")
+        self.journal.tell(state.id, state.name, Checked(verdict))
+        self.on_checkpoint("checked")
+
+
+def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:
+    if file is None:
+        return suites.of(bound.definition.spec).get(suites.OUTPUT)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the suite {file} cannot be read: {exc}", hint="name a file that exists") from exc
+    return read(text, file=str(file), columns=columns)
+
+
+def _bounded(spans: SpanSet, state: AggregateState) -> SpanSet:
+    """Return where published buckets can lie, for the check of the grid."""
+    top = max(state.threshold, state.extent_end)
+    return spans & SpanSet.of(Span(NEG_INF, POS_INF if top == NEG_INF else top))

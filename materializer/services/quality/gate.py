@@ -1,0 +1,239 @@
+"""The gate: what a run computed is audited before either table is written.
+
+Suites come from the definition as it was applied. What a critical expectation refuses is not published: all of the run, or
+only its failing buckets, which neither table gets and which stay as dirty as they were. Failing rows go to a table beside
+the output, for people; no refresh ever reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from materializer.core.compiled.definition import quoted
+from materializer.core.quality.canaries import is_due
+from materializer.core.quality.verdict import Finding, Severity, Verdict
+from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.plan import Plan, Recompute, Settle
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import Span, SpanSet
+from materializer.errors import CanaryError, QualityGateError, WriteFencedError
+from materializer.journal.fold import AggregateState
+from materializer.lake.write.commit import append_rows, create_table
+from materializer.services.aggregate import Bound
+from materializer.services.definitions import suites
+from materializer.services.planning import runs
+from materializer.services.protocol.refresh_steps import Audit
+from materializer.services.quality import canaries
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from materializer.services.quality.audit import Audited
+    from materializer.spark.run.spark import Computed, Engine
+
+MAX_HELD: Final = 64
+"""Pieces of time that are held back at most; more, and nothing of the run is published."""
+SHOWN: Final = 3
+"""Differing rows that a message names."""
+FAILING_COLUMNS: Final = (
+    ("refresh", "bigint"),
+    ("source_version", "bigint"),
+    ("suite", "string"),
+    ("expectation", "string"),
+    ("severity", "string"),
+    ("row", "string"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Audits the runs of one aggregate.
+
+    Args:
+        bound: The aggregate.
+        state: It, as the journal knows it.
+        engine: Starts Spark on first use; what is audited was computed by it.
+        hull: Where the source has rows at a version, when known.
+        anyway: Why what fails is published all the same, or "".
+        again: All that an engine has in some slices; None for an aggregate without one.
+        sampled: What the canaries of the run found, once they have looked.
+    """
+
+    bound: Bound
+    state: AggregateState
+    engine: Callable[[], Engine]
+    hull: Callable[[int], Span | None]
+    anyway: str = ""
+    again: canaries.Again | None = None
+    sampled: list[canaries.Sampled] = field(default_factory=list)
+
+    def __call__(self, plan: Plan, computed: Computed) -> Audit:
+        """Return what of *computed* may be written, and why not the rest."""
+        with self.engine().counted():
+            audited = dict(self._audited(plan, computed))
+        failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
+        held = self._held(plan, audited) if failed and not self.anyway else SpanSet()
+        verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
+        if failed and self.anyway:
+            verdict["published_anyway"] = {"reason": self.anyway}
+        dirt: tuple[Entry, ...] = ()
+        for found in self.sampled:
+            verdict["sampled"], dirt = found.as_json(), found.dirt
+        self._keep(plan, audited)
+        if not failed or self.anyway:
+            return Audit(computed, SpanSet(), verdict, dirt=dirt)
+        if held is None or not plan.spans - held:
+            return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed), dirt)
+        verdict["held"] = held.as_json()
+        return Audit(self._without(plan, computed, held), held, verdict)
+
+    def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
+        from materializer.services.quality.audit import Audited, audit  # noqa: PLC0415 (loads Spark)
+        from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
+        from materializer.spark.run.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+
+        bound, spec = self.bound, self.bound.definition.spec
+        known = suites.of(spec)
+        given = suites.values(bound.definition, plan.n, plan.source_version, plan.window)
+        column, _ = bound.slice_column("output")
+        frame = self._output(plan, computed)
+        checks = []
+        if _is_on(spec.property_map, "quality.checks"):
+            only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
+            counted = computed.rows_read if only_raw else None
+            checks = built_in(bound.definition, columns_of(frame), plan.spans, counted)
+        if suites.OUTPUT in known or checks:
+            yield suites.OUTPUT, audit(frame, known.get(suites.OUTPUT), given, column, built_in=checks)
+        if suites.SOURCE in known:
+            hull = self.hull(plan.source_version)
+            rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
+            inside = plan.spans & SpanSet.of(hull) if hull else plan.spans
+            start = bucket_start_sql(bound.definition.grid, quoted(spec.time_column), inside)
+            try:
+                yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column, bucket_sql=start)
+            finally:
+                rows.unpersist()
+        if is_due(spec.property_map, plan.n):
+            hull = self.hull(plan.source_version)
+            found = canaries.look(bound, self.state, self.engine(), plan, frame, hull, again=self.again)
+            self.sampled.append(found)
+            yield "canaries", Audited(found.verdict, found.rows, None if found.differed else frozenset())
+
+    def _output(self, plan: Plan, computed: Computed) -> DataFrame:
+        where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
+        from materializer.spark.run.gating import output_frame  # noqa: PLC0415 (loads Spark)
+
+        return output_frame(self.engine(), self.bound.definition, computed, where)
+
+    def _held(self, plan: Plan, audited: Mapping[str, Audited]) -> SpanSet | None:
+        """Return the buckets that must not be published; None for all of them."""
+        if self.bound.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
+            return None
+        grid, (_, is_end) = self.bound.definition.grid, self.bound.slice_column("output")
+        spans: list[Span] = []
+        for kind, found in audited.items():
+            if found.buckets is None or None in found.buckets:
+                return None
+            back = 1 if is_end and kind == suites.OUTPUT else 0
+            spans += [grid.cover(Span(at - back, at - back + 1)) for at in found.buckets]
+        held = SpanSet.union(spans) & plan.spans
+        return held if held and len(held) <= MAX_HELD else None
+
+    def _without(self, plan: Plan, computed: Computed, held: SpanSet) -> Computed:
+        from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
+
+        spans = plan.replaced - held
+        where = {t: self.bound.predicate(t, spans) for t in ("partials", "output")}
+        columns = {t: self.bound.slice_column(t) for t in ("partials", "output")}
+        return part(self.engine(), computed, spans, self.bound.definition.time_type, where, columns)
+
+    def _refusal(
+        self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]
+    ) -> QualityGateError:
+        bound = self.bound
+        shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {f.words()}" for kind, f in failed)
+        buckets = runs.spans_text(bound.definition.grid, plan.spans)
+        rows = sum(len(a.rows) for a in audited.values())
+        where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
+        differed = SpanSet.union(span for found in self.sampled for span in found.differed)
+        if differed:
+            return self._differing(plan, differed, where, rows)
+        return QualityGateError(
+            f"'{bound.name}' does not meet its expectations at source version {plan.source_version}: {shown} "
+            f"(buckets {buckets}){where}",
+            wrote="nothing was published; the buckets stay dirty",
+            refresh=plan.n,
+            source_version=plan.source_version,
+            failing_rows=rows,
+        )
+
+    def _differing(self, plan: Plan, differed: SpanSet, where: str, rows: int) -> CanaryError:
+        bound = self.bound
+        shown = [text for found in self.sampled for text in found.shown]
+        more = f" and {len(shown) - SHOWN} more rows" if len(shown) > SHOWN else ""
+        return CanaryError(
+            f"canaries of '{bound.name}' differ from plain Spark at source version {plan.source_version}: "
+            f"{'; '.join(shown[:SHOWN])}{more} (buckets {runs.spans_text(bound.definition.grid, differed)}){where}",
+            wrote="nothing was published; the buckets that differ are dirty, and so is what was to be refreshed",
+            refresh=plan.n,
+            source_version=plan.source_version,
+            failing_rows=rows,
+        )
+
+    def _keep(self, plan: Plan, audited: Mapping[str, Audited]) -> None:
+        """Put the failing rows beside the output; a second time changes nothing."""
+        rows = [
+            (plan.n, plan.source_version, _suite_name(kind, a.verdict), row.type, severity, _json(row.values))
+            for kind, a in audited.items()
+            for row in a.rows
+            for severity in [_severity(a.verdict, row.index, row.type)]
+        ]
+        if not rows:
+            return
+        path, app_id = self.bound.paths["failing"], self.bound.app_ids["failing"]
+        if not Path(path).exists():
+            name = f"{self.bound.name}_failing"
+            create_table(path, FAILING_COLUMNS, name=name, description="rows that failed an expectation")
+        names = [name for name, _ in FAILING_COLUMNS]
+        table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+        note = {"plan": plan.id, "n": plan.n, "kind": "failing", "source_version": plan.source_version}
+        with suppress(WriteFencedError):  # a later refresh has written there already
+            append_rows(path, table, app_id, plan.n, note)
+
+
+def has_gate(spec: AggregateSpec, n: int = 0) -> bool:
+    """Whether a definition asks for a gate of refresh *n*; for 0, of any."""
+    asked = spec.property_map
+    return bool(spec.suites) or _is_on(asked, "quality.checks") or is_due(asked, n)
+
+
+def summary(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as the journal keeps it: what is met is only counted."""
+    return {
+        "suite": verdict.suite,
+        "passed": len(verdict.findings) - len(verdict.failed),
+        "failed": [f.as_json() for f in verdict.failed],
+    }
+
+
+def _suite_name(kind: str, verdict: Verdict) -> str:
+    return verdict.suite or ("built-in checks" if kind == suites.OUTPUT else kind)
+
+
+def _severity(verdict: Verdict, index: int, kind: str) -> str:
+    return next(str(f.severity) for f in verdict.findings if (f.index, f.type) == (index, kind))
+
+
+def _is_on(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "false").lower() == "true"
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, default=str, separators=(",", ":"))

@@ -1,0 +1,149 @@
+"""Verifying: the published rows against plain Spark over the source at the version they claim to reflect.
+
+What is dirty at that version is left out, and said. Rows are compared by bucket and keys, null-safe; measures are equal
+exactly, within 1e-9 of the magnitudes that entered them (doubles), or within rank error (quantile sketches).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.errors import RetryableError
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.lake.extent import files
+from materializer.services.aggregate import Bound
+from materializer.services.observe import frozen_bound
+from materializer.services.planning import runs
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One published row that is not what plain Spark says.
+
+    Args:
+        kind: ``missing`` (plain Spark has it), ``extra`` (it should not be there) or ``differs``.
+        row: The bucket and keys, as text by column.
+        columns: For ``differs``: column → (published, plain Spark).
+    """
+
+    kind: str
+    row: dict[str, str]
+    columns: dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What verifying one aggregate found.
+
+    Args:
+        name: The aggregate.
+        source_version: Version that both sides reflect.
+        compared: Where rows were compared.
+        left_out: Dirty, never materialised, frozen or no longer kept, so not compared.
+        rows: Rows that plain Spark gives there.
+        differing: How many rows differ.
+        examples: Some of them.
+        tolerances: Measure → ``exact``, ``float`` or ``rank``: how it was compared.
+        seconds: Wall time.
+        frozen: Below it nothing was compared, because raw rows may be gone; ``NEG_INF`` when nothing is frozen.
+    """
+
+    name: str
+    source_version: int
+    compared: SpanSet
+    left_out: SpanSet
+    rows: int
+    differing: int
+    examples: tuple[Difference, ...]
+    tolerances: dict[str, str]
+    seconds: float
+    frozen: int = NEG_INF
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.differing == 0
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Verifies aggregates of one lake."""
+
+    root: Path
+    journal: Journal
+    engine: Callable[[], Engine]
+
+    def verify(self, name: str, window: Span | None = None, *, examples: int = 5) -> VerifyReport:
+        """Compare every clean bucket of *window* (None: all) with the reference form; writes nothing.
+
+        Raises:
+            RefreshWindowTooSmallError: If *window* holds no whole bucket.
+            SourceDamagedError: If the source can no longer be read at the version that the output reflects.
+        """
+        began = time.perf_counter()
+        state = self.journal.view().named(name)
+        if state.switch:
+            msg = f"the next version of '{state.name}' is being published"
+            raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if whoever did that has died")
+        bound = Bound.of(state, self.root)
+        dirty = dirty_at_cursor(state)
+        asked = SpanSet.of(EVERYTHING if window is None else runs.whole_buckets(window, bound.definition.grid))
+        kept = asked & frozen_bound.raw_spans(state)
+        compared = kept - dirty if bound.definition.engine is None else _clean(state, kept)
+        rows, differing, found = 0, 0, []
+        if compared:
+            extent = files(
+                state.source.path, state.cursor, bound.definition.spec.time_column, bound.definition.time_type
+            )
+            result = self.engine().verify(
+                bound.definition,
+                state.source,
+                bound.paths["output"],
+                state.cursor,
+                compared,
+                predicate=bound.predicate("output", compared),
+                hull=None if extent.unknown.files else extent.hull,
+                examples=examples,
+                memory=state.engine,
+                most_rows=extent.estimate(compared).rows,
+                partials=bound.paths["partials"],
+                frozen=state.frozen,
+            )
+            rows, differing, found = result.rows, result.differing, result.examples
+        return VerifyReport(
+            state.name,
+            state.cursor,
+            compared,
+            asked - compared,
+            rows,
+            differing,
+            tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
+            dict(bound.definition.layout.tolerances),
+            time.perf_counter() - began,
+            state.floor,
+        )
+
+
+def _clean(state: AggregateState, asked: SpanSet) -> SpanSet:
+    """Return where an engine's rows can be compared: a change reaches beyond its slice, so dirt anywhere forbids it.
+
+    What is dirty below the frozen bound stays so, and reaches nothing above.
+    """
+    top = max(state.extent_end, state.threshold)
+    is_dirty = top > state.frozen and dirty_at_cursor(state) & SpanSet.of(Span(state.frozen, top))
+    return SpanSet() if is_dirty or state.threshold == NEG_INF else asked
+
+
+def dirty_at_cursor(state: AggregateState) -> SpanSet:
+    """Return what the output does not reflect at the cursor: the log and the spans of an unfinished plan."""
+    planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+    return state.log.spans | planned

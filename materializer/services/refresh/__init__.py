@@ -1,0 +1,1 @@
+"""Refreshing: one request, done in runs; and what a refresh would do, or reads fresh."""

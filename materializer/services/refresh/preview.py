@@ -1,0 +1,110 @@
+"""What a refresh would do, from the same decision that the refresh makes, without writing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from materializer.core.refresh.plan import Plan, Recompute, Settle, strategy_of
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.journal.events import Captured
+from materializer.services.planning.runs import Request
+from materializer.services.protocol.refresh_steps import Which
+from materializer.services.refresh.service import Refresher, dirty_below_newest, stuck_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A plan that nobody wrote.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of its time column, to show instants with.
+        window: Whole buckets of the refresh window; None when an open end leaves nothing.
+        source_version: Version everything would be read at.
+        captured: New source versions that would be captured first, with what they make dirty.
+        dirty: Dirty spans inside the window.
+        outside: Dirty spans below the newest row, outside the window.
+        plan: The first run; None when nothing is dirty.
+        runs: How many runs the window takes about.
+        unfinished: Number of a refresh of a dead or working process that would be ended first.
+        frozen: Below it nothing would be computed from raw rows; ``NEG_INF`` when nothing is frozen.
+        stuck: What is dirty below *frozen* and would stay so.
+    """
+
+    name: str
+    time_type: TimeType
+    window: Span | None
+    source_version: int
+    captured: Captured | None
+    dirty: SpanSet
+    outside: SpanSet
+    plan: Plan | None
+    runs: int
+    unfinished: int | None = None
+    frozen: int = NEG_INF
+    stuck: SpanSet = field(default_factory=SpanSet)
+
+    def __str__(self) -> str:
+        """Return the plan as lines for people; the command line has a longer form."""
+        if self.plan is None:
+            return f"{self.name}: nothing to do at source version {self.source_version}"
+        lines = [
+            f"{self.name}: refresh {self.plan.n} at source version {self.source_version}, about {self.runs} run(s)"
+        ]
+        for step in self.plan.steps:
+            lines.append(f"  {strategy_of(step):9} {_spans(step.spans, self.time_type)}")
+            if isinstance(step, Settle):
+                continue
+            if isinstance(step, Recompute):
+                lines.append(f"{'':12}because {step.reason}")
+            read = step.estimate
+            lines.append(f"{'':12}reads at most {read.rows:,} rows, {read.bytes:,} bytes in {read.files} files")
+            lines += [f"{'':12}not {r.strategy}: {r.reason}" for r in step.rejected]
+        if self.stuck:
+            lines.append(f"  below the frozen bound {_spans(self.stuck, self.time_type)} stays dirty")
+        if self.outside:
+            lines.append(f"  stays dirty {_spans(self.outside, self.time_type)}")
+        return "\n".join(lines)
+
+
+def _spans(spans: SpanSet, time_type: TimeType) -> str:
+    shown = [f"[{render(s.start, time_type)}, {render(s.end, time_type)})" for s in spans.spans[:2]]
+    return ", ".join(shown) + (f" and {len(spans) - 2} more" if len(spans) > 2 else "")
+
+
+@dataclass(slots=True)
+class Previewer:
+    """Makes previews."""
+
+    refresher: Refresher
+
+    def preview(self, name: str, request: Request) -> Preview:
+        """Return what :meth:`Refresher.refresh` would do first; an unfinished refresh counts as given back."""
+        r = self.refresher
+        state = r.journal.view().named(name)
+        bound = r.bound(state)
+        planner = r.planner(state, request)
+        survey = planner.survey
+        unfinished = state.plan.n if state.plan else None
+        if state.plan is not None:
+            state = survey.given_back(state)
+        decision = planner.decide(state, {which: survey.head(which) for which in Which})
+        note = decision.note
+        window = note.window
+        outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())
+        return Preview(
+            state.name,
+            bound.definition.time_type,
+            window,
+            note.source_version,
+            note.captured,
+            note.dirty,
+            outside,
+            decision.plan,
+            note.run.runs if note.run else 0,
+            unfinished,
+            note.state.frozen,
+            stuck_spans(note.state),
+        )

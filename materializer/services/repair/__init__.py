@@ -1,0 +1,1 @@
+"""When journal and tables do not agree: found, said, then mended."""

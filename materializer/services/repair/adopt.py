@@ -1,0 +1,272 @@
+"""Taking over what a lost journal left: folders of aggregates that no journal knows, with their definitions from files.
+
+Nothing that the tables hold is believed: partials begin anew, everything is dirty, numbers go on above those in the
+tables. The output is kept where its columns are still those of the definition. Its old identifier is retired first, so
+that nobody who still works for the lost journal can write to it; what he writes elsewhere nobody reads.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid4, uuid5
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import DefinitionError, JournalConflictError, JournalError, MaterializerError, Problem
+from materializer.journal.events import Defined, Dropped
+from materializer.journal.fold import AggregateState, States, by_name
+from materializer.journal.repaired import Repaired
+from materializer.journal.store import FOLDER
+from materializer.lake.log import is_attempt
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.commit import create_table, fence
+from materializer.services.aggregate import Bound
+from materializer.services.definitions.apply import Definitions, Prepared
+from materializer.services.observe import stored_extent
+from materializer.services.refresh.service import Refresher
+from materializer.services.repair.apply import RepairReport, source_rows
+from materializer.services.repair.diagnose import RETIRED, made_for
+from materializer.services.repair.plan import Mending, Old, Table
+from materializer.services.repair.set_aside import put_aside
+
+LOST: Final = "journal.lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an aggregate in its folder.
+
+    Args:
+        old_id: Its id in the lost journal; "" when its output does not tell.
+        n: The largest number that its tables carry.
+        columns: Columns of its output, None without one that can be read.
+        partials: Folders of partials that are ours.
+    """
+
+    old_id: str
+    n: int
+    columns: tuple[tuple[str, str], ...] | None
+    partials: tuple[Path, ...]
+
+
+class TakeOver:
+    """Takes over folders of one lake.
+
+    Args:
+        refresher: Journal, engine and checkpoints.
+        definitions: Checks definitions against their sources.
+    """
+
+    def __init__(self, refresher: Refresher, definitions: Definitions) -> None:
+        self._refresher = refresher
+        self._definitions = definitions
+        self._root, self._journal = refresher.root, refresher.journal
+
+    def plan(self, specs: Sequence[AggregateSpec]) -> list[RepairReport]:
+        """Return what taking over would do; writes nothing and starts no JVM."""
+        states: States = {}
+        lost: tuple[tuple[str, str], ...] = ()
+        try:
+            states = self._journal.view().states
+        except JournalError as exc:
+            lost = ((exc.code, exc.message),)
+        found = []
+        for spec in _parents_first(specs):
+            if by_name(states, spec.name) is not None:
+                found.append(RepairReport(spec.name, "sound", Mending(spec.name, ())))
+                continue
+            left = left_in(self._root / spec.name)
+            found.append(RepairReport(spec.name, "planned", _mending(spec.name, left, left.columns, lost)))
+        return found
+
+    def take_over(self, specs: Sequence[AggregateSpec]) -> list[RepairReport]:
+        """Make the definitions known, with the folders that are there; a journal that cannot be read is renamed first.
+
+        Raises:
+            DefinitionError: If a definition cannot be accepted; those before it are taken over.
+        """
+        lost, aside = self._readable_journal()
+        return [self._take_over(spec, lost, aside) for spec in _parents_first(specs)]
+
+    def _readable_journal(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """Rename a journal that cannot be read; return what was wrong with it and its new name."""
+        try:
+            self._journal.view()
+        except JournalError as exc:
+            self._checkpoint("takeover_journal_aside")
+            path = self._root / FOLDER
+            aside = put_aside(path) if path.exists() else ()
+            self._journal.reopen()
+            return ((exc.code, exc.message),), aside
+        return (), ()
+
+    def _take_over(
+        self, spec: AggregateSpec, lost: tuple[tuple[str, str], ...], aside: tuple[str, ...]
+    ) -> RepairReport:
+        began = time.perf_counter()
+        if by_name(self._journal.view().states, spec.name) is not None:
+            return RepairReport(spec.name, "sound", Mending(spec.name, ()))
+        left = left_in(self._root / spec.name)
+        self._drop_unreadable(spec.name, left)
+        [prepared] = self._definitions.prepare([spec])
+        todo = _mending(spec.name, left, prepared.schemas["output"], lost)
+        if not (self._root / spec.name).exists():
+            self._definitions.apply(prepared, writing=self._refresher.writing)
+        else:
+            aside = (*aside, *self._adopt(prepared, left, todo))
+        state = self._journal.view().named(spec.name)
+        bound = self._refresher.bound(state)
+        if state.frozen != NEG_INF:
+            todo = replace(todo, frozen=render(state.frozen, bound.definition.time_type))
+        with suppress(MaterializerError):
+            todo = replace(todo, source_rows=source_rows(state, bound))
+        return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
+
+    def _drop_unreadable(self, name: str, left: Left) -> None:
+        """Let the journal forget an aggregate of which not even the definition can be read."""
+        while True:
+            view = self._journal.view()
+            broken = view.broken_named(name) or view.broken.get(left.old_id)
+            if broken is None:
+                return
+            if broken.last is not None:
+                raise broken.error()
+            with suppress(JournalConflictError):
+                self._journal.append(view.version, broken.id, [Dropped()])
+
+    def _checkpoint(self, name: str) -> None:
+        self._refresher.on_checkpoint(name)
+
+    def _adopt(self, prepared: Prepared, left: Left, todo: Mending) -> tuple[str, ...]:
+        spec, schemas = prepared.spec, prepared.schemas
+        new_id = _next_id(left.old_id) if left.old_id else uuid4().hex
+        data_version = uuid5(NAMESPACE_OID, f"{new_id} partials").hex
+        folder, note = self._root / spec.name, _note(todo.n, prepared.change.source_version)
+        output, partials = str(folder / "output"), str(folder / "partials" / data_version)
+        self._checkpoint("takeover_retire")
+        if todo.output is Table.KEPT:
+            fence(output, f"materializer/{left.old_id}", RETIRED, note)
+        self._checkpoint("takeover_partials")
+        if not DeltaFolder.at(partials).exists():
+            words = f"materializer partials {new_id}"
+            create_table(partials, schemas["partials"], name=f"{spec.name}_partials", description=words)
+        fence(partials, f"materializer/{data_version}", todo.n, note)
+        self._checkpoint("takeover_output")
+        aside: tuple[str, ...] = ()
+        if todo.output is not Table.KEPT:
+            if Path(output).exists() and not is_attempt(output):
+                aside = put_aside(Path(output))
+            words = f"materializer output {new_id}: {spec.comment}".rstrip(": ")
+            create_table(output, schemas["output"], name=spec.name, description=words)
+        fence(output, f"materializer/{new_id}", todo.n, note)
+        self._tell(prepared, new_id, data_version, {"partials": partials, "output": output}, todo)
+        self._checkpoint("takeover_clean")
+        for old in left.partials:
+            if old.name != data_version:
+                shutil.rmtree(old, ignore_errors=True)
+        return aside
+
+    def _tell(
+        self,
+        prepared: Prepared,
+        new_id: str,
+        data_version: str,
+        paths: Mapping[str, str],
+        todo: Mending,
+    ) -> None:
+        spec, version = prepared.spec, prepared.change.source_version
+        tables = {which: DeltaFolder.at(path).head().table_id for which, path in paths.items()}
+        defined = Defined(spec.name, spec.as_json(), data_version, prepared.source, version, prepared.schemas, tables)
+        state = AggregateState(
+            new_id, spec.name, defined.spec, data_version, prepared.source, prepared.schemas, tables, version
+        )
+        bound = Bound.of(state, self._root)
+        threshold = stored_extent.end_of(bound)
+        again = stored_extent.frozen_again(replace(state, threshold=threshold), bound, self._journal.view().states)
+        repaired = Repaired(
+            todo.n,
+            data_version,
+            tables,
+            "taken over from a lost journal",
+            is_everything_dirty=True,
+            threshold=None if threshold == NEG_INF else threshold,
+        )
+        self._checkpoint("takeover_journal")
+        while True:
+            view = self._journal.view()
+            if by_name(view.states, spec.name) is not None:
+                message = f"{spec.name}: another process made it known a moment ago"
+                raise DefinitionError([Problem("definition.name-taken", message, "")])
+            try:
+                self._journal.append(view.version, new_id, [defined, repaired, *again])
+            except JournalConflictError:
+                continue
+            return
+
+
+def left_in(folder: Path) -> Left:
+    """Return what is left of an aggregate in *folder*; what cannot be read counts as nothing."""
+    old_id, n, columns = "", 0, None
+    output = DeltaFolder.at(str(folder / "output"))
+    with suppress(MaterializerError):
+        old_id = _newest_id(output, made_for(output, "output"))
+        n = output.transaction_version(f"materializer/{old_id}") or 0
+        columns = tuple(output.schema())
+    partials = []
+    for path in sorted((folder / "partials").glob("*")):
+        table = DeltaFolder.at(str(path))
+        with suppress(MaterializerError):
+            if made_for(table, "partials"):
+                partials.append(path)
+                n = max(n if n < RETIRED else 0, table.transaction_version(f"materializer/{path.name}") or 0)
+    return Left(old_id, n if n < RETIRED else 0, columns, tuple(partials))
+
+
+def _mending(name: str, left: Left, wanted: Any, lost: tuple[tuple[str, str], ...]) -> Mending:
+    keeps = bool(left.old_id) and left.columns is not None and _pairs(left.columns) == _pairs(wanted)
+    there = "tables of it are there" if left.old_id or left.partials else "no table of it can be read"
+    return Mending(
+        name,
+        (*lost, (LOST, f"the journal does not know it; {there}")),
+        Table.EMPTY,
+        Table.KEPT if keeps else Table.EMPTY,
+        Old.NONE if keeps or left.columns is None else Old.ASIDE,
+        is_everything_dirty=True,
+        n=1 + left.n,
+    )
+
+
+def _pairs(columns: Any) -> list[tuple[str, str]]:
+    return [(str(name), str(kind)) for name, kind in columns]
+
+
+def _note(n: int, source_version: int) -> dict[str, Any]:
+    return {"plan": "taken over", "n": n, "kind": "fence", "source_version": source_version}
+
+
+def _next_id(aggregate: str) -> str:
+    """Return the id that an aggregate has after its journal was lost; always the same, so that it is found again."""
+    return uuid5(NAMESPACE_OID, f"{aggregate} taken over").hex
+
+
+def _newest_id(output: DeltaFolder, aggregate: str) -> str:
+    """Return the id under which an output was written last: that of its description, or one after it."""
+    while aggregate and output.transaction_version(f"materializer/{_next_id(aggregate)}") is not None:
+        aggregate = _next_id(aggregate)
+    return aggregate
+
+
+def _parents_first(specs: Sequence[AggregateSpec]) -> Iterator[AggregateSpec]:
+    """Yield definitions, those that others read before these."""
+    waiting = {spec.name.lower(): spec for spec in specs}
+    while waiting:
+        ready = [s for s in waiting.values() if s.source.lower() not in waiting or s.source.lower() == s.name.lower()]
+        for spec in ready or list(waiting.values()):
+            yield waiting.pop(spec.name.lower())

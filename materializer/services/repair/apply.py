@@ -1,0 +1,420 @@
+"""Repairing: what is wrong between journal and tables is said, then mended under the lease, in steps that may be repeated.
+
+```
+lease ─▶ (recover) ─▶ partials ─▶ output, beside its place ─▶ swap ─▶ journal: Repaired ─▶ clean up
+```
+
+Until the journal says *repaired* it names the old tables and numbers, so a repair that dies anywhere is found again by
+the next one. A number above all that were seen fences whoever still writes for an older journal.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
+
+import pyarrow as pa
+
+from materializer.core.time.instants import render
+from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.errors import (
+    JournalConflictError,
+    JournalLostError,
+    LeaseHeldError,
+    LeaseLostError,
+    MaterializerError,
+    RetryableError,
+    StorageError,
+)
+from materializer.journal.events import Aborted, BuildOpened, Event, Frozen, Invalidated, Snapshot
+from materializer.journal.fold import AggregateState, by_name
+from materializer.journal.journal import View
+from materializer.journal.repaired import Repaired
+from materializer.journal.unreadable import Broken
+from materializer.lake.extent import files
+from materializer.lake.rows import row_count
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.commit import append_rows, create_table, fence
+from materializer.services import processes
+from materializer.services.aggregate import Bound
+from materializer.services.commit.ports import Workbench
+from materializer.services.observe import stored_extent
+from materializer.services.protocol.refresh_steps import Process
+from materializer.services.refresh.service import Refresher
+from materializer.services.repair.diagnose import Diagnosis, Verdict, diagnose, made_for
+from materializer.services.repair.plan import Mending, Table, mending
+from materializer.services.repair.set_aside import cleared
+
+REBUILDING: Final = "output.rebuilding"
+"""Folder in which an output is made before it is put in its place."""
+REASON: Final = "repaired"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair found and did, or would do.
+
+    Args:
+        name: The aggregate.
+        outcome: ``sound``, ``repaired``, or ``planned`` when nothing was written.
+        mending: What was wrong, and what was or would be done.
+        recovered: Refreshes of dead processes that were ended as usual: (number, how).
+        left: Folders that were renamed, or left because they are not ours.
+        seconds: Wall time.
+    """
+
+    name: str
+    outcome: str
+    mending: Mending
+    recovered: tuple[tuple[int, str], ...] = ()
+    left: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Repairer:
+    """Repairs aggregates of one lake."""
+
+    refresher: Refresher
+
+    def plan(self, name: str) -> RepairReport:
+        """Return what a repair would do; writes nothing and starts no JVM.
+
+        Raises:
+            UnknownAggregateError: If there is none of that name.
+            JournalLostError: If its tables are there, and the journal does not know it.
+            JournalError: If neither journal nor aggregate can be read; says what helps.
+        """
+        began = time.perf_counter()
+        self._refuse_lost(name)
+        state, events = self._state(name)
+        found = mending(self._diagnosis(state, events), state)
+        outcome = "planned" if found.wrong else "sound"
+        return RepairReport(state.name, outcome, self._counted(found, state), seconds=time.perf_counter() - began)
+
+    def repair(self, name: str) -> RepairReport:
+        """Mend what is wrong with an aggregate; nothing is written when nothing is.
+
+        Raises:
+            LeaseHeldError: If a live process works on it; nothing was written.
+            StorageError: If a table cannot be looked at, or written; run it again.
+        """
+        began = time.perf_counter()
+        planned = self.plan(name)
+        if planned.outcome == "sound":
+            return planned
+        state, events = self._state(name)
+        if broken := self.refresher.journal.view().broken_named(name):
+            self._forget_events(broken, state)
+        with self.refresher.holding(self.refresher.journal.view().named(state.name)) as (process, bench):
+            state, _ = self._state(state.name)
+            found, gives_up = self._diagnosis(state), False
+            recovered: tuple[tuple[int, str], ...] = ()
+            if state.plan is not None and found.is_recoverable:
+                n = state.plan.n
+                gives_up = not self._recovers(lambda: self.refresher.recovered(process, bench))
+                state, _ = self._state(state.name)
+                found = self._diagnosis(state)
+                recovered = () if gives_up else ((n, state.ended[-1].outcome),)
+            todo = mending(found, state, gives_up=gives_up)
+            left = _Work(self.refresher, process, bench, state, found, todo).do() if todo.wrong else ()
+        told = todo if todo.wrong else planned.mending
+        told = replace(self._counted(told, state), wrong=planned.mending.wrong)
+        if events:
+            told = replace(told, is_everything_dirty=True)
+        return RepairReport(state.name, "repaired", told, recovered, left, time.perf_counter() - began)
+
+    def _refuse_lost(self, name: str) -> None:
+        view = self.refresher.journal.view()
+        if by_name(view.states, name) is None and view.broken_named(name) is None and name in self.lost():
+            raise JournalLostError(f"the journal does not know '{name}', but tables of it are there")
+
+    def lost(self) -> list[str]:
+        """Return names of aggregates whose tables are there, but which the journal does not know."""
+        root, view = self.refresher.root, self.refresher.journal.view()
+        if not root.is_dir():
+            return []
+        known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
+        folders = [f for f in sorted(root.iterdir()) if f.name.lower() not in known and (f / "output").is_dir()]
+        return [f.name for f in folders if _is_ours(f / "output")]
+
+    def _state(self, name: str) -> tuple[AggregateState, str]:
+        """Return what can be read of an aggregate, and why not all of it can."""
+        view = self.refresher.journal.view()
+        broken = view.broken_named(name)
+        if broken is None:
+            return view.named(name), ""
+        if broken.last is None:
+            raise broken.error()
+        return broken.last, broken.reason
+
+    def _diagnosis(self, state: AggregateState, events: str = "") -> Diagnosis:
+        states = {**self.refresher.journal.view().states, state.id: state}
+        return diagnose(state, self.refresher.root, states, events)
+
+    def _recovers(self, recover: Callable[[], None]) -> bool:
+        """Try to end the open plan as usual; False when what stands in its way is what is to be repaired."""
+        try:
+            recover()
+        except (RetryableError, StorageError):
+            raise
+        except MaterializerError:
+            return False
+        return True
+
+    def _forget_events(self, broken: Broken, state: AggregateState) -> None:
+        """Put what can be read of an aggregate in the place of its events, with everything dirty, in one commit.
+
+        The lease cannot be taken before: nobody can read whose it is. Whoever held it last must be dead.
+        """
+        lease = state.lease
+        if lease is not None and not processes.is_dead(lease, time.time()):
+            msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}"
+            raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
+        aborted: list[Event] = [Aborted(state.plan.n, REASON)] if state.plan else []
+        bound = self.refresher.bound(state)
+        try:
+            threshold = stored_extent.end_of(bound)
+        except MaterializerError:  # a table is damaged too; the repair that follows looks again
+            threshold = NEG_INF
+        repaired = Repaired(
+            state.written_n,
+            state.data_version,
+            dict(state.tables),
+            broken.reason,
+            is_everything_dirty=True,
+            threshold=None if threshold == NEG_INF else threshold,
+        )
+        journal = self.refresher.journal
+        self.refresher.on_checkpoint("repair_events")
+        view = journal.view()
+        if view.broken.get(broken.id) != broken:
+            raise JournalConflictError(f"another process repairs '{state.name}'")
+        again = stored_extent.frozen_again(
+            replace(state, threshold=max(threshold, state.threshold)), bound, view.states
+        )
+        events: list[tuple[str, Event]] = [
+            (broken.id, e) for e in (Snapshot(state.as_json()), *aborted, repaired, *again)
+        ]
+        journal.append_all(view.version, [*events, *_opened_again(state, view)])
+
+    def _counted(self, found: Mending, state: AggregateState) -> Mending:
+        """Return *found* with what it costs."""
+        source, partials = None, None
+        bound = self.refresher.bound(state)
+        if found.is_everything_dirty:
+            source = _rows(lambda: source_rows(state, bound))
+        if found.output is Table.REBUILT:
+            partials = _rows(lambda: row_count(bound.paths["partials"]))
+        return replace(found, source_rows=source, partial_rows=partials, frozen=self._frozen(found, state, bound))
+
+    def _frozen(self, found: Mending, state: AggregateState, bound: Bound) -> str:
+        """Return below what nothing is computed again, "" when all is."""
+        if not found.is_everything_dirty:
+            return ""
+        threshold = state.threshold
+        with suppress(MaterializerError):
+            threshold = max(threshold, stored_extent.end_of(bound))
+        states = self.refresher.journal.view().states
+        again = stored_extent.frozen_again(replace(state, threshold=threshold), bound, states)
+        at = max(state.frozen, *(event.bound for event in again), NEG_INF)
+        return "" if at == NEG_INF else render(at, bound.definition.time_type)
+
+
+@dataclass(slots=True)
+class _Work:
+    """One repair, under the lease."""
+
+    refresher: Refresher
+    process: Process
+    bench: Workbench
+    state: AggregateState
+    found: Diagnosis
+    todo: Mending
+
+    def do(self) -> tuple[str, ...]:
+        """Do it, and return the folders that were renamed or left."""
+        state, todo = self.state, self.todo
+        new = replace(state, data_version=self._data_version())
+        bound = Bound.of(new, self.refresher.root)
+        self._checkpoint("repair_partials")
+        self._partials(bound)
+        self._checkpoint("repair_output")
+        aside = self._output(bound)
+        tables = {which: DeltaFolder.at(bound.paths[which]).head().table_id for which in ("partials", "output")}
+        self._checkpoint("repair_journal")
+        self._tell(self._repaired(bound, tables), bound)
+        self._checkpoint("repair_clean")
+        left = self._removed_partials() if todo.partials is not Table.KEPT else ()
+        return (*aside, *left)
+
+    def _checkpoint(self, name: str) -> None:
+        self.refresher.on_checkpoint(name)
+
+    def _data_version(self) -> str:
+        """Return the id of the partials; a repair that is repeated gives a new one the same id."""
+        state = self.state
+        if self.todo.partials is Table.KEPT:
+            return state.data_version
+        return uuid5(NAMESPACE_OID, f"{state.data_version} repaired after {state.last_n}").hex
+
+    def _note(self, kind: str) -> dict[str, Any]:
+        return {"plan": REASON, "n": self.todo.n, "kind": kind, "source_version": self.state.cursor}
+
+    def _partials(self, bound: Bound) -> None:
+        path = bound.paths["partials"]
+        if self.todo.partials is not Table.KEPT and not DeltaFolder.at(path).exists():
+            words = f"materializer partials {self.state.id}"
+            create_table(path, self.state.schemas["partials"], name=f"{bound.name}_partials", description=words)
+        if self.todo.is_everything_dirty or self.todo.abandons is not None:
+            fence(path, bound.app_ids["partials"], self.todo.n, self._note("fence"))
+
+    def _output(self, bound: Bound) -> tuple[str, ...]:
+        path, todo = bound.paths["output"], self.todo
+        if todo.output is Table.KEPT:
+            if todo.n:
+                fence(path, bound.app_ids["output"], todo.n, self._note("fence"))
+            return ()
+        made = Path(path).parent / REBUILDING
+        shutil.rmtree(made, ignore_errors=True)
+        comment = bound.definition.spec.comment
+        words = f"materializer output {self.state.id}: {comment}".rstrip(": ")
+        create_table(str(made), self.state.schemas["output"], name=bound.name, description=words)
+        if todo.output is Table.REBUILT:
+            self._rebuild(bound, str(made))
+        elif todo.n:
+            fence(str(made), bound.app_ids["output"], todo.n, self._note("fence"))
+        self._checkpoint("repair_swap")
+        aside = cleared(Path(path), self.todo.old_output)
+        made.rename(path)
+        return aside
+
+    def _rebuild(self, bound: Bound, path: str) -> None:
+        """Write the finalised rows of all partials to a new table, in the lane that suits their number."""
+        engine, app_id, n = self.refresher.engine(), bound.app_ids["output"], self.todo.n
+        self._name_jvm()
+        extent = stored_extent.partials(bound)
+        hull = extent.hull
+        if hull is None and not extent.unknown.files:
+            if n:
+                fence(path, app_id, n, self._note("data"))
+            return
+        is_known = hull is not None and not extent.unknown.files
+        spans = SpanSet.of(bound.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
+        count = sum(f.rows for f in extent.files) + extent.unknown.rows
+        is_small = count <= self.refresher.config.driver_lane_rows
+        partials = bound.paths["partials"]
+        definition = bound.published_from(bound.kept_from)
+        rows = engine.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
+        note = self._note("data")
+        if isinstance(rows, pa.Table):
+            append_rows(path, rows.sort_by(bound.order("output")[0]), app_id, n, note)
+            return
+        where, order = bound.predicate("output", spans), bound.order("output")
+        engine.commit(rows, path, predicate=where, order=order, rows=count, app_id=app_id, n=n, note=note)
+
+    def _name_jvm(self) -> None:
+        """Let the lease name the JVM: it may write on after this process died."""
+        _, state = self.bench.read()
+        pid = self.refresher.engine().jvm_pid()
+        if state.lease is not None and pid:
+            self.bench.renew(state.lease, jvm=(pid, processes.started(pid)))
+
+    def _repaired(self, bound: Bound, tables: dict[str, str]) -> Repaired:
+        todo, reason = self.todo, "; ".join(words for _, words in self.todo.wrong)
+        if not todo.is_everything_dirty:
+            return Repaired(todo.n, Path(bound.paths["partials"]).name, tables, reason, is_everything_dirty=False)
+        threshold = stored_extent.end_of(bound)
+        source = self.found.source
+        return Repaired(
+            todo.n,
+            Path(bound.paths["partials"]).name,
+            tables,
+            reason,
+            is_everything_dirty=True,
+            threshold=None if threshold == NEG_INF else threshold,
+            cursor=self._cursor(),
+            source=None if source is None else asdict(source),
+        )
+
+    def _cursor(self) -> int | None:
+        """Return the newest version of the source, from which changes count; None when that cannot be told."""
+        source = self.found.source or self.state.source
+        try:
+            head = DeltaFolder.at(source.path).head()
+        except MaterializerError:
+            return None
+        is_same = head.table_id == source.table_id
+        is_back = self.found.source is None and head.version < self.state.cursor
+        return head.version if is_same and not is_back else None
+
+    def _frozen_again(self, event: Repaired, bound: Bound) -> tuple[Frozen, ...]:
+        if not event.is_everything_dirty or self.found.source is not None:
+            return ()
+        threshold = max(self.state.threshold, NEG_INF if event.threshold is None else event.threshold)
+        states = self.refresher.journal.view().states
+        return stored_extent.frozen_again(replace(self.state, threshold=threshold), bound, states)
+
+    def _tell(self, event: Repaired, bound: Bound) -> None:
+        events: list[Event] = [event, *self._frozen_again(event, bound)]
+        plan = self.state.plan
+        if plan is not None:
+            forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
+            events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), *events]
+        journal = self.refresher.journal
+        while True:
+            view = journal.view()
+            state = view.living(self.state.id, self.state.name)
+            if state.lease is None or state.lease.owner != self.process.lease.owner:
+                msg = f"the lease of '{state.name}' was taken over while it was repaired"
+                raise LeaseLostError(msg, wrote="the journal does not know of this repair; run it again")
+            try:
+                told: list[tuple[str, Event]] = [(state.id, e) for e in events]
+                journal.append_all(view.version, [*told, *_opened_again(self.state, view)])
+            except JournalConflictError:
+                continue
+            return
+
+    def _removed_partials(self) -> tuple[str, ...]:
+        """Remove the partials that are no longer used when they are ours; else return their folder."""
+        old = Path(self.refresher.bound(self.state).paths["partials"])
+        if not old.exists():
+            return ()
+        seen = self.found.partials
+        if seen.table_id == self.state.tables["partials"] or seen.verdict is Verdict.OTHER:
+            shutil.rmtree(old, ignore_errors=True)
+            return ()
+        return (str(old),)
+
+
+def _opened_again(state: AggregateState, view: View) -> list[tuple[str, Event]]:
+    """Return what opens the build again whose publishing is given up together with the open plan."""
+    build = view.all.get(state.switch) if state.plan is not None else None
+    return [(build.id, BuildOpened())] if build is not None and build.is_closed else []
+
+
+def source_rows(state: AggregateState, bound: Bound) -> int:
+    """Return how many rows the source has, as its files count them."""
+    head = DeltaFolder.at(state.source.path).head()
+    spec = bound.definition.spec
+    extent = files(state.source.path, head.version, spec.time_column, bound.definition.time_type)
+    return sum(f.rows for f in extent.files) + extent.unknown.rows
+
+
+def _is_ours(output: Path) -> bool:
+    with suppress(MaterializerError):
+        return bool(made_for(DeltaFolder.at(str(output)), "output"))
+    return False
+
+
+def _rows(count: Callable[[], int | None]) -> int | None:
+    try:
+        return count()
+    except MaterializerError:
+        return None

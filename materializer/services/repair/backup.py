@@ -1,0 +1,316 @@
+"""Backup and restore of the journal; tables are never copied, the source of truth for them is their source.
+
+```
+restore:  check the copy ─▶ lease of every aggregate and build ─▶ fence open refreshes ─▶ make ready beside ─▶ rename, rename ─▶ look
+```
+
+A journal that is put back knows less than the tables. That is never believed silently: the numbers of the tables tell, and
+what they tell is mended by a repair, which makes everything of that aggregate dirty. A next version whose tables do not agree is
+given up instead: nobody reads it yet.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from materializer.core.time.spans import Span
+from materializer.errors import JournalConflictError, JournalError, LeaseHeldError, MaterializerError, UsageError
+from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal, View
+from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
+from materializer.journal.store import FOLDER, RESTORING
+from materializer.lake.failures import translated, unfit
+from materializer.lake.write.commit import fence
+from materializer.services import processes
+from materializer.services.aggregate import Bound
+from materializer.services.refresh.service import Refresher
+from materializer.services.repair.diagnose import diagnose
+from materializer.services.repair.set_aside import put_aside
+
+ATTEMPTS: Final = 50
+_COPY: Final = "copy"
+"""Where the journal that is made ready lies until it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """A backup that was made.
+
+    Args:
+        folder: Where it lies.
+        manifest: What it says of itself.
+        seconds: Wall time.
+    """
+
+    folder: str
+    manifest: Manifest
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One aggregate in the backup and in the journal that it replaces.
+
+    Args:
+        name: The aggregate.
+        backup: Last refresh number in the backup, None when it is not there.
+        current: Likewise in the journal that is in place.
+        change: ``same``, ``older`` or ``newer`` (the backup's), ``gone`` (only the journal has it), ``back`` (only the
+            backup has it) or ``another`` (dropped and made anew in between).
+    """
+
+    name: str
+    backup: int | None
+    current: int | None
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore did, or would do.
+
+    Args:
+        folder: The backup.
+        manifest: What it says of itself.
+        outcome: ``restored``, or ``planned`` when nothing was written.
+        differences: Each aggregate of either journal.
+        problem: Why the journal in place cannot be read, "" when it can.
+        aside: Where the journal that was in place lies now, "" without one.
+        repairs: Aggregates whose tables do not agree with the restored journal: name → what is wrong.
+        given_up: Aggregates whose next version was given up, because its tables do not agree with the backup.
+        seconds: Wall time.
+    """
+
+    folder: str
+    manifest: Manifest
+    outcome: str
+    differences: tuple[Compared, ...]
+    problem: str = ""
+    aside: str = ""
+    repairs: Mapping[str, tuple[str, ...]] | None = None
+    given_up: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Backups:
+    """Copies of the journal of one lake."""
+
+    refresher: Refresher
+
+    def backup(self, folder: Path) -> BackupReport:
+        """Copy the journal at one version into a new or empty folder, and read the copy; refreshes may go on.
+
+        Raises:
+            UsageError: If something is in the folder already, or it could not be read again there.
+            JournalError: If the journal cannot be read, or the copy is not what was copied.
+            StorageError: If the folder can be no folder, or cannot be looked at or written to.
+        """
+        began = time.perf_counter()
+        with translated(str(folder), "looking at"):
+            is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if is_taken:
+            raise UsageError(f"'{folder}' is not empty", hint="name a new folder for each backup")
+        place = folder.absolute()
+        if reason := unfit(str(place)):
+            message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
+            raise UsageError(message, hint="name another folder")
+        view = copy_journal(self.refresher.root, place)
+        if view.broken:
+            told = next(iter(view.broken.values())).error()
+            raise JournalError(told.message, hint=told.hint, wrote=f"the copy in '{folder}' is no backup")
+        made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        numbers = {s.name: s.written_n for s in sorted(view.states.values(), key=lambda s: s.name)}
+        manifest = Manifest(made_at, str(self.refresher.root), view.version, numbers)
+        self.refresher.on_checkpoint("backup_seal")
+        seal(place, manifest)
+        return BackupReport(str(folder), manifest, time.perf_counter() - began)
+
+    def plan(self, folder: Path) -> RestoreReport:
+        """Return what a restore of *folder* would do; writes nothing."""
+        manifest, view = self._checked(folder)
+        current, problem = self._current()
+        return RestoreReport(str(folder), manifest, "planned", _differences(view, current), problem)
+
+    def restore(self, folder: Path) -> RestoreReport:
+        """Put the journal of a backup in place, and keep the one that is there beside it.
+
+        Raises:
+            UsageError: If the folder holds no whole backup.
+            LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
+            JournalError: If the backup cannot be read.
+        """
+        began, root = time.perf_counter(), self.refresher.root
+        self._checked(folder)
+        self._end_interrupted()
+        planned = self.plan(folder)
+        current, _ = self._current()
+        taken = self._leased(current)
+        try:
+            self._fence(current)
+            self.refresher.on_checkpoint("restore_copy")
+            ready = root / RESTORING
+            shutil.rmtree(ready, ignore_errors=True)
+            copy_journal(folder.absolute(), ready / _COPY)
+            if current is not None:
+                self._carry_on(Journal(ready / _COPY), current)
+            given_up = self._given_up(Journal(ready / _COPY))
+            (ready / _COPY / FOLDER).rename(ready / FOLDER)
+        except BaseException:
+            self._give_back(taken)
+            raise
+        self.refresher.on_checkpoint("restore_aside")
+        aside = put_aside(root / FOLDER) if (root / FOLDER).exists() else ()
+        self.refresher.on_checkpoint("restore_put")
+        (ready / FOLDER).rename(root / FOLDER)
+        self.refresher.on_checkpoint("restore_clean")
+        shutil.rmtree(ready, ignore_errors=True)
+        self.refresher.journal.reopen()
+        return RestoreReport(
+            planned.folder,
+            planned.manifest,
+            "restored",
+            planned.differences,
+            planned.problem,
+            "".join(aside),
+            self._repairs(),
+            given_up,
+            time.perf_counter() - began,
+        )
+
+    def _end_interrupted(self) -> None:
+        """Put in place what a restore had made ready when it died between its two renames.
+
+        Only that journal knows what was frozen when the backup was made or later.
+        """
+        ready, place = self.refresher.root / RESTORING / FOLDER, self.refresher.root / FOLDER
+        if ready.exists() and not place.exists():
+            ready.rename(place)
+            self.refresher.journal.reopen()
+
+    def _checked(self, folder: Path) -> tuple[Manifest, View]:
+        manifest = manifest_of(folder)
+        view = Journal(folder.absolute()).view()
+        found = {s.name: s.written_n for s in view.states.values()}
+        if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, found):
+            msg = f"the backup in '{folder}' is not what was copied: version {view.version} of {manifest.version}"
+            raise JournalError(msg, hint="take another backup")
+        return manifest, view
+
+    def _current(self) -> tuple[View | None, str]:
+        """Return the journal that is in place, None with the reason when there is none that can be read."""
+        try:
+            view = self.refresher.journal.view()
+        except JournalError as exc:
+            return None, exc.message
+        return (view, "") if view.version >= 0 else (None, "there is no journal")
+
+    def _leased(self, current: View | None) -> list[tuple[str, str]]:
+        """Take every lease; (id, owner) of each. Nobody writes to a journal that is about to go."""
+        taken: list[tuple[str, str]] = []
+        for state in () if current is None else sorted(current.all.values(), key=lambda s: (s.name, s.builds)):
+            try:
+                taken.append((state.id, self._lease(state)))
+            except BaseException:
+                self._give_back(taken)
+                raise
+        return taken
+
+    def _lease(self, state: AggregateState) -> str:
+        journal = self.refresher.journal
+        lease = processes.new_lease(time.time(), self.refresher.config.lease_seconds)
+        for _ in range(ATTEMPTS):
+            view = journal.view()
+            held = view.living(state.id, state.name).lease
+            if held is not None and not processes.is_dead(held, time.time()):
+                msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}"
+                raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
+            with suppress(JournalConflictError):
+                journal.append(view.version, state.id, [LeaseTaken(lease)])
+                return lease.owner
+        raise JournalConflictError("other processes committed to the journal first, again and again")
+
+    def _give_back(self, taken: list[tuple[str, str]]) -> None:
+        journal = self.refresher.journal
+        for aggregate, owner in taken:
+            with suppress(MaterializerError):
+                journal.append(journal.view().version, aggregate, [LeaseReleased(owner)])
+
+    def _fence(self, current: View | None) -> None:
+        """Turn late writers of refreshes away that have not ended: the restored journal does not know of them."""
+        for state in () if current is None else current.all.values():
+            if state.plan is None:
+                continue
+            bound = Bound.of(state, self.refresher.root)
+            note = {"plan": state.plan.id, "n": state.plan.n, "kind": "fence", "source_version": state.cursor}
+            for which in ("partials", "output"):
+                with suppress(MaterializerError):  # a table that is not there: the repair sees it
+                    fence(bound.paths[which], bound.app_ids[which], state.plan.n, note)
+
+    def _carry_on(self, journal: Journal, current: View) -> None:
+        """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
+        for state in journal.view().all.values():
+            events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
+            events += _frozen_since(state, current.states.get(state.id), self.refresher.root)
+            journal.append(journal.view().version, state.id, events)
+
+    def _given_up(self, journal: Journal) -> tuple[str, ...]:
+        """Drop the builds whose tables do not agree with a journal that nobody works with yet; return their names."""
+        view, names = journal.view(), []
+        for build in view.all.values():
+            if not build.builds or build.is_closed:
+                continue  # one that was being published is ended or undone with that
+            try:
+                agrees = not diagnose(build, self.refresher.root, view.states).wrong
+            except MaterializerError:
+                agrees = False
+            if not agrees:
+                journal.append(journal.view().version, build.id, [Dropped()])
+                names.append(build.name)
+        return tuple(sorted(names))
+
+    def _repairs(self) -> dict[str, tuple[str, ...]]:
+        view, found = self.refresher.journal.view(), {}
+        for state in sorted(view.states.values(), key=lambda s: s.name):
+            try:
+                wrong = tuple(words for _, words in diagnose(state, self.refresher.root, view.states).wrong)
+            except MaterializerError as exc:
+                wrong = (exc.message,)
+            if wrong:
+                found[state.name] = wrong
+        return found
+
+
+def _frozen_since(backup: AggregateState, current: AggregateState | None, root: Path) -> list[Event]:
+    """Return what freezes in the state of a backup what was frozen after it was made: its raw rows may be gone."""
+    if current is None or current.frozen <= backup.frozen:
+        return []
+    grid = Bound.of(backup, root).definition.grid
+    if grid.time_type != Bound.of(current, root).definition.grid.time_type:
+        return []
+    return [Frozen(grid.cover(Span(current.frozen - 1, current.frozen)).end, "restored")]
+
+
+def _differences(backup: View, current: View | None) -> tuple[Compared, ...]:
+    there = {s.name: s for s in backup.states.values()}
+    here = {} if current is None else {s.name: s for s in current.states.values()}
+    return tuple(_difference(name, there.get(name), here.get(name)) for name in sorted({*there, *here}))
+
+
+def _difference(name: str, backup: AggregateState | None, current: AggregateState | None) -> Compared:
+    if backup is None:
+        return Compared(name, None, current.last_n if current else None, "gone")
+    if current is None:
+        return Compared(name, backup.last_n, None, "back")
+    if backup.id != current.id:
+        return Compared(name, backup.last_n, current.last_n, "another")
+    change = "same" if backup.last_n == current.last_n else "older" if backup.last_n < current.last_n else "newer"
+    return Compared(name, backup.last_n, current.last_n, change)

@@ -1,0 +1,145 @@
+"""What a repair does, decided from a diagnosis: said first, then done from the same value.
+
+```
+partials   sound ──▶ kept         number differs ──▶ kept, fenced     gone, foreign, damaged ──▶ made anew
+output     sound, ahead ──▶ kept  behind, gone, foreign, damaged ──▶ made anew, from the partials where they can be read
+dirty      nothing, when partials and journal agree and the output alone was lost; else everything
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from materializer.journal.fold import AggregateState
+from materializer.services.repair.diagnose import READABLE, Diagnosis, Verdict
+
+
+class Table(StrEnum):
+    """What becomes of one table."""
+
+    KEPT = "kept"
+    """It stays; a number is recorded in it when everything is dirty."""
+    REBUILT = "rebuilt"
+    """The output is made anew from the partials."""
+    EMPTY = "empty"
+    """It is made anew, without rows."""
+
+
+class Old(StrEnum):
+    """What becomes of the table that stood in the place of one that is made anew."""
+
+    NONE = "none"
+    REMOVED = "removed"
+    ASIDE = "aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What is done to one aggregate.
+
+    Args:
+        name: The aggregate.
+        wrong: Code and words of everything that is wrong.
+        partials: What becomes of the partials.
+        output: What becomes of the output.
+        old_output: What becomes of the output that is there now.
+        is_everything_dirty: Whether nothing is known of what the tables hold.
+        n: Number that both tables carry afterwards.
+        abandons: A refresh that has not ended and cannot be ended as usual.
+        source_rows: Rows that a refresh of everything reads, when known.
+        partial_rows: Rows that an output is rebuilt from, when known.
+        frozen: Time below which raw rows are gone or may be, as text; "" when nothing is frozen.
+    """
+
+    name: str
+    wrong: tuple[tuple[str, str], ...]
+    partials: Table = Table.KEPT
+    output: Table = Table.KEPT
+    old_output: Old = Old.NONE
+    is_everything_dirty: bool = False
+    n: int = 0
+    abandons: int | None = None
+    source_rows: int | None = None
+    partial_rows: int | None = None
+    frozen: str = ""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What is done, in words, in the order in which it is done."""
+        return tuple(self._steps())
+
+    def _steps(self) -> Iterator[str]:
+        if not self.wrong:
+            return
+        if self.partials is not Table.KEPT:
+            yield "a new table for the partials, empty"
+        if self.old_output is Old.ASIDE:
+            yield "the output that is there is renamed, beside its place; nothing of it is removed"
+        if self.output is Table.REBUILT:
+            rows = "" if self.partial_rows is None else f" from {self.partial_rows:,} rows"
+            yield f"the output is rebuilt from the partials{rows}; no raw row is read"
+        elif self.output is Table.EMPTY:
+            yield "a new table for the output, empty until it is refreshed"
+        elif self.is_everything_dirty:
+            yield "the output stays as it is, readable, until it is refreshed"
+        if self.abandons is not None:
+            yield f"refresh {self.abandons}, which has not ended, is given up; its buckets are dirty"
+        if self.is_everything_dirty:
+            rows = "all" if self.source_rows is None else f"{self.source_rows:,}"
+            yield f"everything is dirty: a refresh computes it again from {rows} source rows"
+            if self.frozen:
+                yield f"but what the tables hold below {self.frozen} stays: raw rows there are gone, or may be"
+        else:
+            yield "what is clean stays clean"
+
+
+def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> Mending:
+    """Return what mends *d*.
+
+    Args:
+        d: The diagnosis.
+        state: The aggregate.
+        gives_up: Whether recovering the open plan was tried and failed.
+    """
+    if not d.wrong and not gives_up:
+        return Mending(d.name, ())
+    is_readable = d.partials.verdict in READABLE
+    abandons = d.plan.n if d.plan is not None and (gives_up or not d.is_recoverable) else None
+    dirty = (
+        d.partials.verdict is not Verdict.SOUND
+        or d.output.verdict is Verdict.AHEAD
+        or (d.output.verdict is Verdict.OTHER and not is_readable)
+        or bool(d.events)
+        or d.source is not None
+        or (abandons is not None and (state.is_engine or gives_up))
+    )
+    output, old = _output(d, is_readable=is_readable)
+    last = state.written_n if abandons is None else max(abandons, state.written_n)
+    return Mending(
+        d.name,
+        d.wrong or (("tables.ahead", f"refresh {abandons} cannot be ended"),),
+        Table.KEPT if is_readable else Table.EMPTY,
+        output,
+        old,
+        is_everything_dirty=dirty,
+        n=1 + max(last, state.last_n, d.partials.n, d.output.n) if dirty else last,
+        abandons=abandons,
+    )
+
+
+def _output(d: Diagnosis, *, is_readable: bool) -> tuple[Table, Old]:
+    made = Table.REBUILT if is_readable else Table.EMPTY
+    match d.output.verdict:
+        case Verdict.SOUND | Verdict.AHEAD:
+            return Table.KEPT, Old.NONE
+        case Verdict.OTHER if not is_readable:
+            return Table.KEPT, Old.NONE
+        case Verdict.OTHER | Verdict.BEHIND if is_readable:
+            return made, Old.REMOVED
+        case Verdict.MISSING:
+            return made, Old.NONE
+        case _:
+            return made, Old.ASIDE

@@ -1,0 +1,88 @@
+"""How stale an aggregate is, and whether it keeps what its definition promises: ``refresh.max_staleness``.
+
+An aggregate is as stale as the oldest thing that it does not show: the start of its first dirty bucket below the newest
+row, or the commit of the first source version that no refresh has looked at. History that was never materialised is
+absent, not stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from materializer.core.policy.policies import back, has_clock, micros_of
+from materializer.core.refresh.invalidation import Cause
+from materializer.core.spec.spec import Width
+from materializer.core.time.grid import Grid
+from materializer.core.time.instants import MILLISECOND, SECOND
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.errors import MaterializerError
+from materializer.journal.fold import AggregateState
+from materializer.lake.log import LogGapError, read_commit
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What was promised of an aggregate, and how it stands.
+
+    Args:
+        promise: How stale it may be.
+        staleness: How stale it is: seconds, or the unit of plain integer time; None when nobody can tell.
+        is_kept: Whether the promise is kept; None when nobody can tell.
+    """
+
+    promise: Width
+    staleness: float | int | None
+    is_kept: bool | None
+
+
+def freshness_of(
+    promise: Width, state: AggregateState, grid: Grid, *, newest: int | None, now: int | None
+) -> Freshness:
+    """Return how an aggregate stands against its promise.
+
+    Args:
+        promise: How stale it may be.
+        state: The aggregate.
+        grid: How it divides time.
+        newest: Newest version of its source, or None when that cannot be read.
+        now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
+    """
+    shown = _shown_below(state)
+    if shown == NEG_INF:
+        return Freshness(promise, None, False)
+    if now is None:
+        return Freshness(promise, None, None)
+    since = min(_not_shown(state, grid, newest, shown), default=now)
+    is_kept = since >= micros_of(back(now, promise, grid), grid)
+    is_known = newest == state.cursor or (newest is not None and has_clock(grid))
+    stale = max(0, now - since)
+    return Freshness(
+        promise,
+        None if since == NEG_INF else stale / SECOND if has_clock(grid) else stale,
+        is_kept if is_known or not is_kept else None,
+    )
+
+
+def _shown_below(state: AggregateState) -> int:
+    """Up to where refreshes published; the threshold moves before they do, and stays when they do not."""
+    done = (e for e in state.ended if e.outcome == "done")
+    ends = (min((s.start for s in SpanSet.from_json(e.verdict.get("held", []))), default=e.window.end) for e in done)
+    return min(max(ends, default=NEG_INF), state.threshold)
+
+
+def _not_shown(state: AggregateState, grid: Grid, newest: int | None, shown: int) -> Iterator[int]:
+    """Since when, as *now* counts, there has been something that the aggregate does not show."""
+    top = max(state.extent_end, state.threshold)
+    computed = state.plan.taken if state.plan else ()
+    for entry in (*state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken, *computed):
+        since = max(entry.span.start, shown) if entry.cause is Cause.NEW else entry.span.start
+        if since < entry.span.end:
+            yield since if since == NEG_INF else micros_of(since, grid)
+    if newest is not None and newest > state.cursor and has_clock(grid):
+        try:
+            yield read_commit(state.source.path, state.cursor + 1).timestamp * MILLISECOND
+        except LogGapError:
+            yield NEG_INF
+        except MaterializerError:
+            return

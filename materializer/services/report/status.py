@@ -1,0 +1,344 @@
+"""Looking: how fresh an aggregate is, what was done to it, and its rows. No JVM, except for what Spark has to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from materializer.core.policy.policies import has_clock, promise_of
+from materializer.core.policy.retention import clock_edge, latest_instant
+from materializer.core.quality.canaries import Canaries, canaries_of
+from materializer.core.refresh.lateness import Advice, Lateness, advice
+from materializer.core.refresh.plan import RunReport
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import Grid
+from materializer.core.time.instants import SECOND, render
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import MaterializerError
+from materializer.journal.fold import AggregateState, Ended, policy_of
+from materializer.journal.journal import Journal
+from materializer.lake.extent import files
+from materializer.lake.log import has_change
+from materializer.lake.rows import newest_rows, row_count
+from materializer.lake.statistics import unit
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Bound
+from materializer.services.observe.clock import wall_clock
+from materializer.services.observe.frozen_bound import why_stuck
+from materializer.services.observe.source_deletes import Reader, left_to_owner
+from materializer.services.refresh.service import dirty_below_newest
+from materializer.services.report.freshness import Freshness, freshness_of
+from materializer.services.report.source_lateness import SourceLateness, by_source
+from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
+from materializer.services.versions.progress import (
+    NextVersion,
+    PreviousVersion,
+    holder_of,
+    next_version,
+    previous_versions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PastClock:
+    """Rows of the source in buckets after the one that holds now, as file statistics tell: retention does not follow them.
+
+    Args:
+        newest: Time of the newest one, an instant; the start of its bucket where no file tells more.
+        rows: How many there are, at most; None when nobody can tell.
+        files: How many files hold them.
+    """
+
+    newest: int
+    rows: int | None
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One aggregate at a glance.
+
+    Args:
+        name: The aggregate.
+        source: Where its source lies.
+        grid: Its buckets, in words.
+        time_type: Type of its time column; instants below are of that type.
+        cursor: Source version up to which changes are known.
+        newest: Newest source version, or None when the source cannot be read.
+        threshold: Nothing at or above it was ever materialised.
+        newest_bucket_end: End of the bucket of the newest row at the cursor.
+        dirty: Dirty spans below the newest row.
+        entries: Entries of the invalidation log.
+        changed_keys: Distinct changed keys, when all are known.
+        null_times: Source rows without a time, when known.
+        open_refresh: Number of a refresh that has not ended.
+        holder: Who works on it now, in words.
+        rows: Rows of the output, when its log tells.
+        last: The last refresh that ended.
+        state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``.
+        problem: Why the source cannot be read.
+        policies: Its refresh policies, newest window first.
+        outside: Dirty spans below the newest row in no policy's window; None without policies, or when now is not known.
+        freshness: How it stands against its promise; None when nothing is promised.
+        held: What of *dirty* a gate holds back.
+        last_check: What the last check of published rows found, as JSON; None without one.
+        lateness: How late the rows were that the source got since the aggregate was defined.
+        advice: What follows from that for policies and for the source's retention; None before enough rows came.
+        maintained: What the last maintenance did, as JSON; empty before the first.
+        next: The version that is built beside what is published; None without one.
+        previous: Versions that were published before and are kept, newest first.
+        canaries: What its canaries found; None where none are asked for.
+        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
+        retired: Below it the output keeps no buckets; ``NEG_INF`` when it keeps all.
+        expired_rows: Raw rows that went below *frozen* and counted for nothing, as far as known.
+        stuck: What is dirty below *frozen* and could only be computed from raw rows, each with why.
+        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where nothing is frozen,
+            or the rows are not the owner's to delete.
+        readers: Who else reads them and is not frozen there.
+        past_clock: Rows of the source past the clock; None when there are none.
+    """
+
+    name: str
+    source: str
+    grid: str
+    time_type: TimeType
+    cursor: int
+    newest: int | None
+    threshold: int
+    newest_bucket_end: int
+    dirty: SpanSet
+    entries: int
+    changed_keys: int | None
+    null_times: int | None
+    open_refresh: int | None
+    holder: str
+    rows: int | None
+    last: Ended | None
+    state: str
+    problem: str = ""
+    policies: tuple[PolicyState, ...] = ()
+    outside: SpanSet | None = None
+    freshness: Freshness | None = None
+    held: SpanSet = field(default_factory=SpanSet)
+    last_check: Mapping[str, Any] | None = None
+    lateness: Lateness = field(default_factory=Lateness)
+    advice: Advice | None = None
+    maintained: Mapping[str, Any] = field(default_factory=dict)
+    next: NextVersion | None = None
+    previous: tuple[PreviousVersion, ...] = ()
+    canaries: Canaries | None = None
+    frozen: int = NEG_INF
+    retired: int = NEG_INF
+    expired_rows: int = 0
+    stuck: tuple[tuple[Span, str], ...] = ()
+    delete: str = ""
+    readers: tuple[Reader, ...] = ()
+    past_clock: PastClock | None = None
+
+
+@dataclass(slots=True)
+class Looker:
+    """Answers questions about the aggregates of one lake; writes nothing."""
+
+    root: Path
+    journal: Journal
+
+    def status(self, name: str | None = None, now: str | int | None = None) -> list[Status]:
+        """Return the status of one aggregate, or of all by name.
+
+        Args:
+            name: The aggregate.
+            now: What policies and promises are judged by; None takes the clock.
+        """
+        view = self.journal.view()
+        states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
+        return [self._status(s, now) for s in states]
+
+    def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
+        """Return how late the rows of each source came, or of the source of one aggregate."""
+        view = self.journal.view()
+        found, only = by_source(view.states.values()), view.named(name).source.path if name else None
+        return tuple(s for s in found if only in {None, s.source})
+
+    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
+        """Return the last refreshes of an aggregate, newest first.
+
+        Args:
+            name: The aggregate.
+            limit: How many at most; None for all, also those that the journal has folded away.
+        """
+        state = self.journal.view().named(name)
+        recent = list(state.ended)
+        if limit is None or limit > len(recent):
+            recent = [*self._folded(state, {e.n for e in recent}), *recent]
+        recent.reverse()
+        return recent if limit is None else recent[:limit]
+
+    def newest_bucket_end(self, name: str) -> int | None:
+        """Return the end of the bucket of the source's newest row; None without rows.
+
+        Returns:
+            An instant of the aggregate's time; of the newest row that was captured where the source's files say less.
+        """
+        state = self.journal.view().named(name)
+        definition = Bound.of(state, self.root).definition
+        head = DeltaFolder.at(state.source.path).head()
+        hull = files(state.source.path, head.version, definition.spec.time_column, definition.time_type).hull
+        newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
+        return None if newest == NEG_INF else newest
+
+    def _folded(self, state: AggregateState, known: set[int]) -> list[Ended]:
+        plans: dict[int, Mapping[str, Any]] = {}
+        verdicts: dict[int, Mapping[str, Any]] = {}
+        ended: list[Ended] = []
+        for row in self.journal.history(state.id):
+            n = row["n"]
+            if row["kind"] == "planned":
+                plans[n] = row
+            elif row["kind"] == "audited":
+                verdicts[n] = row["verdict"]
+            elif row["kind"] == "switched" and n not in known:
+                ended.append(Ended(n, row["at"], "switched", EVERYTHING, RunReport(**row["report"])))
+            elif n not in known and n in plans:
+                window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
+                report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
+                reason, verdict = row.get("reason", ""), verdicts.get(n, {})
+                ended.append(Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy))
+        return ended
+
+    def _status(self, state: AggregateState, given: str | int | None) -> Status:
+        bound = Bound.of(state, self.root)
+        newest, problem, rows, beside = None, "", None, None
+        with suppress(MaterializerError):  # its source may be another, and away
+            beside = next_version(state, self.journal.view().build_of(state), self.root)
+        try:
+            head = DeltaFolder.at(state.source.path).head()
+            newest = head.version
+            if head.table_id != state.source.table_id:
+                problem = "the source was dropped and recreated"
+            elif head.version < state.cursor:
+                problem = "the source is older than what was captured"
+            rows = row_count(bound.paths["output"])
+        except MaterializerError as exc:
+            problem = exc.message
+        dirty, changed = dirty_below_newest(state), newest
+        if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
+            changed = state.cursor  # the same rows in other files
+        keys = [e.keys for e in state.plannable.entries if e.span.start < max(state.threshold, state.extent_end)]
+        known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
+        grid, clock = bound.definition.grid, wall_clock()
+        now = now_to_look(given, state, grid, clock)
+        promise = promise_of(bound.definition.spec)
+        return Status(
+            state.name,
+            state.source.path,
+            bound.definition.grid.describe(),
+            bound.definition.time_type,
+            state.cursor,
+            newest,
+            state.threshold,
+            state.extent_end,
+            dirty,
+            len(state.log.entries),
+            known,
+            state.null_times,
+            state.plan.n if state.plan else None,
+            holder_of(state),
+            rows,
+            state.ended[-1] if state.ended else None,
+            _word(state, changed, dirty, problem),
+            problem,
+            policy_states(
+                state, bound, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
+            ),
+            outside(state, bound, now),
+            None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
+            _held(state) & dirty,
+            state.checks[-1] if state.checks else None,
+            state.lateness,
+            advice_of(state, grid),
+            state.maintained,
+            beside,
+            previous_versions(state),
+            canaries_of(bound.definition.spec.property_map, state.canaries),
+            state.frozen,
+            state.retired,
+            state.expired_rows,
+            tuple((e.span, why_stuck(e)) for e in state.stuck),
+            *left_to_owner(state, bound.definition, self.root, self.journal.view()),
+            past_clock(state, bound, newest, now),
+        )
+
+    def show(
+        self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return column names and some published rows, newest bucket first, without a JVM."""
+        bound = Bound.of(self.journal.view().named(name), self.root)
+        column, is_end = bound.slice_column("output")
+        path, time_type = bound.paths["output"], bound.definition.time_type
+        return newest_rows(path, column, time_type, limit=limit, start=start, end=end, is_end=is_end)
+
+
+def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
+    """Return what follows from how late the rows of an aggregate's source were; None before enough came."""
+    if not state.lateness.total or state.extent_end == NEG_INF:
+        return None
+    start = grid.edge_at(state.extent_end - 1)
+    return advice(state.lateness, (grid.next(start) - start) / SECOND, max(state.waits, default=None))
+
+
+def past_clock(state: AggregateState, bound: Bound, version: int | None, now: int | None) -> PastClock | None:
+    """Return which rows that were captured lie past the clock; no file is listed where none do.
+
+    Args:
+        state: The aggregate.
+        bound: The same, compiled.
+        version: Version of the source whose files tell of them, None when it cannot be read.
+        now: As *now* counts for the aggregate; None when nobody said.
+    """
+    definition, grid = bound.definition, bound.definition.grid
+    edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
+    if state.extent_end <= edge:
+        return None
+    told = None
+    with suppress(MaterializerError):
+        if version is not None:
+            told = files(state.source.path, version, definition.spec.time_column, definition.time_type)
+    if told is None or told.unknown.files:
+        return PastClock(grid.edge_at(state.extent_end - 1), None, 0 if told is None else told.unknown.files)
+    past = told.estimate(SpanSet.of(Span(edge, POS_INF)))
+    tick = unit(definition.time_type)  # files end a tick after their newest row, cut to whole ticks
+    newest = (max((f.end for f in told.files), default=edge) - 1) // tick * tick
+    return PastClock(newest, past.rows, past.files) if past.files else None
+
+
+def _held(state: AggregateState) -> SpanSet:
+    """Return what gates held back or refused since it was last published."""
+    found = SpanSet()
+    for e in state.ended:
+        if e.outcome in ("done", "switched"):
+            held = SpanSet.from_json(e.verdict.get("held", []))
+            found = (found - SpanSet.of(e.window)) | held
+        elif e.verdict:
+            found = found | SpanSet.of(e.window)
+    return found
+
+
+def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: str) -> str:
+    if problem or newest is None:
+        return "source-unreadable"
+    if state.plan is not None:
+        return "unfinished"
+    if newest > state.cursor:
+        return "behind"
+    if dirty:
+        return "dirty"
+    return "empty" if state.threshold == NEG_INF else "fresh"
+
+
+def text(time_type: TimeType, instant: int) -> str:
+    """Return an instant as text for people."""
+    return render(instant, time_type)

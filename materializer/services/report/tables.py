@@ -1,0 +1,251 @@
+"""What ``doctor`` says about tables: what a source's retention endangers, who else wrote to ours, and how worn they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+from materializer.core.engines.registry import read_params
+from materializer.core.policy.policies import policies_of
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import NEG_INF
+from materializer.core.time.trading_days import DAYS
+from materializer.errors import LogGapError
+from materializer.journal.fold import AggregateState
+from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
+from materializer.lake.write.commit import PROPERTIES
+from materializer.lake.write.vacuum import hours
+from materializer.services.definitions.cron import next_due
+from materializer.services.maintenance.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
+from materializer.services.repair.diagnose import NUMBERS_EXPIRE
+
+SOON_HOURS: Final = 48
+"""When less than this is left before a version becomes unreadable, it is a warning."""
+SOON_DAYS: Final = 30
+"""When a trading calendar ends so soon after the newest row, it is a warning."""
+MOST_COMMITS: Final = 200
+"""Commits of a source that are looked through for files that are gone."""
+MOST_OWN_COMMITS: Final = 10_000
+"""Commits of a table of ours that are looked through for those of others: a week of refreshes each minute, half a second."""
+NAMED: Final = 4
+"""Commits of others that are named."""
+WORN_FILES: Final = 100
+WORN_DEPTH: Final = 10
+"""More small files, or files over one instant, are a warning."""
+LEAST_HOURS: Final = 24
+_HOUR: Final = 3_600_000_000
+_FEED: Final = "delta.deletedFileRetentionDuration"
+_LOG: Final = "delta.logRetentionDuration"
+_PARENTS: Final = "maintain.retention"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        level: ``ok``, ``note``, ``warning`` or ``error``.
+        subject: ``environment``, ``journal``, or the aggregate it is about.
+        code: Stable code.
+        message: What was found.
+        hint: How to mend it; empty when nothing has to be done.
+    """
+
+    level: str
+    subject: str
+    code: str
+    message: str
+    hint: str = ""
+
+
+def endangered(
+    state: AggregateState, properties: Mapping[str, str], newest: int, parents_hours: float | None = None
+) -> Iterator[Finding]:
+    """Yield what the retention of the source takes from the next refresh, and when.
+
+    Args:
+        state: The aggregate.
+        properties: Of its source.
+        newest: Newest version of the source.
+        parents_hours: For how many hours maintenance keeps files of a source that is another aggregate's output, where its
+            definition says so.
+    """
+    walls = {
+        "change feed and vacuum": (_FEED, _kept(properties, _FEED, WEEK_HOURS)),
+        "log": (_LOG, _kept(properties, _LOG, MONTH_HOURS)),
+    }
+    if parents_hours is not None:
+        walls["change feed and vacuum"] = (f"{_PARENTS} of the aggregate that it reads", parents_hours)
+    what, (key, wall) = min(walls.items(), key=lambda each: each[1][1])
+    yield from _too_seldom(state, what, key, wall)
+    yield from _waiting(state, f"{what}, {key}", wall)
+    if newest <= state.cursor:
+        return
+    try:
+        oldest = read_commit(state.source.path, state.cursor + 1)
+        gone = _gone(state, newest)
+    except LogGapError:
+        message = f"version {state.cursor + 1} of the source was cleaned away"
+        hint = (
+            "the next refresh takes everything below the threshold as dirty; refresh more often than the log is cleaned"
+        )
+        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        return
+    if gone:
+        message = f"files with changes of the source are gone before they were captured: {gone}"
+        hint = "the next refresh tells these changes by file statistics; vacuum the source less, or refresh more often"
+        yield Finding("warning", state.name, "doctor.vacuumed", message, hint)
+    left = wall - (time.time() - oldest.timestamp / 1000) / 3600
+    behind = f"{newest - state.cursor} source versions are not captured"
+    message = f"{behind}; the oldest stays readable for {max(left, 0):,.0f} h ({what}, {key})"
+    level = "ok" if left > SOON_HOURS else "warning"
+    hint = "" if level == "ok" else f"run 'materializer refresh {state.name}' before that"
+    yield Finding(level, state.name, "doctor.retention", message, hint)
+
+
+def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
+    """Yield how long late rows below the frozen bound can wait: they can only be merged, as the changes that they came in."""
+    below, _ = state.log.split(state.frozen)
+    waiting = [e.after for e in below.entries if e.after is not None and e.is_mergeable]
+    if not waiting:
+        return
+    hint = f"run 'materializer refresh {state.name}' before that"
+    try:
+        oldest = read_commit(state.source.path, min(waiting) + 1)
+    except LogGapError:
+        message = (
+            f"late rows below the frozen bound came in version {min(waiting) + 1} of the source, which was cleaned away"
+        )
+        hint = f"'materializer thaw {state.name}' computes history again, where its raw rows are still there"
+        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        return
+    left = max(wall - (time.time() - oldest.timestamp / 1000) / 3600, 0)
+    message = (
+        f"late rows below the frozen bound wait to be merged; their changes stay readable for {left:,.0f} h ({what})"
+    )
+    yield Finding("note" if left > SOON_HOURS else "warning", state.name, "doctor.retention", message, hint)
+
+
+def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iterator[Finding]:
+    """Yield a warning when every schedule is slower than the source forgets."""
+    now = int(time.time() * 1_000_000)
+    lengths = []
+    for policy in policies_of(AggregateSpec.from_json(state.spec)):
+        first = None if policy.schedule is None else next_due(policy.schedule, now)
+        second = None if first is None or policy.schedule is None else next_due(policy.schedule, first)
+        if first is not None and second is not None:
+            lengths.append((second - first) / _HOUR)
+    if lengths and min(lengths) >= wall:
+        message = (
+            f"its schedule runs every {min(lengths):,.0f} h, and its source forgets after {wall:,.0f} h ({what}, {key})"
+        )
+        longer = f"ALTER TABLE … SET TBLPROPERTIES ({key} = 'interval 30 days') on the source"
+        hint = f"run it more often, or {f'lengthen {key}' if key.startswith(_PARENTS) else longer}"
+        yield Finding("warning", state.name, "doctor.too-seldom", message, hint)
+
+
+def _gone(state: AggregateState, newest: int) -> int:
+    """Return how many files of uncaptured changes are no longer there; looks at few commits."""
+    path = state.source.path
+    upto = min(newest, state.cursor + MOST_COMMITS)
+    names: set[str] = set()
+    for commit in commits(path, state.cursor, upto):
+        changed = [f.path for f in (*commit.adds, *commit.removes) if f.data_change]
+        names.update(f.path for f in commit.change_files) if commit.change_files else names.update(changed)
+    return sum(not os.path.exists(f"{path}/{unquote(name)}") for name in names)  # noqa: PTH110  text, later a URL
+
+
+def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[Finding]:
+    """Yield a warning when commits of others changed rows of a table of ours, as far back as its log goes."""
+    others = list(islice(_others(path), NAMED + 1))
+    if others:
+        which = ", ".join(str(c.version) for c in others[:NAMED]) + (" and more" if len(others) > NAMED else "")
+        message = f"its {table} was written by others: {others[0].operation or 'a commit'} (version {which})"
+        hint = f"'materializer verify {state.name}' tells what differs, 'materializer refresh {state.name} --force' computes all of it again"
+        yield Finding("warning", state.name, "doctor.written-by-others", message, hint)
+
+
+def _others(path: str) -> Iterator[Commit]:
+    """Yield commits that changed rows and are not ours, newest first; of ours nothing is parsed but who made them."""
+    newest = latest_version(path)
+    for version in range(newest, max(0, newest - MOST_OWN_COMMITS), -1):
+        try:
+            commit = read_commit(path, version) if note_of(path, version) is None else None
+        except LogGapError:
+            return
+        if commit is not None and commit.is_data_change:
+            yield commit
+
+
+def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what somebody set on a table of ours that loses data, or keeps us from writing."""
+    found = []
+    files, log = _kept(properties, _FEED, WEEK_HOURS), _kept(properties, _LOG, MONTH_HOURS)
+    if files < LEAST_HOURS:
+        found.append((_FEED, f"readers lose their files after {files:,.0f} h", f"'{PROPERTIES[_FEED]}'"))
+    if log < LEAST_HOURS:
+        why = f"after {log:,.0f} h nobody can tell what a refresh that died had written, nor what others wrote"
+        found.append((_LOG, why, f"'{PROPERTIES[_LOG]}'"))
+    if NUMBERS_EXPIRE in properties:
+        found.append(
+            (NUMBERS_EXPIRE, "the table forgets which refresh it carries, and a late writer is not refused", "")
+        )
+    if properties.get("delta.enableDeletionVectors", "").lower() == "true":
+        found.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
+    if properties.get("delta.appendOnly", "").lower() == "true":
+        found.append(("delta.appendOnly", "no bucket can be replaced", "false"))
+    for key, why, fit in found:
+        message = f"its {table} has {key} = {properties.get(key)!r}: {why}"
+        hint = f"SET TBLPROPERTIES ({key} = {fit})" if fit else f"UNSET TBLPROPERTIES ({key})"
+        yield Finding("warning", state.name, "doctor.property", message, f"ALTER TABLE … {hint}")
+
+
+def _kept(properties: Mapping[str, str], key: str, default_hours: float) -> float:
+    """Return a retention in hours, where that of nothing is what it says, and not the default as for what removes files."""
+    found = hours(properties.get(key))
+    return default_hours if found is None else found
+
+
+def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[Finding]:
+    """Yield tables that maintenance would lay out again."""
+    for plan in plans(state):
+        if not plan.groups:
+            yield from untidy(state.name, plan, f"run 'materializer maintain {state.name}'")
+            continue
+        files = sum(len(g.pieces) for g in plan.groups)
+        layers = f", up to {plan.deepest:,} over each other" if plan.deepest > 1 else ""
+        message = f"its {plan.table} has {plan.files:,} files, {plan.small:,} of them small{layers}; {files:,} are worth writing again"
+        level = "warning" if plan.small > WORN_FILES or plan.deepest > WORN_DEPTH else "note"
+        yield Finding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")
+
+
+def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[Finding]:
+    """Yield what a table has that nobody needs, where nothing has to be written again."""
+    gathered = [
+        f"{plan.leftovers:,} files that nobody needs ({plan.leftover_bytes / 1e6:,.1f} MB)" if plan.leftovers else "",
+        f"{plan.since_checkpoint:,} commits since its last checkpoint" if plan.is_log_long else "",
+        f"{plan.expired:,} files of its log that may go" if plan.expired else "",
+        f"{plan.fold:,} commits to fold into one file" if plan.fold else "",
+    ]
+    told = ", ".join(part for part in gathered if part)
+    if told:
+        yield Finding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)
+
+
+def calendar_ends(state: AggregateState) -> Iterator[Finding]:
+    """Yield that the newest row lies close to the end of the trading calendar that an aggregate keeps."""
+    spec = AggregateSpec.from_json(state.spec)
+    if not any(name == DAYS for name, _ in spec.params) or state.extent_end == NEG_INF:
+        return
+    calendar = read_params(spec)[0].calendar
+    left = calendar.dated.last - calendar.day_of(state.extent_end)
+    if left < SOON_DAYS:
+        message = f"the trading calendar ends {left} days after the newest row; a row after it stops the refresh"
+        yield Finding(
+            "warning", state.name, "doctor.calendar", message, "apply the definition again for a newer calendar"
+        )

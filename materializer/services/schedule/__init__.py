@@ -1,0 +1,1 @@
+"""Refresh policies: which are due, and running them."""

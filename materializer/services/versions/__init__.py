@@ -1,0 +1,1 @@
+"""Versions of an aggregate's data: built beside what is published, and switched."""

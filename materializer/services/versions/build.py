@@ -1,0 +1,120 @@
+"""Building the next version of an aggregate in runs, beside what is published, and publishing it once it covers that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from materializer.core.refresh.plan import Plan
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import NotCoveredError
+from materializer.journal.fold import AggregateState
+from materializer.services.aggregate import Bound
+from materializer.services.definitions.coverage import Lack, lack_of, required_start
+from materializer.services.planning import runs as planning
+from materializer.services.planning.planner import RunNote
+from materializer.services.planning.runs import Request
+from materializer.services.refresh.service import RefreshReport, RunDone
+from materializer.services.versions.versions import SwitchReport, Versions
+
+PASSES = 3
+"""How often a build looks again because what is published was refreshed in the meantime."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did.
+
+    Args:
+        name: The aggregate.
+        time_type: Type of the next version's time column.
+        refreshes: What each pass over the source did.
+        lack: What it lacks to be published.
+        why_not: Why it was not published, "" when it was.
+        switched: The switch; None when there was none.
+        seconds: Wall time of everything.
+    """
+
+    name: str
+    time_type: TimeType
+    refreshes: tuple[RefreshReport, ...]
+    lack: Lack = field(default_factory=Lack)
+    why_not: str = ""
+    switched: SwitchReport | None = None
+    seconds: float = 0.0
+
+    @property
+    def runs(self) -> tuple[RunDone, ...]:
+        """Its runs, in order."""
+        return tuple(run for refresh in self.refreshes for run in refresh.runs)
+
+
+@dataclass(slots=True)
+class Builder:
+    """Builds next versions of the aggregates of one lake."""
+
+    versions: Versions
+
+    def build(
+        self,
+        name: str,
+        request: Request,
+        *,
+        max_runs: int | None = None,
+        switches: bool = True,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> BuildReport:
+        """Refresh the next version where the published one is materialised; publish it when it covers that.
+
+        Args:
+            name: The aggregate.
+            request: How to go about it; its window is not looked at.
+            max_runs: Stop after so many runs; the next call goes on.
+            switches: Whether it is published at the end.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+
+        Raises:
+            UsageError: If *max_runs* is less than 1.
+            NothingBuiltError: If there is no next version.
+            QualityGateError: If it was made from stored partials and does not meet its expectations.
+            LeaseHeldError: If another process works on it; nothing was written.
+            MaterializerError: Whatever planning, computing or writing found.
+        """
+        planning.refuse_no_runs(max_runs)
+        began = time.perf_counter()
+        v = self.versions
+        v.refuse_unfit(name, request.publish_anyway)
+        state, build = self._both(name)
+        bound = Bound.of(build, v.root)
+        done: list[RefreshReport] = []
+        left = max_runs
+        lack = Lack()
+        for _ in range(PASSES):
+            start = required_start(
+                state, bound.definition.time_type, bound.definition.spec.resolution, bound.definition.grid
+            )
+            asked = replace(request, start=None if start == NEG_INF else start, end=None)
+            report = v.refresher.refresh(build.id, asked, max_runs=left, on_plan=on_plan, on_run=on_run)
+            done.append(report)
+            state, build = self._both(name)
+            lack = lack_of(state, build, bound.definition.grid)
+            left = None if left is None else left - len(report.runs)
+            if not lack or left == 0 or not report.runs:
+                break
+        found = BuildReport(name, bound.definition.time_type, tuple(done), lack, seconds=time.perf_counter() - began)
+        if not switches:
+            return replace(found, why_not="asked")
+        try:
+            switched = v.switch(name)
+        except NotCoveredError as exc:
+            return replace(found, why_not=exc.message, seconds=time.perf_counter() - began)
+        return replace(found, switched=switched, seconds=time.perf_counter() - began)
+
+    def _both(self, name: str) -> tuple[AggregateState, AggregateState]:
+        """Return the aggregate and its build; raises NothingBuiltError when there is none."""
+        state = self.versions.journal.view().named(name)
+        return state, self.versions.build_of(state)

@@ -1,0 +1,102 @@
+"""How far the next version of an aggregate is, and which previous ones are kept; for people, and without a JVM."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from materializer.core.compiled.diff import differences
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.journal.fold import AggregateState
+from materializer.lake.extent import files
+from materializer.services import processes
+from materializer.services.aggregate import Bound
+from materializer.services.definitions.coverage import lack_of, required_start
+
+
+@dataclass(frozen=True, slots=True)
+class NextVersion:
+    """The version that is built beside what is published.
+
+    Args:
+        state: ``building``, ``ready`` (it covers what is published) or ``switching``.
+        built: Share of the source rows that it needs which it has, from 0 to 1.
+        rows: Source rows that it still needs, about.
+        missing: What it still needs.
+        time_type: Type of its time column.
+        grid: Its buckets, in words.
+        cursor: Source version that it knows.
+        behind: Whether what is published knows a newer one.
+        open_refresh: Number of its run that has not ended.
+        holder: Who builds it now, in words.
+        differences: Lines for people, ``-`` is published, ``+`` will be.
+    """
+
+    state: str
+    built: float
+    rows: int
+    missing: SpanSet
+    time_type: TimeType
+    grid: str
+    cursor: int
+    behind: bool
+    open_refresh: int | None
+    holder: str
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousVersion:
+    """A version that was published before and is kept.
+
+    Args:
+        cursor: Source version that it reflects, but for what was dirty.
+        differences: Lines for people, ``-`` is published, ``+`` would be again.
+    """
+
+    cursor: int
+    differences: tuple[str, ...]
+
+
+def next_version(state: AggregateState, build: AggregateState | None, root: Path) -> NextVersion | None:
+    """Return how far *build*, the next version of *state*, is; None without one."""
+    if build is None:
+        return None
+    bound = Bound.of(build, root)
+    spec, grid = bound.definition.spec, bound.definition.grid
+    lack = lack_of(state, build, grid)
+    extent = files(build.source.path, build.cursor, spec.time_column, bound.definition.time_type)
+    start = required_start(state, bound.definition.time_type, spec.resolution, grid)
+    needed = extent.rows_in(SpanSet.of(replace(EVERYTHING, start=start)))
+    rows = extent.rows_in(lack.spans)
+    return NextVersion(
+        "switching" if build.is_closed else "building" if lack or build.plan else "ready",
+        1.0 if not lack.spans else max(0.0, 1 - rows / needed) if needed else 0.0,
+        rows,
+        lack.spans,
+        bound.definition.time_type,
+        grid.describe(),
+        build.cursor,
+        lack.behind is not None,
+        build.plan.n if build.plan else None,
+        holder_of(build),
+        differences(AggregateSpec.from_json(state.spec), spec),
+    )
+
+
+def previous_versions(state: AggregateState) -> tuple[PreviousVersion, ...]:
+    """Return the versions that can be rolled back to, newest first."""
+    now = AggregateSpec.from_json(state.spec)
+    return tuple(
+        PreviousVersion(v["cursor"], differences(now, AggregateSpec.from_json(v["spec"]))) for v in state.previous
+    )
+
+
+def holder_of(state: AggregateState) -> str:
+    """Return who works on an aggregate or a build, in words; "" for nobody."""
+    if state.lease is None:
+        return ""
+    dead = processes.is_dead(state.lease, time.time())
+    return f"process {state.lease.pid} on {state.lease.host}" + (" (dead)" if dead else "")

@@ -1,0 +1,494 @@
+"""Versions of an aggregate's data: the one that is published, the next one beside it, and the previous one that is kept.
+
+```
+          apply                 build (in runs)            switch                    rollback
+ current ───────▶ current ═══════════════════▶ current ─────────▶ current(new) ─────────▶ current(new)
+                  next: empty                  next: covers it     previous(old)           next: the old one, caught up
+```
+
+The next version is an aggregate of its own to the journal and to the protocol of a refresh, so the old one is refreshed
+and read meanwhile. Tables are created first and the journal is told last: folders of versions that it does not know are
+what a death left, and are removed by the next command that changes versions, or by maintenance. All of this is done under
+the lease of the aggregate; only the runs of a build need nothing but its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from materializer.config import Config
+from materializer.core.compiled.diff import differences
+from materializer.core.compiled.fingerprint import data_fingerprint
+from materializer.core.quality.verdict import Severity
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.errors import (
+    HasReadersError,
+    LeaseHeldError,
+    MaterializerError,
+    NothingBuiltError,
+    QualityGateError,
+    RetryableError,
+    TablesAheadError,
+)
+from materializer.journal.events import BuildStarted, Checked, Described, Dropped, Event
+from materializer.journal.fold import AggregateState
+from materializer.journal.journal import Journal
+from materializer.journal.version_fields import Version, fields_of, version_of
+from materializer.lake.rows import row_count
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.copying import copy_rows
+from materializer.services import processes
+from materializer.services.aggregate import Bound, build_path, partials_path
+from materializer.services.commit.ports import Workbench
+from materializer.services.commit.switch_ports import refuse_uncovered
+from materializer.services.definitions.apply import Change, Definitions, Prepared, create_tables, refuse_frozen
+from materializer.services.definitions.lineage import dropped_with, readers_of
+from materializer.services.maintenance.orphans import strays
+from materializer.services.planning.runs import Request
+from materializer.services.quality.check import Checker
+from materializer.services.quality.gate import has_gate, summary
+from materializer.services.refresh.service import Refresher
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+COPIED: Final = 1
+"""Refresh number of the tables of a build that starts from partials that are there already."""
+_BUILDS: Final = ("started", "replaced", "switched")
+"""What ``apply`` says of a next version that it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReport:
+    """What publishing the next version came to.
+
+    Args:
+        name: The aggregate.
+        refresh: Number of the switch.
+        source_version: Source version that is published now.
+        rows: Rows of the output.
+        previous: Whether the version before can be had back.
+        differences: What became of the definition, ``-`` was, ``+`` is.
+        seconds: Wall time.
+    """
+
+    name: str
+    refresh: int
+    source_version: int
+    rows: int | None
+    previous: bool
+    differences: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Versions:
+    """Changes versions of the aggregates of one lake."""
+
+    root: Path
+    journal: Journal
+    config: Config
+    engine: Callable[[], Engine]
+    definitions: Definitions
+    refresher: Refresher
+
+    def _checkpoint(self, name: str) -> None:
+        self.refresher.on_checkpoint(name)
+
+    # -- what apply does -------------------------------------------------------------------------------------------------
+
+    def end_open_switches(self, prepared: Iterable[Prepared]) -> bool:
+        """End the switches that dead processes left of the aggregates to apply, and return whether there were any.
+
+        What a definition changes has to be found again then: another one is published.
+
+        Raises:
+            LeaseHeldError: If the process that switches is alive.
+        """
+        left = [p.existing.id for p in prepared if p.existing is not None and p.existing.switch]
+        for aggregate_id in left:
+            with self.refresher.writing(aggregate_id):
+                pass
+        return bool(left)
+
+    def refuse_frozen(self, prepared: Iterable[Prepared]) -> None:
+        """Refuse to build frozen history from its source again, before anything is written.
+
+        Raises:
+            FrozenHistoryError: Naming the first aggregate.
+        """
+        for each in prepared:
+            if each.existing is not None and each.change.next in _BUILDS:
+                self._refuse_frozen(each, each.existing)
+
+    def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
+        if prepared.change.kind != "measures" or state.threshold == NEG_INF or _lacks_partials(state):
+            refuse_frozen(state, "built again, it")
+
+    def apply(self, prepared: Prepared, publish_anyway: str = "") -> Change:
+        """Write one checked definition; another definition of the data starts a build, and nothing else.
+
+        Args:
+            prepared: The definition.
+            publish_anyway: Why what stored partials give is a next version although it does not meet its expectations, or "".
+
+        Raises:
+            LeaseHeldError: If another process works on the aggregate, or on a build that would be replaced.
+            QualityGateError: If what would be published from stored partials does not meet its expectations.
+        """
+        prepared = self.definitions.settled(prepared)
+        change = prepared.change
+        match change.next:
+            case "":
+                self.definitions.apply(prepared, writing=self.refresher.writing)
+            case "abandoned":
+                with self.refresher.writing(change.name) as state:
+                    self._give_up(state)
+                self.definitions.apply(prepared, writing=self.refresher.writing)
+            case "building":
+                if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
+                    with self.refresher.writing(change.name):
+                        self.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
+            case _:
+                with self.refresher.writing(change.name) as state:
+                    self._start(state, prepared, publish_anyway)
+                if change.next == "switched":
+                    self.switch(change.name)
+        return change
+
+    def _start(self, state: AggregateState, prepared: Prepared, publish_anyway: str) -> None:
+        if prepared.existing is None or prepared.existing.data_version != state.data_version:
+            raise RetryableError(f"another version of '{state.name}' was published a moment ago")
+        self._refuse_frozen(prepared, state)
+        self._give_up(state)
+        if prepared.change.kind == "measures" and state.threshold != NEG_INF:
+            version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
+            self._start_from(state, version_of(state), version, publish_anyway)
+            return
+        data_version, build = uuid4().hex, uuid4().hex
+        paths = {
+            "partials": partials_path(self.root, state.name, data_version),
+            "output": build_path(self.root, state.name, data_version),
+        }
+        self._checkpoint("version_tables")
+        tables = create_tables(paths, prepared.spec, prepared.schemas, build)
+        new = replace(
+            state,
+            spec=prepared.spec.as_json(),
+            data_version=data_version,
+            source=prepared.source,
+            schemas=prepared.schemas,
+            tables=tables,
+            cursor=prepared.change.source_version,
+            threshold=NEG_INF,
+            log=InvalidationLog.everything(),
+            extent_end=NEG_INF,
+            null_times=None,
+            changes=(),
+            engine={},
+            frozen=NEG_INF,
+            retired=NEG_INF,
+            expired_rows=0,
+        )
+        self._checkpoint("version_journal")
+        self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+
+    def _start_from(self, state: AggregateState, origin: Version, version: Version, publish_anyway: str = "") -> None:
+        """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them."""
+        data_version, build = uuid4().hex, uuid4().hex
+        version = {**version, "data_version": data_version, "written_n": COPIED}
+        spec = AggregateSpec.from_json(version["spec"])
+        new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
+        old = Bound.of(replace(state, **fields_of(origin)), self.root)
+        bound = Bound.of(new, self.root)
+        head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
+        found = head.transaction_version(old.app_ids["partials"]) or 0
+        if found != n:
+            msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
+            raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
+        self._checkpoint("version_tables")
+        tables = create_tables(bound.paths, spec, version["schemas"], build)
+        self._checkpoint("version_partials")
+        copy_rows(
+            old.paths["partials"],
+            head.head().version,
+            bound.paths["partials"],
+            bound.definition.partial_columns,
+            bound.slice_column("partials")[0],
+            bound.definition.time_type,
+            bound.app_ids["partials"],
+            COPIED,
+            {"plan": "", "n": COPIED, "kind": "data", "source_version": version["cursor"]},
+        )
+        base = TableBase("", 0)
+        steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
+        plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
+        self._checkpoint("version_output")
+        Workbench(self.journal, bound, self.config, self.engine, Request()).publish(plan, SpanSet())
+        self._checkpoint("version_journal")
+        event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
+        self.journal.insist([(build, event)])
+        if version["spec"] != origin["spec"] and has_gate(spec):
+            self._checkpoint("version_check")
+            self._check(state, build, publish_anyway)
+
+    def refuse_unfit(self, name: str, publish_anyway: str = "") -> None:
+        """Ask the expectations of a build that was made from stored partials, where who made it died before he had.
+
+        Args:
+            name: The aggregate.
+            publish_anyway: Why it is good although it does not meet them, or "".
+
+        Raises:
+            QualityGateError: If it does not meet them; it is given up.
+        """
+        view = self.journal.view()
+        state = view.named(name)
+        build = view.build_of(state)
+        if (
+            build is None
+            or build.is_closed
+            or build.last_n != COPIED
+            or not has_gate(AggregateSpec.from_json(build.spec))
+        ):
+            return
+        was_published = any(_is_same_data(v["spec"], build.spec) for v in state.previous)
+        if not was_published and not (build.checks and _is_good(build.checks[-1])):
+            with self.refresher.writing(name) as held:
+                self._check(held, build.id, publish_anyway)
+
+    def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
+        """Refuse a build whose output, made without a refresh, does not meet its expectations."""
+        report = Checker(self.root, self.journal, self.engine, self._checkpoint).check(build)
+        if not report.verdict.is_publishable and publish_anyway:
+            verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
+            self.journal.tell(build, state.name, Checked(verdict))
+        elif not report.verdict.is_publishable:
+            self._give_up(state)
+            shown = "; ".join(f.words() for f in report.verdict.failed)
+            msg = f"the changed definition of '{state.name}' does not meet its expectations: {shown}"
+            raise QualityGateError(msg, wrote="nothing was published or changed")
+
+    # -- giving up, going back -------------------------------------------------------------------------------------------
+
+    def abandon(self, name: str) -> None:
+        """Give the next version up, with its tables; what is published stays.
+
+        Raises:
+            NothingBuiltError: If there is none.
+            LeaseHeldError: If another process works on either.
+        """
+        self._expect_build(name)
+        with self.refresher.writing(name) as state:
+            self.build_of(state)
+            self._give_up(state)
+
+    def _give_up(self, state: AggregateState) -> None:
+        """Remove the build, if there is one, and whatever dead processes left; the caller holds the aggregate's lease."""
+        build = self.journal.view().build_of(state)
+        if build is not None:
+            self.refuse_busy(build)
+            self._checkpoint("version_drop")
+            self.journal.insist([(build.id, Dropped())])
+        self.sweep(state.name)
+
+    def refuse_busy(self, build: AggregateState) -> None:
+        """Raise LeaseHeldError when a living process works on the build."""
+        held = build.lease
+        if held is not None and not processes.is_dead(held, time.time()):
+            msg = f"process {held.pid} on {held.host} is building the next version of '{build.name}'"
+            hint = "wait until it has ended or stop it, then run the same command again"
+            raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+
+    def sweep(self, name: str) -> None:
+        """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
+        self._checkpoint("version_sweep")
+        view = self.journal.view()
+        for _, folder in strays(self.root, view, view.named(name)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def rollback(self, name: str, back: int = 1) -> None:
+        """Make a version that was published before the next one, from its partials; it still has to catch up.
+
+        Args:
+            name: The aggregate.
+            back: Which of those that are kept; 1 is the newest.
+
+        Raises:
+            NothingBuiltError: If it is not kept.
+            DefinitionError: If it does not divide time as what it reads, or what reads it, needs.
+            FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
+            LeaseHeldError: If another process works on either.
+        """
+        now = self.journal.view().named(name)
+        if not now.switch:  # one that has not ended makes what is published the previous version
+            _refuse_outlived(now, _previous(now, back))
+            self.definitions.refuse_misfit(replace(now, **fields_of(_previous(now, back))))
+        with self.refresher.writing(name) as state:
+            before = _previous(state, back)
+            _refuse_outlived(state, before)
+            self.definitions.refuse_misfit(replace(state, **fields_of(before)))
+            self._give_up(state)
+            self._start_from(state, before, _thawed(state, before))
+
+    # -- switching -------------------------------------------------------------------------------------------------------
+
+    def switch(self, name: str) -> SwitchReport:
+        """Publish the next version in one commit, if it covers what is published.
+
+        Raises:
+            NothingBuiltError: If there is none.
+            NotCoveredError: If it does not cover what is published.
+            LeaseHeldError: If another process works on either.
+        """
+        began = time.perf_counter()
+        self._expect_build(name)
+        self.refuse_unfit(name)
+        view = self.journal.view()
+        state = view.named(name)
+        old = AggregateSpec.from_json(state.spec)
+        build = view.build_of(state)
+        if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
+            with self.refresher.writing(build.id):
+                pass  # what a dead run left is ended
+        if build is not None and state.plan is None:
+            refuse_uncovered(state, self.journal.view().living(build.id, name), Bound.of(build, self.root))
+        self.refresher.switch(state.name)
+        with (
+            suppress(LeaseHeldError),
+            self.refresher.writing(name),
+        ):  # a refresh may have begun; maintenance sweeps, too
+            self.sweep(name)
+        self.journal.tidy()
+        return self._switched(name, old, time.perf_counter() - began)
+
+    def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
+        state = self.journal.view().named(name)
+        rows = row_count(Bound.of(state, self.root).paths["output"])
+        lines = differences(old, AggregateSpec.from_json(state.spec))
+        n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
+        return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
+
+    def _expect_build(self, name: str) -> None:
+        """Refuse, before anything is written, when there is nothing to publish or give up, or to end."""
+        state = self.journal.view().named(name)
+        if state.plan is None and not state.switch:
+            self.build_of(state)
+
+    def build_of(self, state: AggregateState) -> AggregateState:
+        """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
+        build = self.journal.view().build_of(state)
+        if build is None:
+            msg = f"no next version of '{state.name}' is being built"
+            raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
+        return build
+
+    def drop(self, name: str, *, cascade: bool = False) -> list[str]:
+        """Remove an aggregate with all its versions; its source is never touched.
+
+        Args:
+            name: The aggregate.
+            cascade: Whether the aggregates that read it are removed, too, before it; a next version that alone reads it is
+                given up.
+
+        Returns:
+            What was removed, in this order.
+
+        Raises:
+            HasReadersError: If others read it, without *cascade*.
+            LeaseHeldError: If another process works on one of them; those before it are gone.
+        """
+        view = self.journal.view()
+        state = view.named(name)
+        readers = dropped_with(state, self.root, view.all)
+        if readers and not cascade:
+            raise _has_readers(state, readers, readers_of(Bound.of(state, self.root).paths["output"], view.all))
+        gone = [s.name for s in readers if not s.builds]
+        done: list[str] = []
+        try:
+            for reader in readers:
+                if not reader.builds:
+                    self._drop(reader.name)
+                    done.append(reader.name)
+                elif reader.name not in gone:
+                    self.abandon(reader.name)
+            self._drop(state.name)
+        except MaterializerError as exc:
+            if done:
+                exc.follows(f"{', '.join(done)} {'are' if done[1:] else 'is'} dropped")
+            raise
+        return [*done, state.name]
+
+    def _drop(self, name: str) -> None:
+        with self.refresher.writing(name) as state:
+            build = self.journal.view().build_of(state)
+            if build is not None:
+                self.refuse_busy(build)
+            self._checkpoint("drop_folders")
+            self.definitions.remove_folders(state)
+            self._checkpoint("drop_journal")
+            gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
+            self.journal.insist(gone)
+
+
+def _has_readers(
+    state: AggregateState, readers: Iterable[AggregateState], direct: Iterable[AggregateState]
+) -> HasReadersError:
+    names = [f"the next version of {s.name}" if s.builds else s.name for s in direct]
+    told = ", ".join(dict.fromkeys(names))
+    aggregates = ", ".join(s.name for s in readers if not s.builds)
+    what = f"drops {aggregates} with it" if aggregates else "gives that up"
+    hint = f"drop them first, or run 'materializer drop {state.name} --cascade --yes', which {what}"
+    return HasReadersError(f"'{state.name}' is read by {told}", hint=hint, name=state.name, readers=told)
+
+
+def _lacks_partials(state: AggregateState) -> bool:
+    """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
+    return any(e.cause is Cause.REPAIRED for e in state.stuck)
+
+
+def _refuse_outlived(state: AggregateState, before: Version) -> None:
+    """Refuse to go back to a version whose history is not frozen as far, or of which only the output had it."""
+    kept = replace(state, **fields_of(before))
+    if kept.frozen < state.frozen or _lacks_partials(kept):
+        refuse_frozen(state, "the version before")
+
+
+def _thawed(state: AggregateState, before: Version) -> Version:
+    """Return a version as it is when history was thawed since: what its own bound had frozen is dirty."""
+    kept = replace(state, **fields_of(before))
+    if kept.frozen <= state.frozen:
+        return before
+    start = max(state.frozen, kept.discarded)
+    dirt = [Entry(Span(start, kept.frozen), None, Cause.INVALIDATED, gone=ANY_ROWS)] if start < kept.frozen else []
+    return version_of(replace(kept, frozen=state.frozen, expired_rows=state.expired_rows, log=kept.log.add(dirt)))
+
+
+def _is_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two definitions give the same rows and expect the same of them."""
+    specs = AggregateSpec.from_json(one), AggregateSpec.from_json(other)
+    return len({(data_fingerprint(spec), spec.suites) for spec in specs}) == 1
+
+
+def _is_good(check: Mapping[str, Any]) -> bool:
+    """Whether a check of a build lets it be published."""
+    return "published_anyway" in check or all(f["severity"] != Severity.CRITICAL for f in check["failed"])
+
+
+def _previous(state: AggregateState, back: int) -> Mapping[str, Any]:
+    if back > len(state.previous):
+        kept = len(state.previous)
+        msg = f"{kept or 'no'} previous version{'s' * (kept > 1)} of '{state.name}' {'are' if kept > 1 else 'is'} kept"
+        hint = "apply the definition that you want; 'versions.keep' says how many are kept"
+        raise NothingBuiltError(msg, hint=hint)
+    return state.previous[back - 1]

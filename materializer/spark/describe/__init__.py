@@ -1,0 +1,1 @@
+"""Spark's own opinion of a definition, before anything is computed."""

@@ -1,0 +1,212 @@
+"""Published rows beside the reference form, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as sf
+
+from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.spec.spec import Call, Measure
+from materializer.core.time.spans import SpanSet
+from materializer.spark.query import compute as c
+from materializer.spark.query.bucket_sql import instant_of_sql
+
+DIFFERS: Final = "size(wrong) > 0"
+"""Predicate of the rows that differ."""
+FLOAT_TOLERANCE: Final = 1e-9
+"""Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
+
+_SQUARED: Final = frozenset(
+    {
+        "var_pop",
+        "var_samp",
+        "stddev_pop",
+        "stddev_samp",
+        "covar_pop",
+        "covar_samp",
+        "corr",
+        "regr_slope",
+        "regr_intercept",
+        "beta",
+        "sem",
+        "skew",
+        "kurtosis",
+        "wsum",
+        "wavg",
+    }
+)
+_CUBED: Final = "sum3"
+"""The power sum whose terms may cancel each other."""
+_NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the comparison found.
+
+    Args:
+        rows: Rows of the reference form.
+        differing: Rows that are missing, extra or different.
+        examples: Some of them: kind, row (bucket and keys as text), columns (published, reference).
+        evidence: The same rows whole: kind, what was expected and what was found (None where there is no row).
+        buckets: Every bucket with a differing row, as the instant of the column that was asked for.
+    """
+
+    rows: int
+    differing: int
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    buckets: frozenset[int] = frozenset()
+
+
+def compare(
+    definition: Definition,
+    raw: DataFrame,
+    published: DataFrame,
+    spans: SpanSet,
+    inside: SpanSet,
+    *,
+    examples: int,
+    bucket: str | None = None,
+) -> Compared:
+    """Compare *published* rows of *spans* with the reference form over *raw*.
+
+    Args:
+        definition: What is compared.
+        raw: The source at the version that the output reflects.
+        published: Rows of the output inside *spans*.
+        spans: Where to compare.
+        inside: The part of *spans* where the source has rows at all.
+        examples: How many differing rows to return.
+        bucket: Column of the output whose instants tell all differing buckets, where those are few; None to tell none.
+    """
+    spec = definition.spec
+    tolerances = dict(definition.layout.tolerances)
+    groups = [n for n in spec.columns if n not in {m.name for m in spec.measures}]
+    floats = {m.name: f"m_{i}" for i, m in enumerate(spec.measures) if tolerances[m.name] == "float"}
+    magnitudes = [(floats[m.name], _magnitude(m)) for m in spec.measures if m.name in floats]
+    brackets = {name: (f"low_{i}", f"high_{i}") for i, (name, _, _) in enumerate(definition.layout.brackets)}
+    bounds = [
+        (column, sql)
+        for name, *sqls in definition.layout.brackets
+        for column, sql in zip(brackets[name], sqls, strict=True)
+    ]
+    rows = c.relevant_rows(definition, raw, spans)
+    expected = c.reference(definition, rows, inside, [*magnitudes, *bounds])
+    ours = published.select(
+        *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(spec.columns)], sf.lit(1).alias("o")
+    )
+    theirs = expected.select(
+        *[sf.col(quoted(n)).alias(f"r_{i}") for i, n in enumerate(spec.columns)],
+        *floats.values(),
+        *(column for column, _ in bounds),
+        sf.lit(1).alias("r"),
+    )
+    at = {n: i for i, n in enumerate(spec.columns)}
+    on = sf.expr(" AND ".join(f"o_{at[n]} <=> r_{at[n]}" for n in groups))
+    both = ours.join(theirs, on, "full_outer")
+    wrong = []
+    for measure in spec.measures:
+        name, i = measure.name, at[measure.name]
+        if name in brackets:
+            same = _within(f"o_{i}", *brackets[name], dict(definition.output_columns)[name])
+        elif tolerances[name] == "rank":
+            same = f"(o_{i} IS NULL) = (r_{i} IS NULL)"
+        elif name in floats:
+            same = _close(f"o_{i}", f"r_{i}", floats[name])
+        else:
+            same = f"o_{i} <=> r_{i}"
+        wrong.append(f"CASE WHEN NOT ({same}) THEN {i} END")
+    differing = sf.expr(f"array_compact(array({', '.join(wrong)}))" if wrong else "array()").cast("array<int>")
+    both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
+        "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
+    )
+    rows_compared, differing_rows, found = counted(both, examples)
+    buckets: list[Any] = []
+    if differing_rows and bucket is not None:
+        at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
+        buckets = both.where(DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
+    rows_found = [r.asDict() for r in found]
+    return Compared(
+        rows_compared,
+        differing_rows,
+        [_example(r, spec.columns, groups) for r in rows_found],
+        [_evidence(r, spec.columns) for r in rows_found],
+        frozenset(int(r["at"]) for r in buckets),
+    )
+
+
+def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:
+    """Return how many rows were compared, how many differ, and some of these.
+
+    Nothing is kept in between: where all is equal, which it should be, one query says so; else a second one fetches.
+
+    Args:
+        both: Rows of both sides, joined: ``r`` is null where the expected one is missing, ``wrong`` lists what differs.
+        examples: How many differing rows to return.
+    """
+    numbers = both.agg(sf.count("r").alias("rows"), sf.count_if(sf.expr(DIFFERS)).alias("differing")).collect()[0]
+    found = both.where(DIFFERS).limit(examples).collect() if numbers["differing"] else []
+    return numbers["rows"], numbers["differing"], found
+
+
+def _within(ours: str, low: str, high: str, kind: str) -> str:
+    """Return SQL: a quantile, or each of an array of them, lies in its bracket; NaN counts as infinity."""
+    if kind.startswith("array"):
+        element = _number(f"{ours}[i]", kind)
+        inner = f"{low}[i] <= {element} AND {element} <= {high}[i]"
+        test = f"forall(sequence(0, greatest(size({ours}), 1) - 1), i -> {inner})"
+    else:
+        number = _number(ours, kind)
+        test = f"{low} <= {number} AND {number} <= {high}"
+    return f"({ours} IS NULL AND {low} IS NULL) OR coalesce({test}, false)"
+
+
+def _number(text: str, kind: str) -> str:
+    return f"nanvl({text}, double('infinity'))" if "double" in kind or "float" in kind else text
+
+
+def _close(ours: str, theirs: str, magnitude: str) -> str:
+    tolerance = f"{FLOAT_TOLERANCE}D * greatest(abs(cast({theirs} AS double)), {magnitude}, 1D)"
+    is_finite = f"{magnitude} < double('infinity')"
+    return f"{ours} <=> {theirs} OR coalesce({is_finite} AND abs(cast({ours} AS double) - cast({theirs} AS double)) <= {tolerance}, false)"
+
+
+def _magnitude(measure: Measure) -> str:
+    parts = ["0D", *(p for call in measure.formula.calls for p in _parts(call))]
+    return " + ".join(parts)
+
+
+def _parts(call: Call) -> list[str]:
+    where = f" FILTER (WHERE {call.where})" if call.where else ""
+    parts = []
+    for arg, type_ in zip(call.args, call.types, strict=False):
+        if type_.startswith(_NUMERIC):
+            number = f"abs(cast(({arg}) AS double))"
+            value = f"{number} * {number} + {number}" if call.function in _SQUARED else number
+            value = f"pow({number}, 3)" if call.function == _CUBED else value
+            parts.append(f"coalesce(sum({value}){where}, 0D)")
+    return parts
+
+
+def kind_of(row: dict[str, Any]) -> str:
+    """Return how a row of both sides differs: ``missing``, ``extra`` or ``differs``."""
+    return "missing" if row["o"] is None else "extra" if row["r"] is None else "differs"
+
+
+def _evidence(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
+    expected, found = (
+        None if row[side] is None else {name: row[f"{side}_{i}"] for i, name in enumerate(columns)} for side in "ro"
+    )
+    return {"kind": kind_of(row), "expected": expected, "found": found}
+
+
+def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str]) -> dict[str, Any]:
+    kind = kind_of(row)
+    side = "r" if kind == "missing" else "o"
+    shown = {n: str(row[f"{side}_{columns.index(n)}"]) for n in groups}
+    wrong = {columns[i]: (str(row[f"o_{i}"]), str(row[f"r_{i}"])) for i in row["wrong"] if i >= 0}
+    return {"kind": kind, "row": shown, "columns": wrong}

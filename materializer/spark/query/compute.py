@@ -1,0 +1,307 @@
+"""The one query of a refresh: raw rows or kept partials in, new partials and finalised rows out.
+
+Internal column names: ``slice`` (start of the bucket), ``k_<key>`` and ``p_…`` (partials). Output columns have the
+names of the definition. Every frame is built with the public DataFrame API, so that it also runs over Spark Connect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.group import GroupedData
+from pyspark.sql.types import StructType
+
+from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
+from materializer.spark.runtime.jvm import death_behind
+
+FINAL: Final = "f_"
+AT: Final = "materializer at"
+"""Scratch column: the start of a row's bucket as an instant."""
+KEPT: Final = "f_kept"
+"""In a combined frame: whether HAVING lets the group through."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedSource(SourceIdentity):
+    """A table whose rows are computed, because what is stored is not all there is to say at its version.
+
+    Args:
+        build: Makes a frame of all its rows, and says where the rows that these are made from are counted.
+        counts: Where they are counted of each frame that was made.
+    """
+
+    build: Callable[[], tuple[DataFrame, list[Observation]]] | None = None
+    counts: list[Observation] = field(default_factory=list, compare=False)
+
+    def frame(self) -> DataFrame:
+        """Return all rows."""
+        if self.build is None:
+            msg = f"nothing computes the rows of {self.path}"
+            raise ValueError(msg)
+        frame, counts = self.build()
+        self.counts.extend(counts)
+        return frame
+
+    def counted(self) -> list[Observation]:
+        """Return where rows are counted of the frames that were made since it was last asked."""
+        found = list(self.counts)
+        self.counts.clear()
+        return found
+
+
+def read_version(spark: SparkSession, source: SourceIdentity, version: int) -> DataFrame:
+    """Read a table at a pinned version, as it is stored or as it is computed."""
+    if isinstance(source, ComputedSource):
+        return source.frame()
+    reader = spark.read.format("delta").option("versionAsOf", version)
+    return reader.table(source.name) if source.name else reader.load(source.path)
+
+
+def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:
+    """Read the change feed of (after, upto].
+
+    Shape:
+        The source's columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``; one row per changed row and
+        image.
+    """
+    reader = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", after + 1)
+        .option("endingVersion", upto)
+    )
+    return reader.table(source.name) if source.name else reader.load(source.path)
+
+
+def read_inserts(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:
+    """Read the rows that were inserted in (after, upto], from the change feed.
+
+    Shape:
+        The source's columns; one row per inserted row. The caller knows that the versions hold inserts only.
+    """
+    frame = read_changes(spark, source, after, upto).where("_change_type = 'insert'")
+    return frame.drop("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def relevant_rows(definition: Definition, frame: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return the source rows that count: with a time, inside *spans*, let through by WHERE."""
+    spec, column = definition.spec, quoted(definition.spec.time_column)
+    frame = frame.where(f"{column} IS NOT NULL")
+    if spans != SpanSet.of(EVERYTHING):
+        frame = frame.where(spans_sql(column, spans, definition.time_type))
+    return frame.where(spec.where) if spec.where else frame
+
+
+def only_buckets(definition: Definition, rows: DataFrame, starts: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return the source rows whose bucket starts at one of *starts*, for dirt in too many pieces for a predicate."""
+    start = bucket_start_sql(definition.grid, quoted(definition.spec.time_column), spans)
+    at = sf.expr(instant_of_sql(start, definition.time_type))
+    return rows.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_semi").drop(AT)
+
+
+def except_buckets(definition: Definition, partials: DataFrame, starts: DataFrame) -> DataFrame:
+    """Return the partial rows whose bucket starts at none of *starts*."""
+    at = sf.expr(instant_of_sql(SLICE, definition.time_type))
+    return partials.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_anti").drop(AT)
+
+
+def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return the partials of *rows*, which lie inside *spans*.
+
+    Shape:
+        ``slice``, keys, partial columns. Grain (slice, keys).
+    """
+    spec, partials = definition.spec, definition.layout.partials
+    groups = [
+        sf.expr(bucket_start_sql(definition.grid, quoted(spec.time_column), spans)).alias(SLICE),
+        *(sf.expr(key.sql).alias(key_column(key.name)) for key in spec.keys),
+    ]
+    foreign = {p.build for p in partials if p.is_foreign}
+    names = definition.group_columns
+    built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign)
+    return built.select(*map(quoted, names), *[p.name for p in partials])
+
+
+def merge(definition: Definition, parts: Sequence[DataFrame]) -> DataFrame:
+    """Return the partials of all rows that went into *parts*, which hold partials of disjoint sets of rows."""
+    union = reduce(lambda a, b: a.unionByName(b), parts)
+    merged = [sf.expr(p.merge).alias(p.name) for p in definition.layout.partials if p.merge is not None]
+    return union.groupBy(*definition.group_columns).agg(*merged)
+
+
+def kept_partials(definition: Definition, frame: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return the rows of the partials table inside *spans*."""
+    return frame.where(spans_sql(SLICE, spans, definition.time_type)).select(
+        *definition.group_columns, *[p.name for p in definition.layout.partials]
+    )
+
+
+def finalise(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return the output rows of some partials: measures finalised, HAVING applied, columns as in the SELECT."""
+    partials = _named(definition, partials, spans)
+    if definition.layout.having:
+        partials = partials.where(definition.layout.having)
+    return partials.select(*[sf.expr(sql).alias(name) for name, sql in output_expressions(definition, spans)])
+
+
+def combined(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return partials and output side by side, to be fetched once and split by :func:`split`."""
+    finals = [sf.expr(sql).alias(FINAL + str(i)) for i, (_, sql) in enumerate(output_expressions(definition, spans))]
+    kept = sf.expr(definition.layout.having or "true").alias(KEPT)
+    stored = [sf.col(name) for name, _ in definition.partial_columns]
+    named = _named(definition, partials, spans)
+    return named.select(*stored, *finals, kept)
+
+
+def _named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
+    """Return partials with keys and bucket under their output names too: formulas and HAVING call them so."""
+    taken = {name.lower() for name in partials.columns}
+    groups = [(name, sql) for name, sql in _group_expressions(definition, spans).items() if name.lower() not in taken]
+    return partials.select("*", *[sf.expr(sql).alias(name) for name, sql in groups])
+
+
+def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]:
+    """Return output name → expression over partial columns, for bucket and keys."""
+    spec = definition.spec
+    found = {spec.bucket_start: SLICE} if spec.bucket_start else {}
+    if spec.bucket_end:
+        found[spec.bucket_end] = bucket_end_sql(definition.grid, SLICE, spans)
+    return found | {key.name: quoted(key_column(key.name)) for key in spec.keys}
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
+    """Return fetched *rows* as a frame with Spark's own types."""
+    if not rows.num_rows:
+        rows = rows.schema.empty_table()  # PySpark cannot take columns without a chunk
+    frame = spark.createDataFrame(rows)
+    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
+
+
+def to_arrow(frame: DataFrame) -> pa.Table:
+    """Fetch a frame.
+
+    Fields of structs are declared nullable first: a null struct of fields that are not null, such as the variance of no
+    value, cannot be taken over by pyarrow.
+    """
+    wanted = StructType.fromJson(json.loads(frame.schema.json().replace('"nullable":false', '"nullable":true')))
+    columns = []
+    for has, wants in zip(frame.schema, wanted, strict=True):
+        column = sf.col(quoted(has.name))
+        columns.append(column if has.dataType == wants.dataType else column.cast(wants.dataType).alias(has.name))
+    return frame.select(*columns).toArrow()
+
+
+def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return (partials, output) of a fetched combined frame, both in order of bucket and keys."""
+    keys = [n for n in definition.group_columns if _is_sortable(table.schema.field(n).type)]
+    table = table.sort_by([(n, "ascending") for n in keys])
+    partials = table.select([name for name, _ in definition.partial_columns])
+    through = table.filter(table[KEPT]) if definition.layout.having else table
+    names = [name for name, _ in definition.output_columns]
+    output = through.select([FINAL + str(i) for i in range(len(names))]).rename_columns(names)
+    return partials, output
+
+
+def _is_sortable(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_primitive(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_decimal(kind)
+    )
+
+
+def output_expressions(definition: Definition, spans: SpanSet) -> list[tuple[str, str]]:
+    """Return (output name, expression over partial columns) in the order of the SELECT."""
+    sources = _group_expressions(definition, spans) | dict(definition.layout.finals)
+    return [(name, sources[name]) for name in definition.spec.columns]
+
+
+def reference(
+    definition: Definition, rows: DataFrame, spans: SpanSet, extra: Sequence[tuple[str, str]] = ()
+) -> DataFrame:
+    """Return what the definition means: the plain aggregate over raw rows, with the output's columns.
+
+    This is the form that everything else is compared with; it shares nothing with the partials.
+
+    Args:
+        definition: What is computed.
+        rows: Source rows that count.
+        spans: Where they lie.
+        extra: Further (name, aggregate) columns, appended.
+    """
+    spec, grid, layout = definition.spec, definition.grid, definition.layout
+    start = bucket_start_sql(grid, quoted(spec.time_column), spans)
+    groups = {spec.bucket_start: start} if spec.bucket_start else {}
+    if spec.bucket_end:
+        groups[spec.bucket_end] = bucket_end_sql(grid, f"({start})", spans)
+    groups |= {key.name: key.sql for key in spec.keys}
+    columns = {name.lower() for name in rows.columns}
+    rows = rows.select("*", *[sf.expr(sql).alias(n) for n, sql in groups.items() if n.lower() not in columns])
+    by = {n: sf.expr(sql) if n.lower() in columns else sf.col(quoted(n)) for n, sql in groups.items()}
+    grouped = rows.groupBy(*[column.alias(f"g_{n}") for n, column in by.items()])
+    measures = [(FINAL + name, sql) for name, sql in layout.reference]
+    kept = [(KEPT, layout.having_reference)] if layout.having_reference else []
+    foreign = {p.build for p in layout.partials if p.is_foreign}
+    frame = aggregated(grouped, [f"g_{n}" for n in by], [*measures, *extra, *kept], foreign)
+    if kept:
+        frame = frame.where(KEPT)
+    names = {n: f"g_{n}" for n in by} | {name: FINAL + name for name, _ in layout.reference}
+    return frame.select(*[sf.col(quoted(names[n])).alias(n) for n in spec.columns], *[name for name, _ in extra])
+
+
+def aggregated(
+    grouped: GroupedData, groups: Sequence[str], columns: Sequence[tuple[str, str]], foreign: set[str]
+) -> DataFrame:
+    """Return grouped rows with aggregates.
+
+    Those of Python are grouped apart and joined, because Spark refuses them beside its own.
+
+    Args:
+        grouped: The rows, grouped.
+        groups: Names of the columns that they are grouped by.
+        columns: (name, aggregate) of each column.
+        foreign: Texts of the calls that only the session knows.
+
+    Shape:
+        *groups*, then *columns*, the foreign ones last.
+    """
+    own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
+    apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
+    frames = [grouped.agg(*[sf.expr(sql).alias(n) for n, sql in part]) for part in (own, apart) if part]
+    if len(frames) == 1:
+        return frames[0]
+    right = frames[1].select(
+        *[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[sf.col(quoted(n)) for n, _ in apart]
+    )
+    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups) or "true")
+    return frames[0].join(right, on).drop(*[f"r_{g}" for g in groups])
+
+
+def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
+    """Return *frame* counting its rows as they pass, and where the count will be; one query may hold several of a name."""
+    observation = Observation(f"{name}_{uuid4().hex}")
+    return frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), observation
+
+
+def rows_seen(observation: Observation) -> int:
+    """Return the count of :func:`observed`, once its frame was computed.
+
+    Where Spark knows beforehand that there is no row it leaves the counting out of the query, and its answer cannot be
+    read.
+    """
+    try:
+        return int(observation.get.get("rows", 0))
+    except Exception as exc:
+        if type(exc).__module__.startswith("py4j") and death_behind(exc) is None:
+            return 0
+        raise

@@ -1,0 +1,66 @@
+"""Rows of tables that the driver reads itself when they are few: planning their scan would take longer than the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.spark.query import compute as c
+
+_PLAIN: Final = re.compile(
+    r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
+)
+MOST_OPENED: Final = 500_000
+"""Rows of files that the driver opens to pick few out of them; more are read by Spark."""
+MOST: Final = 50_000
+"""Rows that it opens where it does not pick, and raw ones that it hands on."""
+MOST_KEPT: Final = 100_000
+"""Kept rows that it hands on."""
+FEW: Final = 64
+"""Spans whose rows the driver picks out of what it read; Spark does the rest."""
+
+
+def raw_rows(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+) -> DataFrame:
+    """Return at least the rows of a source that lie in *spans*, with at least the columns that the definition reads."""
+    spec = definition.spec
+    types = dict(definition.spec.read_types)
+    named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
+    if source.name or not named <= types.keys() or not all(map(_PLAIN.fullmatch, types.values())):
+        return c.read_version(spark, source, version)
+    at = spec.time_column
+    found = _picked(source.path, version, list(types), spans, at, definition.time_type, MOST)
+    return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
+
+
+def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
+    """Return at least the kept rows of *spans*."""
+    types = dict(definition.partial_columns)
+    found = _picked(path, version, list(types), spans, SLICE, definition.time_type, MOST_KEPT)
+    return scanned(spark, path, version) if found is None else c.frame_of(spark, found, types)
+
+
+def _picked(
+    path: str, version: int, columns: list[str], spans: SpanSet, at: str, time_type: TimeType, most: int
+) -> pa.Table | None:
+    """Return at least the rows of *spans*, at most so many, or None when Spark has to read them."""
+    is_picked = len(spans) <= FEW
+    max_rows = MOST_OPENED if is_picked else MOST
+    found = read_small_rows(path, version, columns, spans, time=at, time_type=time_type, max_rows=max_rows)
+    if found is not None and is_picked:
+        found = found.filter(lies_in(found[at], spans, time_type))
+    return None if found is None or found.num_rows > most else found
+
+
+def scanned(spark: SparkSession, path: str, version: int) -> DataFrame:
+    """Return all kept rows as Spark reads them; the rest of the query says which."""
+    return spark.read.format("delta").option("versionAsOf", version).load(path)

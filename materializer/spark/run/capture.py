@@ -1,0 +1,132 @@
+"""What a change feed touches, when there is too much of it for the driver to read: counted by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
+
+from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.refresh.lateness import Lateness
+from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.capture.lateness import histogram
+from materializer.spark.query import compute as c
+from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
+from materializer.spark.runtime.failures import feed_gaps
+
+MAX_SLICES: Final = 100_000
+"""Touched buckets that are told one by one; more are told as "everywhere"."""
+KNOWN: Final = "known"
+VERSION: Final = "in version"
+KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a run of the change feed touches.
+
+    Args:
+        starts: Starts of the touched buckets; None when they are too many to tell.
+        is_insert_only: Whether every change was an insert.
+        counts: Changed rows by kind.
+        null_times: Changed rows whose time is null.
+        lateness: How late the inserted rows were at most: each counts from the start of its bucket.
+        late: Starts of buckets below the frozen bound in which some version did nothing but insert.
+        conflicts: Starts of buckets below it in which some version did something else than insert, or than delete.
+        expired: Rows that went below it in versions that did nothing else there.
+    """
+
+    starts: tuple[int, ...] | None
+    is_insert_only: bool
+    counts: Mapping[str, int]
+    null_times: int
+    lateness: Lateness = field(default_factory=Lateness)
+    late: tuple[int, ...] = ()
+    conflicts: tuple[int, ...] = ()
+    expired: int = 0
+
+
+def changes(
+    spark: SparkSession,
+    definition: Definition,
+    source: SourceIdentity,
+    after: int,
+    upto: int,
+    *,
+    frozen: int = NEG_INF,
+) -> Changes:
+    """Return which buckets the change feed of (after, upto] touches, read by Spark.
+
+    Args:
+        spark: Session that reads.
+        definition: Tells the buckets.
+        source: The table.
+        after: Version that is known already.
+        upto: Last version.
+        frozen: The frozen bound; what happened below it is told version by version.
+
+    Raises:
+        ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
+    """
+    column = quoted(definition.spec.time_column)
+    with feed_gaps(source.path, after, upto):
+        frame = c.read_changes(spark, source, after, upto)
+        start = bucket_start_sql(definition.grid, column, SpanSet.of(EVERYTHING))
+        kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
+        slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
+        known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(KNOWN)
+        if frozen == NEG_INF:
+            grouped = frame.groupBy(slice_).agg(*kinds, known)
+        else:
+            grouped = _by_version(frame, slice_, [*kinds, known], frozen)
+        rows = grouped.limit(MAX_SLICES + 1).collect()
+    if len(rows) > MAX_SLICES:
+        return Changes(None, False, {}, 0)
+    counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
+    waited = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
+    expired, late, conflicts, rows = _below(rows, frozen)
+    nulls = sum(r[kind] for r in rows if r[SLICE] is None for kind in KINDS)
+    is_timed = waited and not definition.time_type.is_integer
+    return Changes(
+        tuple(int(r[SLICE]) for r in rows if r[SLICE] is not None),
+        all(r[kind] == 0 for r in rows for kind in KINDS[1:]),
+        counts,
+        nulls,
+        histogram(*map(np.array, zip(*waited, strict=True))) if is_timed else Lateness(),
+        late,
+        conflicts,
+        expired,
+    )
+
+
+def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], frozen: int) -> DataFrame:
+    """Return changes by bucket and, below the frozen bound, by version; there all that only went is one row.
+
+    Shape:
+        ``slice`` (null also for what only went), ``VERSION`` (null above the bound), the counts.
+    """
+    version = sf.when(sf.col(SLICE) < frozen, sf.col("_commit_version"))
+    found = frame.withColumn(SLICE, start).withColumn(VERSION, version).groupBy(SLICE, VERSION).agg(*counts)
+    others = " + ".join(quoted(kind) for kind in KINDS[:-1])
+    kept = sf.expr(f"CASE WHEN {quoted(VERSION)} IS NULL OR {others} > 0 THEN {SLICE} END").alias(SLICE)
+    told = sf.expr(f"CASE WHEN {others} > 0 THEN {quoted(VERSION)} WHEN {quoted(VERSION)} >= 0 THEN -1L END").alias(
+        VERSION
+    )
+    sums = [sf.sum(kind).alias(kind) for kind in KINDS]
+    return found.groupBy(kept, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
+
+
+def _below(rows: list[Row], frozen: int) -> tuple[int, tuple[int, ...], tuple[int, ...], list[Row]]:
+    """Return rows that went below the frozen bound, starts of late and of conflicting buckets, and what lies above."""
+    if frozen == NEG_INF:
+        return 0, (), (), rows
+    old = [r for r in rows if r[VERSION] is not None]
+    late = {int(r[SLICE]) for r in old if r[VERSION] >= 0 and not any(r[kind] for kind in KINDS[1:])}
+    others = {int(r[SLICE]) for r in old if r[VERSION] >= 0 and any(r[kind] for kind in KINDS[1:])}
+    expired = sum(r["delete"] for r in old if r[VERSION] < 0)
+    return expired, tuple(sorted(late)), tuple(sorted(others)), [r for r in rows if r[VERSION] is None]

@@ -1,0 +1,128 @@
+"""What one version of a table of ours changed, row by row, where it is too much for the driver's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import MapType
+
+from materializer.core.compiled.definition import quoted
+from materializer.core.refresh.output_feed import CHANGE, META, REASON, Change, Reason
+from materializer.lake.log import DataFile
+from materializer.spark.runtime.failures import spoken
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+_SIGN: Final = "__sign"
+_GONE: Final = "__gone"
+_CAME: Final = "__came"
+_FORMS: Final = "__form_{}"
+
+
+def rows_of(engine: Engine, path: str, version: int, files: Sequence[DataFile] | None) -> DataFrame:
+    """Return the rows of some files of a table at a version that holds them; all rows without *files*."""
+    with spoken("reading what was published", table=path, version=version):
+        frame = engine.spark.read.format("delta").option("versionAsOf", version).load(path)
+        if files is None:
+            return frame
+        return frame.where(sf.col("_metadata.file_name").isin(*[unquote(f.path) for f in files]))
+
+
+def replayed(feed: DataFrame) -> DataFrame:
+    """Return the rows that a feed leads to; see :func:`materializer.lake.output_diff.replayed`."""
+    came = sf.col(CHANGE).isin(Change.INSERT.value, Change.POSTIMAGE.value)
+    rows = feed.withColumn(_SIGN, sf.when(came, 1).otherwise(-1)).drop(*[name for name, _ in META])
+    return _repeated(_summed(rows), sf.col(_SIGN)).drop(_SIGN)
+
+
+def changed(old: DataFrame, new: DataFrame, place: Sequence[str] | None) -> DataFrame:
+    """Return the change from *old* to *new*; see :func:`materializer.lake.output_diff.changed`."""
+    columns = new.columns
+    both = old.select(*map(_named, columns)).withColumn(_SIGN, sf.lit(-1))
+    both = _summed(both.unionByName(new.select(*map(_named, columns)).withColumn(_SIGN, sf.lit(1))))
+    both = both.where(sf.col(_SIGN) != 0)
+    is_pair = sf.expr("false")
+    if place:
+        here = Window.partitionBy(*[_form(both, name) for name in place])
+        gone = sf.sum(sf.greatest(-sf.col(_SIGN), sf.lit(0))).over(here)
+        came = sf.sum(sf.greatest(sf.col(_SIGN), sf.lit(0))).over(here)
+        both = both.withColumn(_GONE, gone).withColumn(_CAME, came)
+        is_pair = (sf.col(_GONE) == 1) & (sf.col(_CAME) == 1)
+    is_new = sf.col(_SIGN) > 0
+    change = (
+        sf.when(is_pair & is_new, Change.POSTIMAGE.value)
+        .when(is_pair, Change.PREIMAGE.value)
+        .when(is_new, Change.INSERT.value)
+        .otherwise(Change.DELETE.value)
+    )
+    rows = _repeated(both.withColumn(CHANGE, change), sf.abs(sf.col(_SIGN)))
+    return rows.select(*map(_named, columns), CHANGE)
+
+
+def reasoned(rows: DataFrame, new: str, late: str, beyond: Reason) -> DataFrame:
+    """Return changed *rows* with the column ``_reason``; *new* and *late* are predicates, or "" for nowhere."""
+    is_new, is_late = (sf.expr(where) if where else sf.expr("false") for where in (new, late))
+    change = sf.col(CHANGE)
+    reason = (
+        sf.when(change == Change.DELETE.value, Reason.DELETE.value)
+        .when(is_new & (change == Change.INSERT.value), Reason.NEW.value)
+        .when(is_new, Reason.CORRECTION.value)
+        .when(is_late, Reason.LATE.value)
+        .otherwise(beyond.value)
+    )
+    return rows.withColumn(REASON, reason)
+
+
+def alike(rows: DataFrame, reason: Reason | None) -> DataFrame:
+    """Return changed *rows* with one reason; without one, by what became of each."""
+    if reason is not None:
+        return rows.withColumn(REASON, sf.lit(reason.value))
+    change = sf.col(CHANGE)
+    by_change = sf.when(change == Change.DELETE.value, Reason.DELETE.value).when(
+        change == Change.INSERT.value, Reason.NEW.value
+    )
+    return rows.withColumn(REASON, by_change.otherwise(Reason.CORRECTION.value))
+
+
+def published(rows: DataFrame, n: int, source_version: int | None, at_ms: int) -> DataFrame:
+    """Return *rows* with the refresh, the source version and the time that they were published at."""
+    return (
+        rows.withColumn("_refresh", sf.lit(n).cast("bigint"))
+        .withColumn("_source_version", sf.lit(source_version).cast("bigint"))
+        .withColumn("_published_at", sf.timestamp_micros(sf.lit(at_ms * 1000)))
+    )
+
+
+def fitted(rows: DataFrame, types: Mapping[str, str]) -> DataFrame:
+    """Return *rows* with these columns, null where they have none."""
+    has = set(rows.columns)
+    return rows.select(*[(_named(n) if n in has else sf.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
+
+
+def _named(name: str) -> Column:
+    return sf.col(quoted(name))
+
+
+def _form(frame: DataFrame, name: str) -> Column:
+    """Return what a column is grouped by: a map can not be."""
+    column = _named(name)
+    return sf.array_sort(sf.map_entries(column)) if isinstance(frame.schema[name].dataType, MapType) else column
+
+
+def _summed(rows: DataFrame) -> DataFrame:
+    """Return each row once, with the sum of its signs."""
+    columns = [name for name in rows.columns if name != _SIGN]
+    forms = [_form(rows, name).alias(_FORMS.format(i)) for i, name in enumerate(columns)]
+    values: list[Any] = [sf.first(_named(name)).alias(name) for name in columns]
+    return rows.groupBy(*forms).agg(*values, sf.sum(_SIGN).alias(_SIGN)).select(*map(_named, columns), _SIGN)
+
+
+def _repeated(rows: DataFrame, times: Column) -> DataFrame:
+    """Return each row so many times."""
+    rows = rows.where(times > 0)
+    return rows.withColumn("__at", sf.explode(sf.sequence(sf.lit(1), times.cast("int")))).drop("__at")

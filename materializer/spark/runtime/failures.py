@@ -1,0 +1,273 @@
+"""Spark's exceptions, said as ours: with the table, the version, the step and what it means."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from materializer.errors import (
+    ChangeFeedGapError,
+    DataError,
+    MaterializerError,
+    ResultTooLargeError,
+    SourceDamagedError,
+    SparkError,
+    StorageError,
+)
+from materializer.spark.runtime.jvm import death_behind
+
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_DATA: Final = (
+    "ARITHMETIC_OVERFLOW",
+    "BINARY_ARITHMETIC_OVERFLOW",
+    "CANNOT_PARSE_",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "COLLATION_",
+    "DATETIME_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "INTERVAL_",
+    "INVALID_ARRAY_INDEX",
+    "INVALID_FRACTION_OF_SECOND",
+    "INVALID_INDEX_OF_ZERO",
+    "MAP_KEY_DOES_NOT_EXIST",
+    "NUMERIC_OUT_OF_SUPPORTED_RANGE",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "REMAINDER_BY_ZERO",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+    "UNEXPECTED_INPUT_TYPE",
+    "USER_RAISED_EXCEPTION",
+)
+
+_UNREADABLE: Final = (
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
+    "DELTA_VERSION_NOT_FOUND",
+)
+
+
+_MOST_CAUSES: Final = 20
+_LIMIT: Final = "spark.driver.maxResultSize"
+_NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
+_NO_FILE: Final = "FAILED_READ_FILE.FILE_NOT_EXIST"
+_NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_DENIED: Final = ("java.nio.file.AccessDeniedException", "org.apache.hadoop.security.AccessControlException")
+_DENIAL: Final = "Permission denied"
+_FULL: Final = ("No space left on device", "Disk quota exceeded")
+_MISSING: Final = ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException")
+
+
+@dataclass(frozen=True, slots=True)
+class Thrown:
+    """One exception of the JVM.
+
+    Args:
+        name: Its class.
+        condition: Spark's condition, "" where it has none.
+        message: Its message.
+    """
+
+    name: str
+    condition: str
+    message: str
+
+
+def thrown(exc: BaseException) -> tuple[Thrown, ...]:
+    """Return what the JVM threw, outermost first, each with its cause after it; nothing for what is none of the JVM's."""
+    found: list[Thrown] = []
+    at = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
+    while at is not None and len(found) < _MOST_CAUSES:
+        found.append(Thrown(at.getClass().getName(), _condition(at), at.getMessage() or ""))
+        at = at.getCause()
+    return tuple(found)
+
+
+def _condition(at: Any) -> str:
+    from py4j.java_gateway import is_instance_of
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 (pyspark's own errors ask in this way)
+    return (is_instance_of(gateway, at, "org.apache.spark.SparkThrowable") and at.getCondition()) or ""
+
+
+def conditions(exc: BaseException, causes: Sequence[Thrown] | None = None) -> tuple[str, ...]:
+    """Return the error conditions that an exception of Spark names, outermost first.
+
+    Over Connect, and when the exception of a task could not be sent to the driver, there is only text: a condition stands
+    there in brackets, before its sentence.
+
+    Args:
+        exc: The exception.
+        causes: What :func:`thrown` says of it, when known.
+    """
+    causes = thrown(exc) if causes is None else causes
+    found = [one.condition for one in causes if one.condition]
+    if not causes and (named := getattr(exc, "getCondition", lambda: None)()):
+        found.append(named)
+    if not found:
+        found += _CONDITION.findall(str(exc))
+    return tuple(dict.fromkeys(found))
+
+
+def _too_large(causes: Sequence[Thrown]) -> Thrown | None:
+    """Return what says that the driver was to hold more than it can, or None.
+
+    For results beyond `spark.driver.maxResultSize` Spark 4.1 has no condition and no class: ``TaskSetManager.canFetchMoreResults``
+    aborts the job with a sentence that names the setting. A test against Spark itself sees when that changes.
+    """
+    for one in causes:
+        is_limit = one.name == "org.apache.spark.SparkException" and not one.condition and _LIMIT in one.message
+        if is_limit or one.name in _NO_MEMORY:
+            return one
+    return None
+
+
+def _refused(exc: BaseException, causes: Sequence[Thrown], text: str) -> str:
+    """Return why the file system refused, "" when it did not.
+
+    Python tells by a number. Java has a class for some refusals; for the others it has the words of the operating system,
+    in the message of an ``IOException``.
+    """
+    number = exc.errno if isinstance(exc, OSError) else None
+    messages = [one.message for one in causes] or [text]
+    if number in _NOT_ALLOWED or any(one.name in _DENIED for one in causes) or any(_DENIAL in m for m in messages):
+        return "permission denied"
+    if number in _NO_ROOM or any(word in m for m in messages for word in _FULL):
+        return "no space left on the device"
+    return ""
+
+
+@contextmanager
+def spoken(step: str, *, table: str = "", version: int | None = None, wrote: str | None = None) -> Iterator[None]:
+    """Turn what Spark raises inside the block into an error of ours.
+
+    Args:
+        step: What was being done, as the subject of the message.
+        table: The table it was done on.
+        version: Its version.
+        wrote: What had been written; the class default when omitted.
+    """
+    outer = sys.exception()
+    try:
+        yield
+    except Exception as exc:
+        if not _is_engine(exc):
+            raise
+        if was_interrupted(exc, outer):
+            raise KeyboardInterrupt from exc
+        if died := death_behind(exc):
+            raise died.error(step + _where(table, version), wrote=wrote) from exc
+        raise translate(exc, step=step, table=table, version=version, wrote=wrote) from exc
+
+
+def was_interrupted(exc: BaseException | None, outer: BaseException | None = None) -> bool:
+    """Whether an error came up while Ctrl-C was on its way: pyspark asks a job that was cancelled for its result once more.
+
+    Args:
+        exc: The error.
+        outer: What was being handled already when the work began; an old Ctrl-C is no new one.
+
+    Examples:
+        >>> try:
+        ...     try:
+        ...         raise KeyboardInterrupt
+        ...     finally:
+        ...         raise OSError("cancelled")
+        ... except OSError as exc:
+        ...     was_interrupted(exc), was_interrupted(exc, exc.__context__), was_interrupted(OSError())
+        (True, False, False)
+    """
+    while exc is not None and exc is not outer:
+        if isinstance(exc, KeyboardInterrupt):
+            return True
+        exc = exc.__context__
+    return False
+
+
+def _is_engine(exc: Exception) -> bool:
+    """Whether *exc* comes from Spark or its bridges; anything else is ours, or a bug."""
+    return isinstance(exc, (OSError, EOFError)) or type(exc).__module__.split(".")[0] in ("pyspark", "py4j", "pyarrow")
+
+
+def translate(
+    exc: BaseException, *, step: str, table: str = "", version: int | None = None, wrote: str | None = None
+) -> MaterializerError:
+    """Return the error of ours that says what *exc* means."""
+    causes, text = thrown(exc), str(exc)
+    found = conditions(exc, causes)
+    said = next((one.message for one in causes if one.condition), text)
+    where = _where(table, version)
+    more = {} if wrote is None else {"wrote": wrote}
+    if any(c.startswith(_DATA) for c in found):
+        name = next(c for c in found if c.startswith(_DATA))
+        hint = "correct the rows, or write the definition so that it survives them (try_divide, try_cast, a wider type)"
+        return DataError(
+            f"{step} failed on its rows{where}: {name}: {_sentence(said)}", hint=hint, condition=name, **more
+        )
+    if reason := _refused(exc, causes, text):
+        return StorageError(
+            f"{step} failed{where}: {reason}", hint="make room (or mend the permission) and run it again", **more
+        )
+    if any(c.startswith(_NO_FILE) for c in found) or any(one.name in _MISSING for one in causes):
+        hint = "a data file of this version is gone (vacuumed?); refresh again to read the newest version"
+        return SourceDamagedError(f"{step} failed{where}: a file is missing: {_sentence(said)}", hint=hint, **more)
+    if gone := next((name for name in found if name.startswith(_UNREADABLE)), None):
+        hint = "it is older than the source keeps; refresh to move to the newest version"
+        return SourceDamagedError(f"{step} failed{where}: the version can no longer be read: {gone}", hint=hint, **more)
+    name = found[0] if found else type(exc).__name__
+    if too_large := _too_large(causes):
+        return ResultTooLargeError(f"{step} failed{where}: {_sentence(too_large.message)}", condition=name, **more)
+    return SparkError(f"{step} failed{where}: {name}: {_sentence(said)}", condition=name, **more)
+
+
+def _where(table: str, version: int | None) -> str:
+    return f" ({table}{'' if version is None else f' at version {version}'})" if table else ""
+
+
+def _sentence(text: str) -> str:
+    # what Java raised stands after py4j's own sentence and its class
+    lines = (part.strip() for part in text.removeprefix("py4j.protocol.Py4JJavaError:").splitlines())
+    line = next((part for part in lines if part and not part.startswith("An error occurred while calling")), "")
+    line = re.sub(r"^:?\s*(?:[a-z]\w*\.)+[A-Z]\w*(?:\$\w+)*:\s*", "", line)
+    return re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", line.split("SQLSTATE")[0].strip())[:300]
+
+
+_GAPS: Final = (
+    "DELTA_CDC_START_VERSION_AFTER_LATEST",
+    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_CHANGE_DATA",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "FAILED_READ_FILE",
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+)
+
+
+@contextmanager
+def feed_gaps(table: str, after: int, upto: int) -> Iterator[None]:
+    """Turn a refusal of the change feed inside the block into :class:`ChangeFeedGapError`, other failures as usual."""
+    outer = sys.exception()
+    try:
+        yield
+    except Exception as exc:
+        if not _is_engine(exc):
+            raise
+        if was_interrupted(exc, outer):
+            raise KeyboardInterrupt from exc
+        if died := death_behind(exc):
+            raise died.error("reading the change feed" + _where(table, upto)) from exc
+        named = conditions(exc)
+        found = next((gap for gap in _GAPS if any(c.startswith(gap) for c in named)), None)
+        if found is None:
+            raise translate(exc, step="reading the change feed", table=table, version=upto) from exc
+        msg = f"the change feed of {table} cannot be read from version {after + 1} to {upto}: {found}"
+        raise ChangeFeedGapError(msg, condition=found) from exc
