@@ -6,8 +6,8 @@ Importing it loads no engine; Spark is imported inside the function that builds 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -32,15 +32,15 @@ from materializer.errors import (
     Problem,
     UsageError,
 )
-from materializer.journal.fold import AggregateState, Ended
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState, Ended
 from materializer.lake.output_diff import feed_rows
 from materializer.lake.rows import to_pandas
 from materializer.services.aggregate import Bound
+from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.definitions import lineage as cascade
 from materializer.services.definitions.apply import Change, Definitions, Prepared
 from materializer.services.delivery import output_feed
-from materializer.services.delivery.handlers import OutputHandler
 from materializer.services.delivery.handlers import by_name as by_handler_name
 from materializer.services.maintenance.expire import Expirer, Expiry, Thaw
 from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
@@ -51,7 +51,8 @@ from materializer.services.quality.verify import Verifier, VerifyReport
 from materializer.services.refresh.fresh import FreshRead, FreshReader, FreshView
 from materializer.services.refresh.invalidate import Invalidator
 from materializer.services.refresh.preview import Preview, Previewer
-from materializer.services.refresh.service import Refresher, RefreshReport, RunDone
+from materializer.services.refresh.reports import RefreshReport, RunDone
+from materializer.services.refresh.service import Refresher
 from materializer.services.repair.apply import Repairer, RepairReport
 from materializer.services.repair.backup import BackupReport, Backups, RestoreReport
 from materializer.services.report.doctor import Doctor
@@ -132,11 +133,12 @@ class Materializer:
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
-        self._refresher = Refresher(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
+        self._lake = Lake(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
+        self._refresher = Refresher(self._lake)
         self._definitions = Definitions(self.root, self.journal, self.config, self.engine, on_checkpoint)
         self._looker = Looker(self.root, self.journal)
-        self._versions = Versions(self.root, self.journal, self.config, self.engine, self._definitions, self._refresher)
-        self._policies = Policies(self.root, self.journal, self._definitions, self._refresher)
+        self._versions = Versions(self._lake, self._definitions)
+        self._policies = Policies(self._lake, self._definitions, self._refresher)
 
     def engine(self) -> Engine:
         """Return Spark, started on the first call, and once more after its process has died.
@@ -332,13 +334,13 @@ class Materializer:
             is_newest_first=order == "newest",
             publish_anyway=publish_anyway,
         )
-        builder = Builder(self._versions)
+        builder = Builder(self._versions, self._refresher)
         return builder.build(name, request, max_runs=max_runs, switches=switch, on_plan=on_plan, on_run=on_run)
 
     def _undisturbed(self, name: str) -> AggregateState:
         """Return an aggregate once a switch that a dead process began has ended."""
         if self.journal.view().named(name).switch:
-            with self._refresher.writing(name):
+            with self._lake.lease(name):
                 pass
         return self.journal.view().named(name)
 
@@ -412,7 +414,7 @@ class Materializer:
             NotIncrementalError: If *strict* refuses it.
         """
         request = self._request(name, start, end, force=force, strict=strict)
-        return Previewer(self._refresher).preview(name, request)
+        return Previewer(self._lake).preview(name, request)
 
     def refresh(
         self,
@@ -519,7 +521,7 @@ class Materializer:
         state = self.journal.view().named(name)
         grid = self.grid(name)
         window = _window(start, end, grid)
-        return Invalidator(self._refresher).invalidate(state.name, grid.cover(window), reason)
+        return Invalidator(self._lake).invalidate(state.name, grid.cover(window), reason)
 
     def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
         """Freeze the history of an aggregate before its raw rows go; writes to no source.
@@ -544,7 +546,7 @@ class Materializer:
             at = parse(before, grid.time_type, grid.resolution)
         except ValueError as exc:
             raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
-        return Expirer(self._refresher).expire(name, at, as_stored=as_stored, dry_run=dry_run)
+        return Expirer(self._lake).expire(name, at, as_stored=as_stored, dry_run=dry_run)
 
     def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
         """Give frozen history up: the next refresh computes it from what the source still has.
@@ -556,7 +558,7 @@ class Materializer:
         Raises:
             HistoryBuildingError: While a next version is built.
         """
-        return Expirer(self._refresher).thaw(name, dry_run=dry_run)
+        return Expirer(self._lake).thaw(name, dry_run=dry_run)
 
     # -- policies --------------------------------------------------------------------------------------------------------
 
@@ -871,7 +873,7 @@ class Materializer:
             TablesAheadError: If the tables carry what the journal does not know.
         """
         window = _window(start, end, self.grid(name))
-        return FreshReader(self._refresher).read(name, None if window == EVERYTHING else window)
+        return FreshReader(self._lake).read(name, None if window == EVERYTHING else window)
 
     def create_fresh_view(self, name: str, view: str | None = None) -> FreshView:
         """Create a view for SQL over the rows as of now, in every session of this Spark application.
@@ -962,7 +964,7 @@ class Materializer:
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
         window = _window(start, end, self.grid(name))
-        checker = Checker(self.root, self.journal, self.engine, self._refresher.on_checkpoint)
+        checker = Checker(self.root, self.journal, self.engine, self._lake.on_checkpoint)
         return checker.check(
             name,
             None if window == EVERYTHING else window,
@@ -1004,7 +1006,7 @@ class Materializer:
     @property
     def maintainer(self) -> Maintainer:
         """Maintains one aggregate, or the journal, at a time."""
-        return Maintainer(self._refresher)
+        return Maintainer(self._lake)
 
     # -- mending ---------------------------------------------------------------------------------------------------------
 
@@ -1019,7 +1021,7 @@ class Materializer:
             LeaseHeldError: If a live process works on it; nothing was written.
             JournalError: If the journal, or the aggregate's definition in it, cannot be read.
         """
-        repairer = Repairer(self._refresher)
+        repairer = Repairer(self._lake)
         return repairer.plan(name) if dry_run else repairer.repair(name)
 
     def unusable(self) -> list[JournalError]:
@@ -1028,7 +1030,7 @@ class Materializer:
 
     def lost(self) -> list[str]:
         """Return names of aggregates whose tables are in the lake, but which the journal does not know."""
-        return Repairer(self._refresher).lost()
+        return Repairer(self._lake).lost()
 
     def take_over(
         self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec], *, dry_run: bool = False
@@ -1047,7 +1049,7 @@ class Materializer:
         from materializer.services.repair.adopt import TakeOver
 
         specs, _ = self.read_definitions(what)
-        work = TakeOver(self._refresher, self._definitions)
+        work = TakeOver(self._lake, self._definitions)
         return work.plan(specs) if dry_run else work.take_over(specs)
 
     def backup(self, folder: str | Path) -> BackupReport:
@@ -1060,7 +1062,7 @@ class Materializer:
             UsageError: If the folder is not empty.
             JournalError: If the copy cannot be read back.
         """
-        return Backups(self._refresher).backup(Path(folder))
+        return Backups(self._lake).backup(Path(folder))
 
     def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
         """Put the journal of a backup in place; the one that is there is kept beside it.
@@ -1073,7 +1075,7 @@ class Materializer:
             JournalError: If the backup is none, or damaged.
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
         """
-        backups = Backups(self._refresher)
+        backups = Backups(self._lake)
         return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
@@ -1082,7 +1084,7 @@ class Materializer:
         Args:
             name: The aggregate.
         """
-        return self._refresher.writing(name)
+        return _leased(self._lake, name)
 
     def _request(
         self, name: str, start: Instant, end: Instant, *, force: bool, strict: bool, as_of: Instant = None
@@ -1097,6 +1099,12 @@ class Materializer:
             run_rows=self.config.run_rows,
             as_of=None if as_of is None else _window(as_of, None, grid).start,
         )
+
+
+@contextmanager
+def _leased(lake: Lake, name: str) -> Iterator[AggregateState]:
+    with lake.lease(name) as lease:
+        yield lease.state
 
 
 def _each(what: str, items: Sequence[_Item], work: Callable[[_Item], _Done]) -> list[_Done]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from materializer.services.quality.verify import VerifyReport
-    from materializer.services.refresh.service import RefreshReport, RunDone
+    from materializer.services.refresh.reports import RefreshReport, RunDone
 
 LAKE: Final = Path(".demo/lake")
 FLIGHTS: Final = "flights"

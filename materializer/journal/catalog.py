@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from materializer.journal.journal import View
+    from materializer.journal.view import View
 
 _FILE: Final = "_materializer/listing.json"
 _LOG: Final = "_materializer/journal/_delta_log"

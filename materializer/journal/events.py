@@ -15,7 +15,6 @@ from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 from materializer.errors import JournalError, JournalVersionError
-from materializer.journal.repaired import Repaired
 
 FORMAT: Final = 1
 UNREADABLE: Final = "unreadable"
@@ -246,6 +245,31 @@ class Checked:
     """What is published was checked; *verdict* is what was found, as JSON."""
 
     verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Both tables are as told from here on, and carry number *n*.
+
+    Args:
+        n: The number; every writer of an earlier plan is fenced by it.
+        data_version: Id of the partials' state; a new one when the partials had to be made anew.
+        tables: Delta table ids of ``partials`` and ``output``.
+        reason: What was wrong, in words.
+        is_everything_dirty: Whether nothing is known of what the tables hold; else they are what the log says.
+        threshold: With everything dirty: end of the newest bucket that either table may hold rows of, None without any.
+        cursor: With everything dirty: source version from which changes count, None to leave it.
+        source: Path, table id and name of the source, when it is another table from here on.
+    """
+
+    n: int
+    data_version: str
+    tables: Mapping[str, str]
+    reason: str
+    is_everything_dirty: bool
+    threshold: int | None = None
+    cursor: int | None = None
+    source: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from materializer.errors import JournalError, SourceDamagedError, StorageError, TableNotFoundError, UsageError
-from materializer.journal.journal import Journal, View
+from materializer.journal.journal import Journal
 from materializer.journal.store import FOLDER
+from materializer.journal.view import View
 from materializer.lake.failures import translated
 from materializer.lake.log import is_begun
 from materializer.lake.table import open_table

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal.events import Dropped, Row, Snapshot, decode
-from materializer.journal.fold import AggregateState, States, folded
+from materializer.journal.fold import folded
+from materializer.journal.state import AggregateState, States
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,11 @@ and readers know the aggregate by (id, name, numbers, policies) stays with the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from materializer.core.refresh.invalidation import InvalidationLog
 from materializer.journal.events import SourceIdentity, instant_from_json
-
-if TYPE_CHECKING:
-    from materializer.journal.fold import AggregateState
-
-Version = Mapping[str, Any]
-"""One version: the fields of :data:`FIELDS`, in the form in which they stand in a snapshot of the state."""
+from materializer.journal.state import AggregateState, Version
 
 FIELDS: Final = (
     "spec",

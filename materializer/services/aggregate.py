@@ -11,8 +11,9 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import build
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.statistics import DAY
+from materializer.lake.table import DeltaFolder
 from materializer.spark.query.bucket_sql import spans_sql
 
 
@@ -128,3 +129,14 @@ def output_path(root: Path, name: str) -> str:
 
 def _later(instant: int, unit: int) -> int:
     return instant if instant in (NEG_INF, POS_INF) else instant + unit
+
+
+def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:
+    """Whether a table says of itself that it was made for an aggregate."""
+    return made_for(folder, which) == aggregate
+
+
+def made_for(folder: DeltaFolder, which: str) -> str:
+    """Return the id of the aggregate that a table was made for, by its own description; "" when it is none of ours."""
+    words = str(folder.opened().metadata().description or "").replace(":", " ").split()
+    return words[2] if words[:2] == ["materializer", which] and len(words) > 2 else ""

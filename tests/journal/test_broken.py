@@ -27,8 +27,8 @@ from materializer.journal.events import (
     SourceIdentity,
     encode,
 )
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
 
 

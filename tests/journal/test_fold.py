@@ -31,14 +31,15 @@ from materializer.journal.events import (
     Maintained,
     Planned,
     PolicyRan,
+    Repaired,
     Retired,
     Row,
     Snapshot,
     SourceIdentity,
     encode,
 )
-from materializer.journal.fold import KEPT_ENDED, MAX_CHANGES, AggregateState, apply, by_name, fold
-from materializer.journal.repaired import Repaired
+from materializer.journal.fold import KEPT_ENDED, MAX_CHANGES, apply, fold
+from materializer.journal.state import AggregateState, by_name
 from tests.model.strategies import JSON, OBJECTS, UNIVERSE, entry_lists, leases, spans
 
 DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})

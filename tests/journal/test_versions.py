@@ -29,8 +29,9 @@ from materializer.journal.events import (
     SwitchPlanned,
     encode,
 )
-from materializer.journal.fold import AggregateState, fold
+from materializer.journal.fold import fold
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import FIELDS, fields_of, version_of
 from tests.journal.test_fold import applied, folded, histories, make_plan
 

@@ -19,7 +19,7 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import LeaseLostError
 from materializer.journal import fold
 from materializer.journal.events import Aborted, Done, Event, Lease
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
 from materializer.services.protocol.refresh_steps import At, Audit, Process, TableHead, Which
 from tests.model.exploration import Bounds, Exploration, Found

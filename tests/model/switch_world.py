@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from materializer.core.refresh.plan import Plan
 from materializer.errors import JournalConflictError, LeaseLostError, NotCoveredError
 from materializer.journal.events import BuildStarted, Dropped, Event, Lease, Row, Snapshot, Switched, encode
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol.refresh_steps import TableHead, Which
 from tests.model.world import AGGREGATE, BUCKETS, DEFINED, WIDTH, MemoryPorts, Table, World, _appended, _state

@@ -25,7 +25,7 @@ import pytest
 from materializer.errors import LeaseHeldError, LeaseLostError, NotCoveredError, NothingBuiltError, WriteFencedError
 from materializer.journal import fold
 from materializer.journal.events import Event
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
 from materializer.services.protocol import switch_steps as switching
 from materializer.services.protocol.refresh_steps import At, Process, Which

@@ -44,7 +44,7 @@ from materializer.journal.events import (
     decode,
     encode,
 )
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
 
 AGGREGATE: Final = "a1"

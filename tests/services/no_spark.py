@@ -14,8 +14,7 @@ from materializer.api import Materializer
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.spec.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError
-from materializer.journal.events import Captured
-from materializer.journal.repaired import Repaired
+from materializer.journal.events import Captured, Repaired
 from materializer.services.definitions.apply import Change
 
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])

@@ -15,7 +15,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import build
 from materializer.journal.events import Captured, SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.observe import capture
 from tests.lake.tables import HOUR, Trades
 

@@ -26,6 +26,7 @@ from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.output_diff import feed_rows
 from materializer.lake.write.commit import create_table, fence
 from materializer.lake.write.replace import replace_spans
+from materializer.services.commit.commit_info import note_of
 from materializer.services.delivery import output_feed
 from tests.system.lake import Died, replayed
 
@@ -84,7 +85,7 @@ class Lake:
                 span = Span(at * 10, at * 10 + 10)
                 table = pa.Table.from_pylist([{"bucket": at * 10, "k": k, "v": v} for k, v in rows], SHAPE)
                 plan: Any = SimpleNamespace(taken=())
-                said = output_feed.note_of(self.bound, plan) if what == "write" else {}
+                said = note_of(self.bound, plan) if what == "write" else {}
                 replace_spans(
                     self.output,
                     table,
@@ -192,7 +193,7 @@ def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
     columns, found, total = feed_rows(str(tmp_path / "bars" / "changes"), after=1, reason="correction", limit=1)
     assert (1, 2) == (len(found), total)
     assert (2, "correction") == (found[0][columns.index("_refresh")], found[0][columns.index("_reason")])
-    assert NOTE in output_feed.note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
+    assert NOTE in note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("again", [["restore"], ["restore", "write"], ["put back", "write", "write"]])

@@ -9,7 +9,7 @@ import pytest
 from materializer.core.refresh.plan import Lane, Plan, TableBase
 from materializer.core.time.spans import Span
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.repair.diagnose import READABLE, Diagnosis, Seen, Verdict
 from materializer.services.repair.plan import Mending, Old, Table, mending
 

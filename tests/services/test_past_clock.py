@@ -17,7 +17,8 @@ from materializer.core.time.grid import build
 from materializer.core.time.instants import HOUR, parse
 from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.events import Captured, SourceIdentity
-from materializer.journal.fold import AggregateState, apply
+from materializer.journal.fold import apply
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent, FileStat
 from materializer.services.aggregate import Bound
 from materializer.services.observe.frozen_bound import counts_anew, wanted

@@ -19,7 +19,7 @@ from materializer.errors import (
     RetiredWindowError,
 )
 from materializer.journal.events import Frozen, Retired, SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.observe import frozen_bound
 from materializer.services.planning import runs
 from materializer.services.planning.runs import Request, Run

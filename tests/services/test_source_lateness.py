@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from materializer.core.refresh.lateness import Lateness
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.report.source_lateness import SourceLateness, by_source
 
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.core.language.parse import parse_definitions
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.services.report.tables import Finding, endangered, unfit_properties, written_by_others

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from materializer.api import Materializer
 from materializer.config import Config
-from materializer.services.refresh.service import RefreshReport
+from materializer.services.refresh.reports import RefreshReport
 from tests.system.lake import literal
 
 if TYPE_CHECKING:

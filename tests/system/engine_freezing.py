@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import ExpireBoundError, ExpireDirtyError, FrozenWindowError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from tests.system.engine_histories import BASE, DEFINITIONS, SUMS, World
 from tests.system.engine_keeping import PLACES
 from tests.system.lake import Death, Died, dying, leave_behind, the_dead

@@ -40,13 +40,13 @@ from materializer.errors import (
     RetiredWindowError,
 )
 from materializer.journal.events import Row
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
 from materializer.lake.write.commit import fence
 from materializer.services.aggregate import Bound
 from materializer.services.maintenance import maintain
 from materializer.services.maintenance.maintain import MaintainReport
-from materializer.services.refresh.service import RefreshReport
+from materializer.services.refresh.reports import RefreshReport
 from materializer.services.versions.build import BuildReport
 from tests.oracle import naive
 from tests.oracle.naive import differences

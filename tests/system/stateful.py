@@ -43,7 +43,7 @@ from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooS
 from materializer.services.aggregate import Bound
 from materializer.services.delivery import output_feed
 from materializer.services.maintenance import maintain
-from materializer.services.refresh.service import RefreshReport
+from materializer.services.refresh.reports import RefreshReport
 from tests.oracle.naive import differences
 from tests.system.lake import (
     AGGREGATES,

@@ -37,7 +37,7 @@ def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -
 
 def torn(site: Site, name: str = "hourly") -> None:
     """Write both tables again with a file for each bucket, as many small refreshes leave them."""
-    bound = site.lake._refresher.bound(site.lake.journal.view().named(name))
+    bound = site.lake._lake.bound(site.lake.journal.view().named(name))
     for table in ("partials", "output"):
         path, column = bound.paths[table], bound.slice_column(table)[0]
         _, pieces, _ = pieces_of(path, column, bound.definition.time_type)
@@ -62,7 +62,7 @@ def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
-    bound = site.lake._refresher.bound(site.lake.journal.view().named(name))
+    bound = site.lake._lake.bound(site.lake.journal.view().named(name))
     return len(DeltaTable(bound.paths[table]).file_uris())
 
 
@@ -74,7 +74,7 @@ def source_of(site: Site) -> dict[str, tuple[int, int]]:
 
 
 def versions(site: Site) -> dict[str, int]:
-    bound = site.lake._refresher.bound(site.lake.journal.view().named("hourly"))
+    bound = site.lake._lake.bound(site.lake.journal.view().named("hourly"))
     return {t: DeltaFolder.at(bound.paths[t]).head().version for t in ("partials", "output")}
 
 
@@ -336,7 +336,7 @@ def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
     """
     world = World(tmp_path, spark)
     world.lake.refresh("bars")
-    bound = world.lake._refresher.bound(world.state)
+    bound = world.lake._lake.bound(world.state)
     torn(world, "bars")
     world.killed_at(checkpoint, "maintain")
     world.insert(3, (1, 2, 4))

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.cli import main
 from materializer.errors import MaterializerError, TablesAheadError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.repair.apply import RepairReport
 from tests.system.builders import Site, spark_is_slow

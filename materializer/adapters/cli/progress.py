@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from materializer.services.planning.planner import RunNote
-    from materializer.services.refresh.service import RunDone
+    from materializer.services.refresh.reports import RunDone
 
 
 class Watch(Protocol):

@@ -19,18 +19,19 @@ from materializer.config import Config
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.plan import Lane, Plan, RunReport, Settle
 from materializer.core.time.spans import SpanSet
+from materializer.core.time.windows import spans_text
 from materializer.errors import DataError, JournalConflictError, MaterializerError, TablesAheadError, WriteFencedError
 from materializer.journal.events import Done, Event, Lease, LeaseRenewed
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.log import LogGapError, commits, find_notes, latest_version
 from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_spans
 from materializer.services import processes
+from materializer.services.commit.commit_info import note_of
 from materializer.services.commit.switch_ports import SwitchTables
-from materializer.services.delivery import output_feed
 from materializer.services.observe.observe import Survey
-from materializer.services.planning import row_loss, runs
+from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
@@ -169,7 +170,7 @@ class Workbench(SwitchTables):
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
         bound, note = self.bound, self._note(plan, "data")
         if which is Which.OUTPUT:
-            note |= output_feed.note_of(bound, plan)
+            note |= note_of(bound, plan)
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
         column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):
@@ -252,7 +253,7 @@ class Workbench(SwitchTables):
                 definition, self.bound.source, paths["partials"], plan, hull=hull, work=self.planner.work
             )
         except DataError as exc:
-            where = runs.spans_text(definition.grid, plan.spans)
+            where = spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
         if not self.planner.request.accepts_fewer_rows:
             row_loss.check(self.bound, engine, plan, self._computed, is_build=bool(self.read()[1].builds))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import render
+from materializer.core.time.windows import spans_text
 from materializer.errors import FrozenHistoryError, NotCoveredError
 from materializer.journal.events import Event
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import fence
 from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import Bound
 from materializer.services.definitions.coverage import lack_of
-from materializer.services.planning import runs
 from materializer.services.protocol.refresh_steps import TableHead, Which
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, bound: Bound)
     if build.plan is not None:
         why.append(f"refresh {build.plan.n} of it has not ended")
     if lack.spans:
-        why.append(f"{runs.spans_text(grid, lack.spans)} is not built")
+        why.append(f"{spans_text(grid, lack.spans)} is not built")
     if lack.behind:
         why.append(f"it is at source version {lack.behind[0]}, what is published at {lack.behind[1]}")
     held = " (its gate held buckets back)" if any(e.verdict.get("held") for e in build.ended[-1:]) else ""
@@ -127,5 +127,5 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, bound: Bound)
         f"the next version of '{state.name}' does not cover what is published: {'; '.join(why)}{held}",
         hint=f"run 'materializer build {state.name}'",
         wrote="nothing was switched",
-        missing=runs.spans_text(grid, lack.spans),
+        missing=spans_text(grid, lack.spans),
     )

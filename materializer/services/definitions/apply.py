@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from materializer.config import Config
@@ -38,8 +38,8 @@ from materializer.errors import (
     TableNotFoundError,
 )
 from materializer.journal.events import Defined, Described, Event, SourceIdentity
-from materializer.journal.fold import AggregateState, by_name
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState, by_name
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
@@ -51,6 +51,19 @@ from materializer.services.definitions.batch import Awaited, Batch
 if TYPE_CHECKING:
     from materializer.spark.describe.analyse import Analysed
     from materializer.spark.run.spark import Engine
+
+
+class Held(Protocol):
+    """A lease of an aggregate, as the room above gives it."""
+
+    @property
+    def state(self) -> AggregateState:
+        """The aggregate, as the journal knows it now."""
+        ...
+
+
+Leases: TypeAlias = Callable[[str], AbstractContextManager[Held]]
+"""Holds the lease of an aggregate, by its name, while the block writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +219,12 @@ class Definitions:
         source = replace(prepared.source, table_id=head.table_id)
         return replace(prepared, source=source, change=replace(prepared.change, source_version=head.version))
 
-    def apply(self, prepared: Prepared, *, writing: Callable[[str], Any]) -> Change:
+    def apply(self, prepared: Prepared, *, lease: Leases) -> Change:
         """Write one prepared definition that is new, or changes metadata only.
 
         Args:
             prepared: From :meth:`prepare`.
-            writing: Context manager that holds the lease of a named aggregate and has recovered it.
+            lease: Holds the lease of a named aggregate, recovered.
 
         Raises:
             ForeignTableError: If the folders of a new aggregate hold something already.
@@ -220,7 +233,7 @@ class Definitions:
             case "new":
                 self._create(prepared)
             case "metadata":
-                with writing(prepared.spec.name):
+                with lease(prepared.spec.name):
                     self._describe(prepared)
         return prepared.change
 
@@ -255,21 +268,22 @@ class Definitions:
         )
 
     def edit_properties(
-        self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, writing: Callable[[str], Any]
+        self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, lease: Leases
     ) -> Change:
         """Change properties that never change a result, of an aggregate that is applied already.
 
         Args:
             name: The aggregate.
             edit: Returns the properties that it shall have; it may refuse.
-            writing: See :meth:`apply`.
+            lease: See :meth:`apply`.
 
         Raises:
             DefinitionError: With every problem of the properties; nothing was written.
         """
         prepared = self._edited(self._journal.view().named(name), edit)
         if prepared.change.kind == "metadata":
-            with writing(name) as state:
+            with lease(name) as held:
+                state = held.state
                 prepared = self._edited(state, edit)
                 versions = [prepared]
                 build = self._journal.view().build_of(state)

@@ -13,8 +13,8 @@ from typing import Any
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import Problem
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState, by_name
-from materializer.journal.journal import View
+from materializer.journal.state import AggregateState, by_name
+from materializer.journal.view import View
 from materializer.lake.table import TableFeatures, TableHead
 from materializer.lake.types import schema_of
 from materializer.services.aggregate import output_path

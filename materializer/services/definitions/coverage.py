@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 

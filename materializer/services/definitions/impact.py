@@ -13,7 +13,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import partials_path

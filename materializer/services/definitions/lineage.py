@@ -21,7 +21,7 @@ from materializer.core.time.instants import render
 from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
-from materializer.journal.fold import AggregateState, States
+from materializer.journal.state import AggregateState, States
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
     "sum": frozenset({"sum", "count", "count_if"}),

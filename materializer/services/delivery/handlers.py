@@ -7,7 +7,7 @@ since, and again when it failed or its process died: at least once for each row,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.spec.imports import imported
@@ -19,24 +19,18 @@ from materializer.errors import (
     UsageError,
 )
 from materializer.journal.events import Delivered
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.log import commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Bound
+from materializer.services.commit.lake import OutputHandler
 from materializer.spark.query.bucket_sql import spans_sql
 from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
-
-OutputHandler: TypeAlias = Callable[[Any, int], object]
-"""Called with rows that are new or have new content, and the version of the output that holds them.
-
-The rows are a Spark frame with the columns of the output, or, under ``msg_as_table = false``, a tuple of lists, one for each
-column. They come at least once; an exception makes the next refresh give them again.
-"""
 
 
 def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:

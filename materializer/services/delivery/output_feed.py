@@ -29,12 +29,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_as_json, reasons_from_json
-from materializer.core.refresh.plan import Plan
+from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_from_json
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import LeaseHeldError, LogGapError, SourceDamagedError, UsageError, WriteFencedError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake import output_diff as in_driver
 from materializer.lake.log import Commit, DataFile, read_commit
 from materializer.lake.rows import row_count
@@ -42,39 +41,17 @@ from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import append_rows, create_table, fence, replace_all, shaped
 from materializer.services.aggregate import Bound
+from materializer.services.commit.commit_info import place_of
 from materializer.spark.query.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
-    from materializer.services.refresh.service import Refresher
+    from materializer.services.commit.lake import Lake
 
 TABLE: Final = "changes"
 DATA: Final = ("data", "switch")
 """Kinds of commits of an output that change its rows."""
 DRIVER_BYTES: Final = 256 << 20
 """Files of one commit that are larger than this are compared by Spark."""
-
-
-def note_of(bound: Bound, plan: Plan) -> dict[str, Any]:
-    """Return what a commit of the output says for the feed to be derived from it; nothing where there is no feed."""
-    definition = bound.definition
-    if not is_on(definition.spec):
-        return {}
-    column, is_end = bound.slice_column("output")
-    by = {"column": column, "is_end": is_end, "time_type": definition.time_type.value, "place": place_of(bound)}
-    return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
-
-
-def place_of(bound: Bound) -> list[str]:
-    """Return the columns of the output that tell which row is which: bucket or window, and keys."""
-    spec = bound.definition.spec
-    if bound.definition.engine is None:
-        measures = {m.name for m in spec.measures}
-        return [name for name in spec.columns if name not in measures]
-    from materializer.core.engines.compile import label_name  # noqa: PLC0415 (only engines)
-
-    place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]
-    has = {name for name, _ in bound.definition.output_columns}
-    return [name for name in dict.fromkeys(place) if name in has]
 
 
 def path_of(bound: Bound) -> str:
@@ -91,7 +68,7 @@ def path_of(bound: Bound) -> str:
     return bound.paths[TABLE]
 
 
-def follow(refresher: Refresher, name: str) -> None:
+def follow(lake: Lake, name: str) -> None:
     """Bring the feed of an aggregate up to its output; does nothing where it is, or where none is asked for.
 
     Another process that works on the aggregate now follows when it is done.
@@ -99,11 +76,12 @@ def follow(refresher: Refresher, name: str) -> None:
     Raises:
         StorageError: If the disk is full or permission is refused; what is published stays, the next refresh follows.
     """
-    state = refresher.journal.view().named(name)
-    if not _is_wanted(state) or not _behind(refresher.bound(state)):
+    state = lake.journal.view().named(name)
+    if not _is_wanted(state) or not _behind(lake.bound(state)):
         return
-    with suppress(LeaseHeldError), refresher.writing(state.name) as held:
-        follow_held(refresher, held)
+    with suppress(LeaseHeldError), lake.lease(state.name) as lease:
+        held = lease.state
+        follow_held(lake, held)
 
 
 def is_behind(bound: Bound) -> bool:
@@ -111,15 +89,15 @@ def is_behind(bound: Bound) -> bool:
     return bool(_behind(bound))
 
 
-def follow_held(refresher: Refresher, state: AggregateState) -> None:
+def follow_held(lake: Lake, state: AggregateState) -> None:
     """Do the same for an aggregate whose lease the caller holds; raises likewise."""
     if not _is_wanted(state):
         return
-    bound = refresher.bound(state)
+    bound = lake.bound(state)
     behind = _behind(bound)
     if not behind:
         return
-    feed = _Feed(refresher, bound, state)
+    feed = _Feed(lake, bound, state)
     try:
         for commit, note in behind.commits:
             feed.follow(commit, note)
@@ -231,12 +209,12 @@ class _Feed:
     """The feed of an aggregate whose lease is held.
 
     Args:
-        refresher: Holds it.
+        lake: Holds it.
         bound: The aggregate.
         state: It, as the journal knows it.
     """
 
-    refresher: Refresher
+    lake: Lake
     bound: Bound
     state: AggregateState
 
@@ -277,7 +255,7 @@ class _Feed:
             return
         from materializer.spark.run import output_diff as in_spark  # noqa: PLC0415 (loads Spark)
 
-        engine, types = self.refresher.engine(), dict(in_driver.spark_columns(both))
+        engine, types = self.lake.engine(), dict(in_driver.spark_columns(both))
         before = in_spark.rows_of(engine, self.output, max(version - 1, 0), removes)
         after = in_spark.rows_of(engine, self.output, version, adds)
         frame = in_spark.changed(in_spark.fitted(before, types), in_spark.fitted(after, types), place)
@@ -317,7 +295,7 @@ class _Feed:
             return
         from materializer.spark.run import output_diff as in_spark  # noqa: PLC0415 (loads Spark)
 
-        engine, types = self.refresher.engine(), dict(in_driver.spark_columns(both))
+        engine, types = self.lake.engine(), dict(in_driver.spark_columns(both))
         after = in_spark.fitted(in_spark.rows_of(engine, self.output, version, None), types)
         before = after.limit(0)
         if at is not None:
@@ -325,7 +303,7 @@ class _Feed:
         self._append_by_spark(in_spark.alike(in_spark.changed(before, after, place), None), both, told)
 
     def _is_small(self, rows: int, files: Iterable[DataFile]) -> bool:
-        return rows <= self.refresher.config.driver_lane_rows and sum(f.bytes for f in files) <= DRIVER_BYTES
+        return rows <= self.lake.config.driver_lane_rows and sum(f.bytes for f in files) <= DRIVER_BYTES
 
     def _append(self, rows: pa.Table, told: _Told) -> None:
         column, _ = self.bound.slice_column("output")
@@ -334,10 +312,10 @@ class _Feed:
         rows = in_driver.published(rows, told.n, told.source_version, told.at_ms)
         self._open(pa.schema([f for f in rows.schema if f.name not in dict(META)]))
         rows = shaped(rows, in_driver.shape_of(self.path, open_table(self.path).version()))
-        self.refresher.on_checkpoint("changes")
+        self.lake.on_checkpoint("changes")
         with suppress(WriteFencedError):  # it was followed already
             append_rows(self.path, rows, self.bound.app_ids[TABLE], told.n, _kind(told))
-        self.refresher.on_checkpoint("wrote_changes")
+        self.lake.on_checkpoint("wrote_changes")
 
     def _append_by_spark(self, frame: Any, shape: pa.Schema, told: _Told) -> None:
         from materializer.spark.query import write as spark_commit  # noqa: PLC0415 (loads Spark)
@@ -350,12 +328,12 @@ class _Feed:
         app_id = self.bound.app_ids[TABLE]
         try:
             count = frame.count()
-            self.refresher.on_checkpoint("changes")
+            self.lake.on_checkpoint("changes")
             if count:
                 spark_commit.append(frame, self.path, app_id=app_id, n=told.n, note=_kind(told))
             else:
                 fence(self.path, app_id, told.n, _kind(told))
-            self.refresher.on_checkpoint("wrote_changes")
+            self.lake.on_checkpoint("wrote_changes")
         finally:
             frame.unpersist()
 
@@ -382,10 +360,10 @@ class _Feed:
                 rows = in_driver.published(rows, told.n, told.source_version, told.at_ms)
                 yield from shaped(rows, shape).to_batches()
 
-        self.refresher.on_checkpoint("changes")
+        self.lake.on_checkpoint("changes")
         with suppress(WriteFencedError):
             replace_all(self.path, [*columns, *META], batches, self.bound.app_ids[TABLE], told.n, _kind(told))
-        self.refresher.on_checkpoint("wrote_changes")
+        self.lake.on_checkpoint("wrote_changes")
 
 
 def _kind(told: _Told) -> dict[str, Any]:

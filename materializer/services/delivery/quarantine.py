@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from materializer.core.engines.clock import Bounds
 from materializer.errors import WriteFencedError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.services.aggregate import Bound

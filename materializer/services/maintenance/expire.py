@@ -18,6 +18,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.windows import spans_text
 from materializer.errors import (
     ExpireBoundError,
     ExpireDirtyError,
@@ -27,15 +28,15 @@ from materializer.errors import (
     MaterializerError,
 )
 from materializer.journal.events import Event, Frozen, Invalidated
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import fields_of
 from materializer.lake.table import DeltaFolder
+from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound
+from materializer.services.observe.dirty import stuck_spans
 from materializer.services.observe.observe import Survey, applied
 from materializer.services.observe.source_deletes import Reader, delete_statement, readers_of
-from materializer.services.planning import runs
-from materializer.services.refresh.service import Refresher, stuck_spans
 
 Report = TypeVar("Report")
 
@@ -119,7 +120,7 @@ class _Dirt:
 class Expirer:
     """Freezes and thaws the history of aggregates of one lake."""
 
-    refresher: Refresher
+    lake: Lake
 
     def expire(self, name: str, before: int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
         """Freeze history up to the last edge at or before an instant.
@@ -173,31 +174,31 @@ class Expirer:
 
     def _written(self, name: str, decide: Callable[[AggregateState, Survey], tuple[Report, list[Event]]]) -> Report:
         """Do, under the lease and in one commit, what *decide* says of the newest state."""
-        journal = self.refresher.journal
-        with self.refresher.writing(name):
+        journal = self.lake.journal
+        with self.lake.lease(name):
             while True:
                 view = journal.view()
                 state = view.named(name)
                 report, events = decide(state, self._survey(name))
-                self.refresher.on_checkpoint("bound")
+                self.lake.on_checkpoint("bound")
                 try:
                     if events:
                         journal.append(view.version, state.id, events)
                 except JournalConflictError:
                     continue
-                self.refresher.on_checkpoint("bounded")
+                self.lake.on_checkpoint("bounded")
                 return report
 
     def _state(self, name: str) -> AggregateState:
-        return self.refresher.journal.view().named(name)
+        return self.lake.journal.view().named(name)
 
     def _survey(self, name: str) -> Survey:
-        return self.refresher.survey(self._state(name))
+        return self.lake.survey(self._state(name))
 
     def _expiry(
         self, state: AggregateState, survey: Survey, before: int, *, as_stored: bool, dry_run: bool
     ) -> tuple[Expiry, list[Event]]:
-        definition = self.refresher.bound(state).definition
+        definition = self.lake.bound(state).definition
         grid = definition.grid
         if definition.engine is not None and definition.engine.not_frozen:
             raise ExpireEngineError(
@@ -214,7 +215,7 @@ class Expirer:
         bound = max(bound, state.frozen)
         dirt = _dirt(state, bound, survey)
         if dirt.needed and not as_stored:
-            shown = runs.spans_text(grid, dirt.needed)
+            shown = spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
             raise ExpireDirtyError(
                 f"'{state.name}' is dirty below {end} and can only be computed from raw rows there: {shown}",
@@ -223,8 +224,8 @@ class Expirer:
             )
         if bound > state.frozen and not as_stored:
             self._refuse_unsettled(state, bound, survey, grid)
-        view = self.refresher.journal.view()
-        parent = lineage.parent_of(state.source.path, self.refresher.root, view.states)
+        view = self.lake.journal.view()
+        parent = lineage.parent_of(state.source.path, self.lake.root, view.states)
         expiry = Expiry(
             state.name,
             definition.time_type,
@@ -261,7 +262,7 @@ class Expirer:
         )
 
     def _refuse_building(self, state: AggregateState) -> None:
-        if self.refresher.journal.view().build_of(state) is not None:
+        if self.lake.journal.view().build_of(state) is not None:
             raise HistoryBuildingError(
                 f"the next version of '{state.name}' is being built: both versions need the raw rows that they have",
                 hint=f"publish it with 'materializer build {state.name}', or give it up with 'materializer abandon "

@@ -27,7 +27,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import LeaseLostError, MaterializerError
 from materializer.journal.events import Maintained
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import CHECKPOINT_EVERY, CommitResult
@@ -39,7 +39,7 @@ from materializer.services.maintenance.orphans import ours
 from materializer.spark.query.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
-    from materializer.services.refresh.service import Refresher
+    from materializer.services.commit.lake import Lake
 
 WEEK_HOURS: Final = 168.0
 MONTH_HOURS: Final = 720.0
@@ -161,10 +161,10 @@ class Maintainer:
     """Maintains the aggregates and the journal of one lake.
 
     Args:
-        refresher: Holds leases and recovers, and knows the lake.
+        lake: Holds leases and recovers, and knows the lake.
     """
 
-    refresher: Refresher
+    lake: Lake
 
     def aggregate(self, name: str, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
         """Maintain the tables of one aggregate.
@@ -180,15 +180,16 @@ class Maintainer:
             StorageError: If the disk is full or permission is refused.
         """
         began = time.perf_counter()
-        state = self.refresher.journal.view().named(name)
+        state = self.lake.journal.view().named(name)
         plans = tuple(self.plans(state))
         report = MaintainReport(state.name, plans, is_dry_run=is_dry_run)
         on_plan(report)
         done: tuple[TableDone, ...] = ()
         if report.has_work and not is_dry_run:
-            with self.refresher.writing(state.name) as held:
-                output_feed.follow_held(self.refresher, held)  # before files go that it is derived from
-                done = tuple(self._table(held, table) for table in _tables(self.refresher.bound(held)))
+            with self.lake.lease(state.name) as lease:
+                held = lease.state
+                output_feed.follow_held(self.lake, held)  # before files go that it is derived from
+                done = tuple(self._table(held, table) for table in _tables(self.lake.bound(held)))
                 self._checkpoint("maintain_done")
                 self._tell(held, done, time.perf_counter() - began)
         return replace(report, done=done, seconds=time.perf_counter() - began)
@@ -202,7 +203,7 @@ class Maintainer:
         done: list[TableDone] = []
         if report.has_work and not is_dry_run:
             self._checkpoint("maintain_journal")
-            self.refresher.journal.clean()
+            self.lake.journal.clean()
             for before, after in zip(plans, self.journal_plans(), strict=True):
                 removed = before.leftovers - after.leftovers, before.leftover_bytes - after.leftover_bytes
                 commits = int(before.fold > after.fold)
@@ -211,7 +212,7 @@ class Maintainer:
 
     def plans(self, state: AggregateState) -> Iterator[TablePlan]:
         """Yield what the tables of an aggregate would gain, from their logs; writes nothing."""
-        bound = self.refresher.bound(state)
+        bound = self.lake.bound(state)
         for table in _tables(bound):
             path, (column, time_type, _) = bound.paths[table], _laid_out(bound, table)
             _, pieces, unknown = pieces_of(path, column, time_type)
@@ -234,7 +235,7 @@ class Maintainer:
 
     def journal_plans(self) -> Iterator[TablePlan]:
         """Yield what the journal and its history would gain; writes nothing."""
-        for found in self.refresher.journal.gathered():
+        for found in self.lake.journal.gathered():
             fold = found.commits if found.is_worth_folding else 0
             yield TablePlan(
                 found.table,
@@ -248,7 +249,7 @@ class Maintainer:
 
     def _table(self, held: AggregateState, table: str) -> TableDone:
         """Maintain one table under the lease of *held*."""
-        bound = self.refresher.bound(held)
+        bound = self.lake.bound(held)
         path = bound.paths[table]
         self._checkpoint("maintain_vacuum")
         self._check_lease(held)
@@ -304,13 +305,13 @@ class Maintainer:
             self._checkpoint("maintain_written")
             self._check_lease(held)
 
-        is_small_enough = group.rows <= self.refresher.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
+        is_small_enough = group.rows <= self.lake.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
         if is_small_enough:
             return rewrite(path, group, column, time_type, order, target, note, before_commit)
         hull = Span(min(p.start for p in group.pieces), max(p.last for p in group.pieces) + unit(time_type))
         where = spans_sql(quoted(column), SpanSet.of(hull), time_type)
         with scratch(path) as folder:
-            self.refresher.engine().lay_out(
+            self.lake.engine().lay_out(
                 path,
                 version,
                 [p.path for p in group.pieces],
@@ -339,23 +340,23 @@ class Maintainer:
         seconds = min(own, retention_hours(bound.definition.spec, path)) * 3600
         if table != "output":
             return {"seconds": seconds, "since": None}
-        readers = [s.cursor for s in self.refresher.journal.view().all.values() if s.source.path == path]
+        readers = [s.cursor for s in self.lake.journal.view().all.values() if s.source.path == path]
         asked = [at for at in (self._read_since(state, path), *readers) if at is not None]
         return {"seconds": seconds, "since": min(asked, default=None)}
 
     def _strays(self, state: AggregateState, table: str) -> list[Leftover]:
-        return ours(self.refresher.root, self.refresher.journal.view(), state, table)
+        return ours(self.lake.root, self.lake.journal.view(), state, table)
 
     def _read_since(self, state: AggregateState, path: str) -> int | None:
         """Return the oldest version of an output that somebody will still ask for, however long ago that was."""
-        states = self.refresher.journal.view().all.values()  # next versions of others read it too
+        states = self.lake.journal.view().all.values()  # next versions of others read it too
         asked = [s.plan.source_version for s in states if s.plan is not None and s.source.path == path]
         if dict(state.spec["properties"]).get("output_handler") and state.delivered is not None:
             asked.append(state.delivered)
         return min(asked, default=None)
 
     def _check_lease(self, held: AggregateState) -> None:
-        lease = self.refresher.journal.view().named(held.name).lease
+        lease = self.lake.journal.view().named(held.name).lease
         if lease is None or held.lease is None or lease.owner != held.lease.owner:
             msg = f"the lease of '{held.name}' was taken over while it was maintained"
             raise LeaseLostError(msg, wrote="what was done stays; it changes no row")
@@ -364,10 +365,10 @@ class Maintainer:
         """Write into the journal what was done; the tables are whole without it."""
         report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
         self._check_lease(held)
-        self.refresher.journal.insist([(held.id, Maintained(report))])
+        self.lake.journal.insist([(held.id, Maintained(report))])
 
     def _checkpoint(self, name: str) -> None:
-        self.refresher.on_checkpoint(name)
+        self.lake.on_checkpoint(name)
 
 
 def _tables(bound: Bound) -> tuple[str, ...]:
@@ -390,11 +391,11 @@ class Afterwards:
     warnings: tuple[str, ...] = ()
 
 
-def afterwards(refresher: Refresher, state: AggregateState, numbers: list[int]) -> Afterwards:
+def afterwards(lake: Lake, state: AggregateState, numbers: list[int]) -> Afterwards:
     """Maintain an aggregate after refreshes that were done, where its property ``maintain.every`` says so.
 
     Args:
-        refresher: Of the lake.
+        lake: Of the lake.
         state: The aggregate.
         numbers: Numbers of the refreshes that were done just now; every so many by number are followed by maintenance.
 
@@ -403,7 +404,7 @@ def afterwards(refresher: Refresher, state: AggregateState, numbers: list[int]) 
     every = every_of(AggregateSpec.from_json(state.spec))
     if every is None or not numbers or max(numbers) // every == (min(numbers) - 1) // every:
         return Afterwards()
-    maintainer = Maintainer(refresher)
+    maintainer = Maintainer(lake)
     reports = []
     try:
         reports.append(maintainer.aggregate(state.name))

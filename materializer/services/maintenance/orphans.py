@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from materializer.errors import MaterializerError
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import View
+from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.vacuum import Leftover
-from materializer.services.repair.diagnose import made_for
+from materializer.services.aggregate import made_for
 
 KINDS: Final = {"partials": "partials", "build": "output"}
 """Folders that hold one of each version, and the table that each is of."""

@@ -19,7 +19,7 @@ from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
 from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment
 from materializer.lake.log import LogGapError, read_commit

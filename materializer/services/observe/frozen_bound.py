@@ -27,8 +27,8 @@ from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import FrozenWindowError, RetiredWindowError
 from materializer.journal.events import Frozen, Retired
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import View
+from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 
 FOLLOWED = SOURCE
 """The reason of a bound that follows the newest row."""

@@ -21,8 +21,9 @@ from materializer.errors import (
     TableNotFoundError,
 )
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
-from materializer.journal.fold import AggregateState, apply
+from materializer.journal.fold import apply
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits
 from materializer.lake.table import DeltaFolder

@@ -11,8 +11,8 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import View
+from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.services.definitions import lineage
 from materializer.spark.query.bucket_sql import instant_sql
 

@@ -12,7 +12,7 @@ from materializer.core.policy.retention import SOURCE
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
-from materializer.journal.fold import AggregateState, States
+from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Bound

@@ -17,7 +17,7 @@ from materializer.core.refresh.plan import Estimate
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Invalidated
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.observe.observe import Survey, applied
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, Settle
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit

@@ -25,7 +25,7 @@ from materializer.core.refresh.plan import (
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Survey, applied, estimate_of

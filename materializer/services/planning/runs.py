@@ -11,8 +11,9 @@ from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import RefreshWindowError, RefreshWindowTooSmallError, UsageError
-from materializer.journal.fold import AggregateState
+from materializer.core.time.windows import whole_buckets
+from materializer.errors import RefreshWindowError, UsageError
+from materializer.journal.state import AggregateState
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +78,11 @@ def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | 
     if request.end is None and end <= start:
         return None
     if end <= start:
-        shown = f"[{_text(grid, start)}, {_text(grid, end)})"
+        shown = f"[{render(start, grid.time_type)}, {render(end, grid.time_type)})"
         raise RefreshWindowError(f"refresh window {shown} ends before it starts", hint="swap --start and --end")
     if request.end is None:
         return grid.within(Span(start, end))
     return whole_buckets(Span(start, end), grid)
-
-
-def whole_buckets(window: Span, grid: Grid) -> Span:
-    """Return the whole buckets inside *window*.
-
-    Raises:
-        RefreshWindowTooSmallError: If there is none.
-    """
-    found = grid.within(window)
-    if found is None:
-        cover = grid.cover(window)
-        raise RefreshWindowTooSmallError(
-            f"window [{_text(grid, window.start)}, {_text(grid, window.end)}) holds no whole {grid.describe()} bucket",
-            hint=f"widen it to [{_text(grid, cover.start)}, {_text(grid, cover.end)})",
-        )
-    return found
 
 
 def forced(window: Span) -> Entry:
@@ -205,13 +190,3 @@ def _edge_by_rows(
 def following(request: Request, run: Run) -> Request | None:
     """Return the request for what *run* leaves, or None when nothing is left."""
     return None if run.rest is None else replace(request, inside=run.rest, is_forced=False)
-
-
-def spans_text(grid: Grid, spans: SpanSet, *, most: int = 3) -> str:
-    """Return the first few of some spans as text for people."""
-    shown = [f"[{_text(grid, s.start)}, {_text(grid, s.end)})" for s in spans.spans[:most]]
-    return ", ".join(shown) + (f" and {len(spans) - most} more" if len(spans) > most else "")
-
-
-def _text(grid: Grid, instant: int) -> str:
-    return render(instant, grid.time_type)

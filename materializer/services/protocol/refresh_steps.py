@@ -54,7 +54,7 @@ from materializer.journal.events import (
     LeaseReleased,
     LeaseTaken,
 )
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 
 ATTEMPTS: Final = 50
 """How often a journal commit is tried again when other aggregates' commits come first."""

@@ -48,7 +48,7 @@ from materializer.journal.events import (
     Switched,
     SwitchPlanned,
 )
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol import refresh_steps
 from materializer.services.protocol.refresh_steps import ATTEMPTS, At, Ports, Process, TableHead, Which

@@ -26,10 +26,10 @@ from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
-from materializer.journal.fold import AggregateState
+from materializer.core.time.windows import spans_text
+from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
 from materializer.services.observe import frozen_bound
-from materializer.services.planning import runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,7 +123,7 @@ def look(
                 Finding(
                     BUILT_IN,
                     name,
-                    {"buckets": runs.spans_text(grid, spans) if spans else "none"},
+                    {"buckets": spans_text(grid, spans) if spans else "none"},
                     Severity.CRITICAL,
                     not wrong,
                     shown[-1] if wrong else None,

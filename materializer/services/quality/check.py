@@ -13,14 +13,14 @@ from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Verdict
 from materializer.core.spec.imports import imported
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.windows import whole_buckets
 from materializer.errors import UsageError
 from materializer.journal.events import Checked
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Bound
 from materializer.services.definitions import suites
-from materializer.services.planning import runs
 from materializer.services.quality.gate import summary
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Checker:
         state = self.journal.view().named(name)
         bound = Bound.of(state, self.root)
         definition = bound.definition
-        window = window and runs.whole_buckets(window, definition.grid)
+        window = window and whole_buckets(window, definition.grid)
         spans = SpanSet.of(window or EVERYTHING)
         version = DeltaFolder.at(bound.paths["output"]).head().version
         frame = self.engine().read_output(bound.paths["output"], version)

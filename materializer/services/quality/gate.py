@@ -23,12 +23,12 @@ from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, Recompute, Settle
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, QualityGateError, WriteFencedError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.services.aggregate import Bound
 from materializer.services.definitions import suites
-from materializer.services.planning import runs
 from materializer.services.protocol.refresh_steps import Audit
 from materializer.services.quality import canaries
 
@@ -159,7 +159,7 @@ class Gate:
     ) -> QualityGateError:
         bound = self.bound
         shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {f.words()}" for kind, f in failed)
-        buckets = runs.spans_text(bound.definition.grid, plan.spans)
+        buckets = spans_text(bound.definition.grid, plan.spans)
         rows = sum(len(a.rows) for a in audited.values())
         where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
         differed = SpanSet.union(span for found in self.sampled for span in found.differed)
@@ -180,7 +180,7 @@ class Gate:
         more = f" and {len(shown) - SHOWN} more rows" if len(shown) > SHOWN else ""
         return CanaryError(
             f"canaries of '{bound.name}' differ from plain Spark at source version {plan.source_version}: "
-            f"{'; '.join(shown[:SHOWN])}{more} (buckets {runs.spans_text(bound.definition.grid, differed)}){where}",
+            f"{'; '.join(shown[:SHOWN])}{more} (buckets {spans_text(bound.definition.grid, differed)}){where}",
             wrote="nothing was published; the buckets that differ are dirty, and so is what was to be refreshed",
             refresh=plan.n,
             source_version=plan.source_version,

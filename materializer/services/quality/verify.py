@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.windows import whole_buckets
 from materializer.errors import RetryableError
-from materializer.journal.fold import AggregateState
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.services.aggregate import Bound
 from materializer.services.observe import frozen_bound
-from materializer.services.planning import runs
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
@@ -96,7 +96,7 @@ class Verifier:
             raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if whoever did that has died")
         bound = Bound.of(state, self.root)
         dirty = dirty_at_cursor(state)
-        asked = SpanSet.of(EVERYTHING if window is None else runs.whole_buckets(window, bound.definition.grid))
+        asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, bound.definition.grid))
         kept = asked & frozen_bound.raw_spans(state)
         compared = kept - dirty if bound.definition.engine is None else _clean(state, kept)
         rows, differing, found = 0, 0, []

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, ReadCost
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
+from materializer.core.time.windows import whole_buckets
 from materializer.errors import ChangeFeedGapError, TablesAheadError
 from materializer.journal.events import Invalidated
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
+from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe import stored_extent
 from materializer.services.observe.observe import Survey, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
 from materializer.services.planning.planner import RunPlanner
-from materializer.services.planning.runs import Request, whole_buckets
+from materializer.services.planning.runs import Request
 from materializer.services.protocol.refresh_steps import ATTEMPTS, TableHead, Which
-from materializer.services.refresh.service import Refresher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +124,7 @@ class FreshView:
 class FreshReader:
     """Reads aggregates of one lake as of now; writes nothing."""
 
-    refresher: Refresher
+    lake: Lake
 
     def read(self, name: str, window: Span | None = None) -> FreshRead:
         """Return the rows of an aggregate as of the newest version of its source.
@@ -148,7 +149,7 @@ class FreshReader:
 
     def _told(self, name: str, window: Span | None, *, may_merge: bool) -> tuple[FreshRead, Upstream]:
         """Return the read, and the same as the aggregates that read its output see it."""
-        r = self.refresher
+        r = self.lake
         survey, state, heads, parent = self._looked(name, window, may_merge=may_merge)
         bound = survey.bound
         is_engine = bound.definition.engine is not None
@@ -187,7 +188,7 @@ class FreshReader:
         self, name: str, window: Span | None, *, may_merge: bool
     ) -> tuple[Survey, AggregateState, dict[Which, TableHead], Upstream | None]:
         """Return an aggregate as it is, everything captured that its source stores, and its parent where that has more to say."""
-        r = self.refresher
+        r = self.lake
         for _ in range(ATTEMPTS):
             parent = self._upstream(name, window, may_merge=may_merge)
             survey, state, heads = _consistent(r, name)
@@ -199,7 +200,7 @@ class FreshReader:
 
     def _upstream(self, name: str, window: Span | None, *, may_merge: bool) -> Upstream | None:
         """Return the parent of an aggregate, read fresh, where that is not what it stores."""
-        r, view = self.refresher, self.refresher.journal.view()
+        r, view = self.lake, self.lake.journal.view()
         state = view.named(name)
         parent = lineage.parent_of(state.source.path, r.root, view.states)
         definition = r.bound(state).definition
@@ -217,7 +218,7 @@ def _is_doubtful(state: AggregateState) -> bool:
     return state.plan is not None or any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in state.log.entries)
 
 
-def _consistent(r: Refresher, name: str) -> tuple[Survey, AggregateState, dict[Which, TableHead]]:
+def _consistent(r: Lake, name: str) -> tuple[Survey, AggregateState, dict[Which, TableHead]]:
     """Return state and tables that belong together: nothing was published between the looks at them."""
     for _ in range(ATTEMPTS):
         survey = r.survey(r.journal.view().named(name))

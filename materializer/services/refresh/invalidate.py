@@ -8,16 +8,16 @@ from materializer.core.policy.retention import OUTPUT
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import Span
 from materializer.journal.events import Invalidated, Retired
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
+from materializer.services.commit.lake import Lake
 from materializer.services.observe import frozen_bound
-from materializer.services.refresh.service import Refresher
 
 
 @dataclass(slots=True)
 class Invalidator:
     """Writes invalidations under the lease."""
 
-    refresher: Refresher
+    lake: Lake
 
     def invalidate(self, name: str, span: Span, reason: str) -> Span:
         """Make whole buckets dirty and return those that are: nothing below the frozen bound.
@@ -33,15 +33,16 @@ class Invalidator:
             FrozenWindowError: If all of it is frozen.
             RetiredWindowError: If the output keeps none of it.
         """
-        journal = self.refresher.journal
-        with self.refresher.writing(name) as state:
+        journal = self.lake.journal
+        with self.lake.lease(name) as lease:
+            state = lease.state
             # once more, for another version may have been published since, with other buckets
-            events = self._events(state, self.refresher.bound(state).definition.grid.cover(span), reason)
+            events = self._events(state, self.lake.bound(state).definition.grid.cover(span), reason)
             journal.insist([(state.id, event) for event in events])
         return events[-1].entries[0].span
 
     def _events(self, state: AggregateState, span: Span, reason: str) -> tuple[*tuple[Retired, ...], Invalidated]:
-        grid = self.refresher.bound(state).definition.grid
+        grid = self.lake.bound(state).definition.grid
         back = max(span.start, state.frozen, frozen_bound.wanted(state, grid, OUTPUT))
         again = (Retired(back),) if back < min(state.retired, span.end) else ()
         wanted = frozen_bound.computable(span, replace(state, retired=min(back, state.retired)), grid)

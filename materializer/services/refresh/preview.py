@@ -9,9 +9,10 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured
+from materializer.services.commit.lake import Lake
+from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.refresh_steps import Which
-from materializer.services.refresh.service import Refresher, dirty_below_newest, stuck_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,11 @@ def _spans(spans: SpanSet, time_type: TimeType) -> str:
 class Previewer:
     """Makes previews."""
 
-    refresher: Refresher
+    lake: Lake
 
     def preview(self, name: str, request: Request) -> Preview:
         """Return what :meth:`Refresher.refresh` would do first; an unfinished refresh counts as given back."""
-        r = self.refresher
+        r = self.lake
         state = r.journal.view().named(name)
         bound = r.bound(state)
         planner = r.planner(state, request)

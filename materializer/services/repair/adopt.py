@@ -20,19 +20,18 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, JournalConflictError, JournalError, MaterializerError, Problem
-from materializer.journal.events import Defined, Dropped
-from materializer.journal.fold import AggregateState, States, by_name
-from materializer.journal.repaired import Repaired
+from materializer.journal.events import Defined, Dropped, Repaired
+from materializer.journal.state import AggregateState, States, by_name
 from materializer.journal.store import FOLDER
 from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table, fence
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Bound, made_for
+from materializer.services.commit.lake import Lake
 from materializer.services.definitions.apply import Definitions, Prepared
 from materializer.services.observe import stored_extent
-from materializer.services.refresh.service import Refresher
 from materializer.services.repair.apply import RepairReport, source_rows
-from materializer.services.repair.diagnose import RETIRED, made_for
+from materializer.services.repair.diagnose import RETIRED
 from materializer.services.repair.plan import Mending, Old, Table
 from materializer.services.repair.set_aside import put_aside
 
@@ -60,14 +59,14 @@ class TakeOver:
     """Takes over folders of one lake.
 
     Args:
-        refresher: Journal, engine and checkpoints.
+        lake: Journal, engine and checkpoints.
         definitions: Checks definitions against their sources.
     """
 
-    def __init__(self, refresher: Refresher, definitions: Definitions) -> None:
-        self._refresher = refresher
+    def __init__(self, lake: Lake, definitions: Definitions) -> None:
+        self._lake = lake
         self._definitions = definitions
-        self._root, self._journal = refresher.root, refresher.journal
+        self._root, self._journal = lake.root, lake.journal
 
     def plan(self, specs: Sequence[AggregateSpec]) -> list[RepairReport]:
         """Return what taking over would do; writes nothing and starts no JVM."""
@@ -118,11 +117,11 @@ class TakeOver:
         [prepared] = self._definitions.prepare([spec])
         todo = _mending(spec.name, left, prepared.schemas["output"], lost)
         if not (self._root / spec.name).exists():
-            self._definitions.apply(prepared, writing=self._refresher.writing)
+            self._definitions.apply(prepared, lease=self._lake.lease)
         else:
             aside = (*aside, *self._adopt(prepared, left, todo))
         state = self._journal.view().named(spec.name)
-        bound = self._refresher.bound(state)
+        bound = self._lake.bound(state)
         if state.frozen != NEG_INF:
             todo = replace(todo, frozen=render(state.frozen, bound.definition.time_type))
         with suppress(MaterializerError):
@@ -142,7 +141,7 @@ class TakeOver:
                 self._journal.append(view.version, broken.id, [Dropped()])
 
     def _checkpoint(self, name: str) -> None:
-        self._refresher.on_checkpoint(name)
+        self._lake.on_checkpoint(name)
 
     def _adopt(self, prepared: Prepared, left: Left, todo: Mending) -> tuple[str, ...]:
         spec, schemas = prepared.spec, prepared.schemas

@@ -32,22 +32,22 @@ from materializer.errors import (
     RetryableError,
     StorageError,
 )
-from materializer.journal.events import Aborted, BuildOpened, Event, Frozen, Invalidated, Snapshot
-from materializer.journal.fold import AggregateState, by_name
-from materializer.journal.journal import View
-from materializer.journal.repaired import Repaired
+from materializer.journal.events import Aborted, BuildOpened, Event, Frozen, Invalidated, Repaired, Snapshot
+from materializer.journal.state import AggregateState, by_name
 from materializer.journal.unreadable import Broken
+from materializer.journal.view import View
 from materializer.lake.extent import files
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.services import processes
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Bound, made_for
+from materializer.services.commit.lake import Lake
+from materializer.services.commit.lease import held
 from materializer.services.commit.ports import Workbench
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.refresh_steps import Process
-from materializer.services.refresh.service import Refresher
-from materializer.services.repair.diagnose import Diagnosis, Verdict, diagnose, made_for
+from materializer.services.repair.diagnose import Diagnosis, Verdict, diagnose
 from materializer.services.repair.plan import Mending, Table, mending
 from materializer.services.repair.set_aside import cleared
 
@@ -81,7 +81,7 @@ class RepairReport:
 class Repairer:
     """Repairs aggregates of one lake."""
 
-    refresher: Refresher
+    lake: Lake
 
     def plan(self, name: str) -> RepairReport:
         """Return what a repair would do; writes nothing and starts no JVM.
@@ -110,20 +110,20 @@ class Repairer:
         if planned.outcome == "sound":
             return planned
         state, events = self._state(name)
-        if broken := self.refresher.journal.view().broken_named(name):
+        if broken := self.lake.journal.view().broken_named(name):
             self._forget_events(broken, state)
-        with self.refresher.holding(self.refresher.journal.view().named(state.name)) as (process, bench):
+        with held(self.lake, self.lake.journal.view().named(state.name)) as lease:
             state, _ = self._state(state.name)
             found, gives_up = self._diagnosis(state), False
             recovered: tuple[tuple[int, str], ...] = ()
             if state.plan is not None and found.is_recoverable:
                 n = state.plan.n
-                gives_up = not self._recovers(lambda: self.refresher.recovered(process, bench))
+                gives_up = not self._recovers(lease.recover)
                 state, _ = self._state(state.name)
                 found = self._diagnosis(state)
                 recovered = () if gives_up else ((n, state.ended[-1].outcome),)
             todo = mending(found, state, gives_up=gives_up)
-            left = _Work(self.refresher, process, bench, state, found, todo).do() if todo.wrong else ()
+            left = _Work(self.lake, lease.process, lease.ports, state, found, todo).do() if todo.wrong else ()
         told = todo if todo.wrong else planned.mending
         told = replace(self._counted(told, state), wrong=planned.mending.wrong)
         if events:
@@ -131,13 +131,13 @@ class Repairer:
         return RepairReport(state.name, "repaired", told, recovered, left, time.perf_counter() - began)
 
     def _refuse_lost(self, name: str) -> None:
-        view = self.refresher.journal.view()
+        view = self.lake.journal.view()
         if by_name(view.states, name) is None and view.broken_named(name) is None and name in self.lost():
             raise JournalLostError(f"the journal does not know '{name}', but tables of it are there")
 
     def lost(self) -> list[str]:
         """Return names of aggregates whose tables are there, but which the journal does not know."""
-        root, view = self.refresher.root, self.refresher.journal.view()
+        root, view = self.lake.root, self.lake.journal.view()
         if not root.is_dir():
             return []
         known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
@@ -146,7 +146,7 @@ class Repairer:
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
         """Return what can be read of an aggregate, and why not all of it can."""
-        view = self.refresher.journal.view()
+        view = self.lake.journal.view()
         broken = view.broken_named(name)
         if broken is None:
             return view.named(name), ""
@@ -155,8 +155,8 @@ class Repairer:
         return broken.last, broken.reason
 
     def _diagnosis(self, state: AggregateState, events: str = "") -> Diagnosis:
-        states = {**self.refresher.journal.view().states, state.id: state}
-        return diagnose(state, self.refresher.root, states, events)
+        states = {**self.lake.journal.view().states, state.id: state}
+        return diagnose(state, self.lake.root, states, events)
 
     def _recovers(self, recover: Callable[[], None]) -> bool:
         """Try to end the open plan as usual; False when what stands in its way is what is to be repaired."""
@@ -178,7 +178,7 @@ class Repairer:
             msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}"
             raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
         aborted: list[Event] = [Aborted(state.plan.n, REASON)] if state.plan else []
-        bound = self.refresher.bound(state)
+        bound = self.lake.bound(state)
         try:
             threshold = stored_extent.end_of(bound)
         except MaterializerError:  # a table is damaged too; the repair that follows looks again
@@ -191,8 +191,8 @@ class Repairer:
             is_everything_dirty=True,
             threshold=None if threshold == NEG_INF else threshold,
         )
-        journal = self.refresher.journal
-        self.refresher.on_checkpoint("repair_events")
+        journal = self.lake.journal
+        self.lake.on_checkpoint("repair_events")
         view = journal.view()
         if view.broken.get(broken.id) != broken:
             raise JournalConflictError(f"another process repairs '{state.name}'")
@@ -207,7 +207,7 @@ class Repairer:
     def _counted(self, found: Mending, state: AggregateState) -> Mending:
         """Return *found* with what it costs."""
         source, partials = None, None
-        bound = self.refresher.bound(state)
+        bound = self.lake.bound(state)
         if found.is_everything_dirty:
             source = _rows(lambda: source_rows(state, bound))
         if found.output is Table.REBUILT:
@@ -221,7 +221,7 @@ class Repairer:
         threshold = state.threshold
         with suppress(MaterializerError):
             threshold = max(threshold, stored_extent.end_of(bound))
-        states = self.refresher.journal.view().states
+        states = self.lake.journal.view().states
         again = stored_extent.frozen_again(replace(state, threshold=threshold), bound, states)
         at = max(state.frozen, *(event.bound for event in again), NEG_INF)
         return "" if at == NEG_INF else render(at, bound.definition.time_type)
@@ -231,7 +231,7 @@ class Repairer:
 class _Work:
     """One repair, under the lease."""
 
-    refresher: Refresher
+    lake: Lake
     process: Process
     bench: Workbench
     state: AggregateState
@@ -242,7 +242,7 @@ class _Work:
         """Do it, and return the folders that were renamed or left."""
         state, todo = self.state, self.todo
         new = replace(state, data_version=self._data_version())
-        bound = Bound.of(new, self.refresher.root)
+        bound = Bound.of(new, self.lake.root)
         self._checkpoint("repair_partials")
         self._partials(bound)
         self._checkpoint("repair_output")
@@ -255,7 +255,7 @@ class _Work:
         return (*aside, *left)
 
     def _checkpoint(self, name: str) -> None:
-        self.refresher.on_checkpoint(name)
+        self.lake.on_checkpoint(name)
 
     def _data_version(self) -> str:
         """Return the id of the partials; a repair that is repeated gives a new one the same id."""
@@ -297,7 +297,7 @@ class _Work:
 
     def _rebuild(self, bound: Bound, path: str) -> None:
         """Write the finalised rows of all partials to a new table, in the lane that suits their number."""
-        engine, app_id, n = self.refresher.engine(), bound.app_ids["output"], self.todo.n
+        engine, app_id, n = self.lake.engine(), bound.app_ids["output"], self.todo.n
         self._name_jvm()
         extent = stored_extent.partials(bound)
         hull = extent.hull
@@ -308,7 +308,7 @@ class _Work:
         is_known = hull is not None and not extent.unknown.files
         spans = SpanSet.of(bound.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
         count = sum(f.rows for f in extent.files) + extent.unknown.rows
-        is_small = count <= self.refresher.config.driver_lane_rows
+        is_small = count <= self.lake.config.driver_lane_rows
         partials = bound.paths["partials"]
         definition = bound.published_from(bound.kept_from)
         rows = engine.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
@@ -322,7 +322,7 @@ class _Work:
     def _name_jvm(self) -> None:
         """Let the lease name the JVM: it may write on after this process died."""
         _, state = self.bench.read()
-        pid = self.refresher.engine().jvm_pid()
+        pid = self.lake.engine().jvm_pid()
         if state.lease is not None and pid:
             self.bench.renew(state.lease, jvm=(pid, processes.started(pid)))
 
@@ -358,7 +358,7 @@ class _Work:
         if not event.is_everything_dirty or self.found.source is not None:
             return ()
         threshold = max(self.state.threshold, NEG_INF if event.threshold is None else event.threshold)
-        states = self.refresher.journal.view().states
+        states = self.lake.journal.view().states
         return stored_extent.frozen_again(replace(self.state, threshold=threshold), bound, states)
 
     def _tell(self, event: Repaired, bound: Bound) -> None:
@@ -367,7 +367,7 @@ class _Work:
         if plan is not None:
             forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
             events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), *events]
-        journal = self.refresher.journal
+        journal = self.lake.journal
         while True:
             view = journal.view()
             state = view.living(self.state.id, self.state.name)
@@ -383,7 +383,7 @@ class _Work:
 
     def _removed_partials(self) -> tuple[str, ...]:
         """Remove the partials that are no longer used when they are ours; else return their folder."""
-        old = Path(self.refresher.bound(self.state).paths["partials"])
+        old = Path(self.lake.bound(self.state).paths["partials"])
         if not old.exists():
             return ()
         seen = self.found.partials

@@ -23,15 +23,16 @@ from typing import Final
 from materializer.core.time.spans import Span
 from materializer.errors import JournalConflictError, JournalError, LeaseHeldError, MaterializerError, UsageError
 from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import Journal, View
+from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
+from materializer.journal.state import AggregateState
 from materializer.journal.store import FOLDER, RESTORING
+from materializer.journal.view import View
 from materializer.lake.failures import translated, unfit
 from materializer.lake.write.commit import fence
 from materializer.services import processes
 from materializer.services.aggregate import Bound
-from materializer.services.refresh.service import Refresher
+from materializer.services.commit.lake import Lake
 from materializer.services.repair.diagnose import diagnose
 from materializer.services.repair.set_aside import put_aside
 
@@ -104,7 +105,7 @@ class RestoreReport:
 class Backups:
     """Copies of the journal of one lake."""
 
-    refresher: Refresher
+    lake: Lake
 
     def backup(self, folder: Path) -> BackupReport:
         """Copy the journal at one version into a new or empty folder, and read the copy; refreshes may go on.
@@ -123,14 +124,14 @@ class Backups:
         if reason := unfit(str(place)):
             message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
             raise UsageError(message, hint="name another folder")
-        view = copy_journal(self.refresher.root, place)
+        view = copy_journal(self.lake.root, place)
         if view.broken:
             told = next(iter(view.broken.values())).error()
             raise JournalError(told.message, hint=told.hint, wrote=f"the copy in '{folder}' is no backup")
         made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         numbers = {s.name: s.written_n for s in sorted(view.states.values(), key=lambda s: s.name)}
-        manifest = Manifest(made_at, str(self.refresher.root), view.version, numbers)
-        self.refresher.on_checkpoint("backup_seal")
+        manifest = Manifest(made_at, str(self.lake.root), view.version, numbers)
+        self.lake.on_checkpoint("backup_seal")
         seal(place, manifest)
         return BackupReport(str(folder), manifest, time.perf_counter() - began)
 
@@ -148,7 +149,7 @@ class Backups:
             LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
             JournalError: If the backup cannot be read.
         """
-        began, root = time.perf_counter(), self.refresher.root
+        began, root = time.perf_counter(), self.lake.root
         self._checked(folder)
         self._end_interrupted()
         planned = self.plan(folder)
@@ -156,7 +157,7 @@ class Backups:
         taken = self._leased(current)
         try:
             self._fence(current)
-            self.refresher.on_checkpoint("restore_copy")
+            self.lake.on_checkpoint("restore_copy")
             ready = root / RESTORING
             shutil.rmtree(ready, ignore_errors=True)
             copy_journal(folder.absolute(), ready / _COPY)
@@ -167,13 +168,13 @@ class Backups:
         except BaseException:
             self._give_back(taken)
             raise
-        self.refresher.on_checkpoint("restore_aside")
+        self.lake.on_checkpoint("restore_aside")
         aside = put_aside(root / FOLDER) if (root / FOLDER).exists() else ()
-        self.refresher.on_checkpoint("restore_put")
+        self.lake.on_checkpoint("restore_put")
         (ready / FOLDER).rename(root / FOLDER)
-        self.refresher.on_checkpoint("restore_clean")
+        self.lake.on_checkpoint("restore_clean")
         shutil.rmtree(ready, ignore_errors=True)
-        self.refresher.journal.reopen()
+        self.lake.journal.reopen()
         return RestoreReport(
             planned.folder,
             planned.manifest,
@@ -191,10 +192,10 @@ class Backups:
 
         Only that journal knows what was frozen when the backup was made or later.
         """
-        ready, place = self.refresher.root / RESTORING / FOLDER, self.refresher.root / FOLDER
+        ready, place = self.lake.root / RESTORING / FOLDER, self.lake.root / FOLDER
         if ready.exists() and not place.exists():
             ready.rename(place)
-            self.refresher.journal.reopen()
+            self.lake.journal.reopen()
 
     def _checked(self, folder: Path) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)
@@ -208,7 +209,7 @@ class Backups:
     def _current(self) -> tuple[View | None, str]:
         """Return the journal that is in place, None with the reason when there is none that can be read."""
         try:
-            view = self.refresher.journal.view()
+            view = self.lake.journal.view()
         except JournalError as exc:
             return None, exc.message
         return (view, "") if view.version >= 0 else (None, "there is no journal")
@@ -225,8 +226,8 @@ class Backups:
         return taken
 
     def _lease(self, state: AggregateState) -> str:
-        journal = self.refresher.journal
-        lease = processes.new_lease(time.time(), self.refresher.config.lease_seconds)
+        journal = self.lake.journal
+        lease = processes.new_lease(time.time(), self.lake.config.lease_seconds)
         for _ in range(ATTEMPTS):
             view = journal.view()
             held = view.living(state.id, state.name).lease
@@ -239,7 +240,7 @@ class Backups:
         raise JournalConflictError("other processes committed to the journal first, again and again")
 
     def _give_back(self, taken: list[tuple[str, str]]) -> None:
-        journal = self.refresher.journal
+        journal = self.lake.journal
         for aggregate, owner in taken:
             with suppress(MaterializerError):
                 journal.append(journal.view().version, aggregate, [LeaseReleased(owner)])
@@ -249,7 +250,7 @@ class Backups:
         for state in () if current is None else current.all.values():
             if state.plan is None:
                 continue
-            bound = Bound.of(state, self.refresher.root)
+            bound = Bound.of(state, self.lake.root)
             note = {"plan": state.plan.id, "n": state.plan.n, "kind": "fence", "source_version": state.cursor}
             for which in ("partials", "output"):
                 with suppress(MaterializerError):  # a table that is not there: the repair sees it
@@ -259,7 +260,7 @@ class Backups:
         """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
         for state in journal.view().all.values():
             events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
-            events += _frozen_since(state, current.states.get(state.id), self.refresher.root)
+            events += _frozen_since(state, current.states.get(state.id), self.lake.root)
             journal.append(journal.view().version, state.id, events)
 
     def _given_up(self, journal: Journal) -> tuple[str, ...]:
@@ -269,7 +270,7 @@ class Backups:
             if not build.builds or build.is_closed:
                 continue  # one that was being published is ended or undone with that
             try:
-                agrees = not diagnose(build, self.refresher.root, view.states).wrong
+                agrees = not diagnose(build, self.lake.root, view.states).wrong
             except MaterializerError:
                 agrees = False
             if not agrees:
@@ -278,10 +279,10 @@ class Backups:
         return tuple(sorted(names))
 
     def _repairs(self) -> dict[str, tuple[str, ...]]:
-        view, found = self.refresher.journal.view(), {}
+        view, found = self.lake.journal.view(), {}
         for state in sorted(view.states.values(), key=lambda s: s.name):
             try:
-                wrong = tuple(words for _, words in diagnose(state, self.refresher.root, view.states).wrong)
+                wrong = tuple(words for _, words in diagnose(state, self.lake.root, view.states).wrong)
             except MaterializerError as exc:
                 wrong = (exc.message,)
             if wrong:

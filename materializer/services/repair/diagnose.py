@@ -15,10 +15,10 @@ from typing import Final
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import NotADeltaTableError, SourceDamagedError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
-from materializer.journal.fold import AggregateState, States
+from materializer.journal.state import AggregateState, States
 from materializer.lake.rows import lost_file
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Bound, is_made_for
 from materializer.services.definitions import lineage
 
 RETIRED: Final = 1 << 62
@@ -176,17 +176,6 @@ def _numbered(state: AggregateState, which: str, n: int, table_id: str, version:
     if n < expected or (base is not None and not fits):
         return Seen(which, Verdict.BEHIND, told, n, table_id)
     return Seen(which, Verdict.SOUND, "", n, table_id, fits, version)
-
-
-def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:
-    """Whether a table says of itself that it was made for an aggregate."""
-    return made_for(folder, which) == aggregate
-
-
-def made_for(folder: DeltaFolder, which: str) -> str:
-    """Return the id of the aggregate that a table was made for, by its own description; "" when it is none of ours."""
-    words = str(folder.opened().metadata().description or "").replace(":", " ").split()
-    return words[2] if words[:2] == ["materializer", which] and len(words) > 2 else ""
 
 
 def _new_source(state: AggregateState, root: Path, states: States) -> SourceIdentity | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.repair.diagnose import READABLE, Diagnosis, Verdict
 
 

@@ -14,10 +14,11 @@ from materializer.core.policy.table_properties import log_entries_of, retention_
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import SECOND, render
 from materializer.core.time.spans import NEG_INF
+from materializer.core.time.windows import spans_text
 from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
-from materializer.journal.fold import AggregateState, States
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
@@ -25,8 +26,7 @@ from materializer.services.aggregate import Bound
 from materializer.services.definitions import lineage
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound
-from materializer.services.planning import runs
-from materializer.services.refresh.service import stuck_spans
+from materializer.services.observe.dirty import stuck_spans
 from materializer.services.repair.diagnose import Verdict, diagnose
 from materializer.services.report import tables
 from materializer.services.report.status import advice_of
@@ -183,7 +183,7 @@ class Doctor:
         if state.stuck:
             stuck = stuck_spans(state)
             why = "; ".join(dict.fromkeys(frozen_bound.why_stuck(e) for e in state.stuck))
-            message = f"{runs.spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
+            message = f"{spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
             yield Finding("warning", state.name, "doctor.frozen", message, hint)
         wanted = min(frozen_bound.wanted(state, grid, SOURCE), state.threshold)

@@ -17,7 +17,7 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.instants import MILLISECOND, SECOND
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.log import LogGapError, read_commit
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from materializer.core.refresh.lateness import ENOUGH, Lateness
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.instants import SECOND, render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
-from materializer.journal.fold import AggregateState, Ended, policy_of
+from materializer.journal.fold import policy_of
 from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState, Ended
 from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
@@ -27,9 +28,9 @@ from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Bound
 from materializer.services.observe.clock import wall_clock
+from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
 from materializer.services.observe.source_deletes import Reader, left_to_owner
-from materializer.services.refresh.service import dirty_below_newest
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.source_lateness import SourceLateness, by_source
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states

@@ -16,7 +16,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.trading_days import DAYS
 from materializer.errors import LogGapError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
 from materializer.lake.write.commit import PROPERTIES
 from materializer.lake.write.vacuum import hours

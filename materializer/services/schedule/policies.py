@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from materializer.core.policy.policies import (
@@ -39,15 +38,17 @@ from materializer.errors import (
     UsageError,
 )
 from materializer.journal.events import PolicyRan
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
+from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
 from materializer.services.definitions.apply import Change, Definitions
 from materializer.services.observe.clock import wall_clock
+from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
-from materializer.services.refresh.service import Refresher, RefreshReport, RunDone, dirty_below_newest, outcome_of
+from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
+from materializer.services.refresh.service import Refresher
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,28 +139,26 @@ class Policies:
     """Adds, removes and runs refresh policies in one lake.
 
     Args:
-        root: The lake's root folder.
-        journal: Its journal.
+        lake: The lake.
         definitions: Changes definitions.
         refresher: Refreshes.
         clock: The time, where none is given.
     """
 
-    root: Path
-    journal: Journal
+    lake: Lake
     definitions: Definitions
     refresher: Refresher
     clock: Callable[[], int] = field(default=wall_clock)
 
     def states(self, name: str | None = None, now: str | int | None = None) -> list[PolicyState]:
         """Return the policies of one aggregate, or of all with parents first, as they stand at *now*."""
-        view = self.journal.view()
+        view = self.lake.journal.view()
         found: list[PolicyState] = []
-        for each in [name] if name is not None else lineage.parents_first(self.root, view.states):
+        for each in [name] if name is not None else lineage.parents_first(self.lake.root, view.states):
             state = view.named(each)
             if not policies_of(AggregateSpec.from_json(state.spec)):
                 continue
-            bound = Bound.of(state, self.root)
+            bound = Bound.of(state, self.lake.root)
             clock = self.clock()
             at = now_to_look(now, state, bound.definition.grid, clock)
             is_clock = at is not None and has_clock(bound.definition.grid)
@@ -204,7 +203,7 @@ class Policies:
             edited = {**properties, **{key_of(policy, part): value for part, value in given.items()}, **told}
             return {k: v for k, v in edited.items() if k != MAX_STALENESS or v.lower() not in OPEN}
 
-        return self.definitions.edit_properties(name, edit, writing=self.refresher.writing)
+        return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
     def remove(self, name: str, policy: str = DEFAULT) -> Change:
         """Remove a policy from an applied definition; what it refreshed stays.
@@ -220,7 +219,7 @@ class Policies:
                 raise _unknown(name, policy, {split[0] for k in properties if (split := split_key(k))})
             return {k: v for k, v in properties.items() if k not in keys}
 
-        return self.definitions.edit_properties(name, edit, writing=self.refresher.writing)
+        return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
     def due(self, name: str | None = None, now: str | int | None = None) -> list[tuple[str, str]]:
         """Return (aggregate, policy) of every policy that is due, parents first and newest windows first."""
@@ -249,8 +248,8 @@ class Policies:
             PolicyNowError: If *now* cannot be read, or has to be given.
             MaterializerError: Whatever the refresh found.
         """
-        state = self.journal.view().named(name)
-        grid = Bound.of(state, self.root).definition.grid
+        state = self.lake.journal.view().named(name)
+        grid = Bound.of(state, self.lake.root).definition.grid
         policies = policies_of(AggregateSpec.from_json(state.spec))
         mine = next((p for p in policies if p.name == policy.lower()), None)
         if mine is None:
@@ -261,7 +260,7 @@ class Policies:
         shown = render_now(at, grid)
         told = {"name": mine.name, "now": shown, "window": None if window is None else window.as_json()}
         request = Request(
-            run_rows=self.refresher.config.run_rows,
+            run_rows=self.lake.config.run_rows,
             is_newest_first=mine.order == "newest",
             options={"policy": told},
         )
@@ -293,7 +292,7 @@ class Policies:
         gaps = beyond(policies, now, grid)
         for gap in reversed(gaps.spans) if policy.order == "newest" else gaps.spans:
             left = None if policy.max_runs is None else policy.max_runs - len(report.runs)
-            dirt = dirty_below_newest(self.journal.view().named(report.name)) & SpanSet.of(gap)
+            dirt = dirty_below_newest(self.lake.journal.view().named(report.name)) & SpanSet.of(gap)
             if dirt.hull is not None and left != 0:
                 report = _joined(report, refresh(dirt.hull, left))
         return report
@@ -301,17 +300,17 @@ class Policies:
     def _record(self, policy: Policy, now: int, clock: int, report: RefreshReport, *, is_by_clock: bool) -> None:
         """Tell the journal that a policy ran, unless that is no news."""
         while True:
-            view = self.journal.view()
+            view = self.lake.journal.view()
             state = view.named(report.name)
             last = state.policy_runs.get(policy.name)
             was_ahead = is_by_clock and _is_ahead(policy, last, clock)
             if not was_ahead and not _is_news(policy, last, (now, clock), has_worked=bool(report.runs)):
                 return
             try:
-                self.journal.append(view.version, state.id, [PolicyRan(policy.name, now, clock, was_ahead)])
+                self.lake.journal.append(view.version, state.id, [PolicyRan(policy.name, now, clock, was_ahead)])
             except JournalConflictError:
                 continue
-            self.journal.tidy()
+            self.lake.journal.tidy()
             return
 
 

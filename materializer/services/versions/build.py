@@ -10,13 +10,14 @@ from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import NotCoveredError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
 from materializer.services.definitions.coverage import Lack, lack_of, required_start
 from materializer.services.planning import runs as planning
 from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
-from materializer.services.refresh.service import RefreshReport, RunDone
+from materializer.services.refresh.reports import RefreshReport, RunDone
+from materializer.services.refresh.service import Refresher
 from materializer.services.versions.versions import SwitchReport, Versions
 
 PASSES = 3
@@ -56,6 +57,7 @@ class Builder:
     """Builds next versions of the aggregates of one lake."""
 
     versions: Versions
+    refresher: Refresher
 
     def build(
         self,
@@ -89,7 +91,7 @@ class Builder:
         v = self.versions
         v.refuse_unfit(name, request.publish_anyway)
         state, build = self._both(name)
-        bound = Bound.of(build, v.root)
+        bound = Bound.of(build, v.lake.root)
         done: list[RefreshReport] = []
         left = max_runs
         lack = Lack()
@@ -98,7 +100,7 @@ class Builder:
                 state, bound.definition.time_type, bound.definition.spec.resolution, bound.definition.grid
             )
             asked = replace(request, start=None if start == NEG_INF else start, end=None)
-            report = v.refresher.refresh(build.id, asked, max_runs=left, on_plan=on_plan, on_run=on_run)
+            report = self.refresher.refresh(build.id, asked, max_runs=left, on_plan=on_plan, on_run=on_run)
             done.append(report)
             state, build = self._both(name)
             lack = lack_of(state, build, bound.definition.grid)
@@ -116,5 +118,5 @@ class Builder:
 
     def _both(self, name: str) -> tuple[AggregateState, AggregateState]:
         """Return the aggregate and its build; raises NothingBuiltError when there is none."""
-        state = self.versions.journal.view().named(name)
+        state = self.versions.lake.journal.view().named(name)
         return state, self.versions.build_of(state)

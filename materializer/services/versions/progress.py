@@ -9,7 +9,7 @@ from pathlib import Path
 from materializer.core.compiled.diff import differences
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.services import processes
 from materializer.services.aggregate import Bound

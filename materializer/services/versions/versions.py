@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
-from materializer.config import Config
 from materializer.core.compiled.diff import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.quality.verdict import Severity
@@ -41,26 +39,24 @@ from materializer.errors import (
     TablesAheadError,
 )
 from materializer.journal.events import BuildStarted, Checked, Described, Dropped, Event
-from materializer.journal.fold import AggregateState
-from materializer.journal.journal import Journal
-from materializer.journal.version_fields import Version, fields_of, version_of
+from materializer.journal.state import AggregateState, Version
+from materializer.journal.version_fields import fields_of, version_of
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.copying import copy_rows
 from materializer.services import processes
 from materializer.services.aggregate import Bound, build_path, partials_path
+from materializer.services.commit.lake import Lake
+from materializer.services.commit.lease import run
 from materializer.services.commit.ports import Workbench
 from materializer.services.commit.switch_ports import refuse_uncovered
 from materializer.services.definitions.apply import Change, Definitions, Prepared, create_tables, refuse_frozen
 from materializer.services.definitions.lineage import dropped_with, readers_of
+from materializer.services.delivery import output_feed
 from materializer.services.maintenance.orphans import strays
 from materializer.services.planning.runs import Request
 from materializer.services.quality.check import Checker
 from materializer.services.quality.gate import has_gate, summary
-from materializer.services.refresh.service import Refresher
-
-if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
 
 COPIED: Final = 1
 """Refresh number of the tables of a build that starts from partials that are there already."""
@@ -95,15 +91,11 @@ class SwitchReport:
 class Versions:
     """Changes versions of the aggregates of one lake."""
 
-    root: Path
-    journal: Journal
-    config: Config
-    engine: Callable[[], Engine]
+    lake: Lake
     definitions: Definitions
-    refresher: Refresher
 
     def _checkpoint(self, name: str) -> None:
-        self.refresher.on_checkpoint(name)
+        self.lake.on_checkpoint(name)
 
     # -- what apply does -------------------------------------------------------------------------------------------------
 
@@ -117,7 +109,7 @@ class Versions:
         """
         left = [p.existing.id for p in prepared if p.existing is not None and p.existing.switch]
         for aggregate_id in left:
-            with self.refresher.writing(aggregate_id):
+            with self.lake.lease(aggregate_id):
                 pass
         return bool(left)
 
@@ -150,17 +142,19 @@ class Versions:
         change = prepared.change
         match change.next:
             case "":
-                self.definitions.apply(prepared, writing=self.refresher.writing)
+                self.definitions.apply(prepared, lease=self.lake.lease)
             case "abandoned":
-                with self.refresher.writing(change.name) as state:
+                with self.lake.lease(change.name) as lease:
+                    state = lease.state
                     self._give_up(state)
-                self.definitions.apply(prepared, writing=self.refresher.writing)
+                self.definitions.apply(prepared, lease=self.lake.lease)
             case "building":
                 if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
-                    with self.refresher.writing(change.name):
-                        self.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
+                    with self.lake.lease(change.name):
+                        self.lake.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
             case _:
-                with self.refresher.writing(change.name) as state:
+                with self.lake.lease(change.name) as lease:
+                    state = lease.state
                     self._start(state, prepared, publish_anyway)
                 if change.next == "switched":
                     self.switch(change.name)
@@ -177,8 +171,8 @@ class Versions:
             return
         data_version, build = uuid4().hex, uuid4().hex
         paths = {
-            "partials": partials_path(self.root, state.name, data_version),
-            "output": build_path(self.root, state.name, data_version),
+            "partials": partials_path(self.lake.root, state.name, data_version),
+            "output": build_path(self.lake.root, state.name, data_version),
         }
         self._checkpoint("version_tables")
         tables = create_tables(paths, prepared.spec, prepared.schemas, build)
@@ -201,7 +195,7 @@ class Versions:
             expired_rows=0,
         )
         self._checkpoint("version_journal")
-        self.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+        self.lake.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
     def _start_from(self, state: AggregateState, origin: Version, version: Version, publish_anyway: str = "") -> None:
         """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them."""
@@ -209,8 +203,8 @@ class Versions:
         version = {**version, "data_version": data_version, "written_n": COPIED}
         spec = AggregateSpec.from_json(version["spec"])
         new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
-        old = Bound.of(replace(state, **fields_of(origin)), self.root)
-        bound = Bound.of(new, self.root)
+        old = Bound.of(replace(state, **fields_of(origin)), self.lake.root)
+        bound = Bound.of(new, self.lake.root)
         head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
         found = head.transaction_version(old.app_ids["partials"]) or 0
         if found != n:
@@ -234,10 +228,10 @@ class Versions:
         steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
         plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
         self._checkpoint("version_output")
-        Workbench(self.journal, bound, self.config, self.engine, Request()).publish(plan, SpanSet())
+        Workbench(self.lake.journal, bound, self.lake.config, self.lake.engine, Request()).publish(plan, SpanSet())
         self._checkpoint("version_journal")
         event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
-        self.journal.insist([(build, event)])
+        self.lake.journal.insist([(build, event)])
         if version["spec"] != origin["spec"] and has_gate(spec):
             self._checkpoint("version_check")
             self._check(state, build, publish_anyway)
@@ -252,7 +246,7 @@ class Versions:
         Raises:
             QualityGateError: If it does not meet them; it is given up.
         """
-        view = self.journal.view()
+        view = self.lake.journal.view()
         state = view.named(name)
         build = view.build_of(state)
         if (
@@ -264,15 +258,16 @@ class Versions:
             return
         was_published = any(_is_same_data(v["spec"], build.spec) for v in state.previous)
         if not was_published and not (build.checks and _is_good(build.checks[-1])):
-            with self.refresher.writing(name) as held:
+            with self.lake.lease(name) as lease:
+                held = lease.state
                 self._check(held, build.id, publish_anyway)
 
     def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
         """Refuse a build whose output, made without a refresh, does not meet its expectations."""
-        report = Checker(self.root, self.journal, self.engine, self._checkpoint).check(build)
+        report = Checker(self.lake.root, self.lake.journal, self.lake.engine, self._checkpoint).check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
-            self.journal.tell(build, state.name, Checked(verdict))
+            self.lake.journal.tell(build, state.name, Checked(verdict))
         elif not report.verdict.is_publishable:
             self._give_up(state)
             shown = "; ".join(f.words() for f in report.verdict.failed)
@@ -289,17 +284,18 @@ class Versions:
             LeaseHeldError: If another process works on either.
         """
         self._expect_build(name)
-        with self.refresher.writing(name) as state:
+        with self.lake.lease(name) as lease:
+            state = lease.state
             self.build_of(state)
             self._give_up(state)
 
     def _give_up(self, state: AggregateState) -> None:
         """Remove the build, if there is one, and whatever dead processes left; the caller holds the aggregate's lease."""
-        build = self.journal.view().build_of(state)
+        build = self.lake.journal.view().build_of(state)
         if build is not None:
             self.refuse_busy(build)
             self._checkpoint("version_drop")
-            self.journal.insist([(build.id, Dropped())])
+            self.lake.journal.insist([(build.id, Dropped())])
         self.sweep(state.name)
 
     def refuse_busy(self, build: AggregateState) -> None:
@@ -313,8 +309,8 @@ class Versions:
     def sweep(self, name: str) -> None:
         """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
         self._checkpoint("version_sweep")
-        view = self.journal.view()
-        for _, folder in strays(self.root, view, view.named(name)):
+        view = self.lake.journal.view()
+        for _, folder in strays(self.lake.root, view, view.named(name)):
             shutil.rmtree(folder, ignore_errors=True)
 
     def rollback(self, name: str, back: int = 1) -> None:
@@ -330,11 +326,12 @@ class Versions:
             FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
-        now = self.journal.view().named(name)
+        now = self.lake.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
             _refuse_outlived(now, _previous(now, back))
             self.definitions.refuse_misfit(replace(now, **fields_of(_previous(now, back))))
-        with self.refresher.writing(name) as state:
+        with self.lake.lease(name) as lease:
+            state = lease.state
             before = _previous(state, back)
             _refuse_outlived(state, before)
             self.definitions.refuse_misfit(replace(state, **fields_of(before)))
@@ -354,40 +351,46 @@ class Versions:
         began = time.perf_counter()
         self._expect_build(name)
         self.refuse_unfit(name)
-        view = self.journal.view()
+        view = self.lake.journal.view()
         state = view.named(name)
         old = AggregateSpec.from_json(state.spec)
         build = view.build_of(state)
         if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
-            with self.refresher.writing(build.id):
+            with self.lake.lease(build.id):
                 pass  # what a dead run left is ended
         if build is not None and state.plan is None:
-            refuse_uncovered(state, self.journal.view().living(build.id, name), Bound.of(build, self.root))
-        self.refresher.switch(state.name)
+            refuse_uncovered(state, self.lake.journal.view().living(build.id, name), Bound.of(build, self.lake.root))
+        self._publish(state)
         with (
             suppress(LeaseHeldError),
-            self.refresher.writing(name),
+            self.lake.lease(name),
         ):  # a refresh may have begun; maintenance sweeps, too
             self.sweep(name)
-        self.journal.tidy()
+        self.lake.journal.tidy()
         return self._switched(name, old, time.perf_counter() - began)
 
+    def _publish(self, state: AggregateState) -> None:
+        """Do the steps of a switch, or of the rest of one that was begun; the change feed of the output follows both versions."""
+        output_feed.follow(self.lake, state.name)
+        run(self.lake, self.lake.journal.view().named(state.name), Request(), switches=True)
+        output_feed.follow(self.lake, state.name)
+
     def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
-        state = self.journal.view().named(name)
-        rows = row_count(Bound.of(state, self.root).paths["output"])
+        state = self.lake.journal.view().named(name)
+        rows = row_count(Bound.of(state, self.lake.root).paths["output"])
         lines = differences(old, AggregateSpec.from_json(state.spec))
         n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
 
     def _expect_build(self, name: str) -> None:
         """Refuse, before anything is written, when there is nothing to publish or give up, or to end."""
-        state = self.journal.view().named(name)
+        state = self.lake.journal.view().named(name)
         if state.plan is None and not state.switch:
             self.build_of(state)
 
     def build_of(self, state: AggregateState) -> AggregateState:
         """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
-        build = self.journal.view().build_of(state)
+        build = self.lake.journal.view().build_of(state)
         if build is None:
             msg = f"no next version of '{state.name}' is being built"
             raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
@@ -408,11 +411,11 @@ class Versions:
             HasReadersError: If others read it, without *cascade*.
             LeaseHeldError: If another process works on one of them; those before it are gone.
         """
-        view = self.journal.view()
+        view = self.lake.journal.view()
         state = view.named(name)
-        readers = dropped_with(state, self.root, view.all)
+        readers = dropped_with(state, self.lake.root, view.all)
         if readers and not cascade:
-            raise _has_readers(state, readers, readers_of(Bound.of(state, self.root).paths["output"], view.all))
+            raise _has_readers(state, readers, readers_of(Bound.of(state, self.lake.root).paths["output"], view.all))
         gone = [s.name for s in readers if not s.builds]
         done: list[str] = []
         try:
@@ -430,15 +433,16 @@ class Versions:
         return [*done, state.name]
 
     def _drop(self, name: str) -> None:
-        with self.refresher.writing(name) as state:
-            build = self.journal.view().build_of(state)
+        with self.lake.lease(name) as lease:
+            state = lease.state
+            build = self.lake.journal.view().build_of(state)
             if build is not None:
                 self.refuse_busy(build)
             self._checkpoint("drop_folders")
             self.definitions.remove_folders(state)
             self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
-            self.journal.insist(gone)
+            self.lake.journal.insist(gone)
 
 
 def _has_readers(

@@ -6,7 +6,7 @@ be one of ours (UTC, ANSI on), because types and implicit casts depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -21,6 +21,7 @@ from materializer.core.aggregates.registry import find
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
+from materializer.spark.query.types import is_storable, within
 
 _TIME_TYPES: dict[TimeType, st.DataType] = {
     TimeType.DATE: st.DateType(),
@@ -32,14 +33,6 @@ _TIME_TYPES: dict[TimeType, st.DataType] = {
 }
 
 # Types that Spark computes with, but that a table every reader can read does not hold.
-_UNSTORABLE = (
-    st.NullType,
-    st.DayTimeIntervalType,
-    st.YearMonthIntervalType,
-    st.CalendarIntervalType,
-    st.VariantType,
-    st.TimeType,
-)
 
 _CODES = (
     ("UNRESOLVED_COLUMN", "definition.unknown-column"),
@@ -168,7 +161,7 @@ class _Questions:
     def keys(self, spec: AggregateSpec) -> dict[str, st.DataType]:
         found = self.types([(f"key '{k.name}'", k.sql) for k in spec.keys])
         for key, of in zip(spec.keys, found, strict=True):
-            if of is not None and (any(isinstance(t, st.MapType) for t in _within(of)) or not is_storable(of)):
+            if of is not None and (any(isinstance(t, st.MapType) for t in within(of)) or not is_storable(of)):
                 message = f"key '{key.name}' is of type {of.simpleString()}, which cannot be grouped by"
                 self.problems.append(Problem("definition.wrong-type", message, "group by a field or an element of it"))
         return {k.name: of for k, of in zip(spec.keys, found, strict=True) if of is not None}
@@ -335,29 +328,6 @@ def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st
     buckets = {n: _TIME_TYPES[time_type] for n in (spec.bucket_start, spec.bucket_end) if n is not None}
     every = types | buckets
     return st.StructType([st.StructField(c, _nullable(every[c])) for c in spec.columns])
-
-
-def is_storable(of: st.DataType) -> bool:
-    """Whether a table that every reader can read holds values of a type."""
-    return not any(isinstance(inner, _UNSTORABLE) or _is_collated(inner) for inner in _within(of))
-
-
-def _is_collated(of: st.DataType) -> bool:
-    return isinstance(of, st.StringType) and not of.isUTF8BinaryCollation()
-
-
-def _within(of: st.DataType) -> Iterator[st.DataType]:
-    """Yield a type and the types of all that values of it hold."""
-    yield of
-    match of:
-        case st.ArrayType():
-            yield from _within(of.elementType)
-        case st.MapType():
-            yield from _within(of.keyType)
-            yield from _within(of.valueType)
-        case st.StructType():
-            for field in of.fields:
-                yield from _within(field.dataType)
 
 
 def _nullable(of: st.DataType) -> st.DataType:

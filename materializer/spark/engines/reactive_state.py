@@ -13,9 +13,9 @@ from pyspark.sql import types as st
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import Bounds
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, Params, call_column
-from materializer.spark.describe.analyse import is_storable
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.engines.query import PART, TIME, EngineQuery
+from materializer.spark.query.types import is_storable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -65,8 +65,8 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import Prepared
 from materializer.errors import Problem
 from materializer.journal.events import Captured
-from materializer.journal.fold import Ended
 from materializer.journal.snapshot import Manifest
+from materializer.journal.state import Ended
 from materializer.services.definitions.apply import Change, Kept, Reads
 from materializer.services.definitions.coverage import Lack
 from materializer.services.maintenance.expire import Expiry, Thaw
@@ -76,7 +76,7 @@ from materializer.services.quality.check import CheckReport
 from materializer.services.quality.gate import summary
 from materializer.services.quality.verify import Difference, VerifyReport
 from materializer.services.refresh.preview import Preview
-from materializer.services.refresh.service import RefreshReport, RunDone
+from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.repair.apply import RepairReport
 from materializer.services.repair.backup import BackupReport, Compared, RestoreReport
 from materializer.services.repair.plan import Mending, Table

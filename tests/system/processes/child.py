@@ -22,7 +22,7 @@ from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import MaterializerError, RetryableError
-from materializer.services.refresh.service import RefreshReport
+from materializer.services.refresh.reports import RefreshReport
 from tests.system.processes.clock import shifted
 from tests.system.processes.handed import handlers
 

@@ -25,7 +25,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import SECOND
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import LeaseHeldError
-from materializer.journal.fold import AggregateState
+from materializer.journal.state import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.processes import started
 from tests.system.lake import Source

@@ -56,12 +56,12 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.errors import Problem
-    from materializer.journal.fold import Ended
+    from materializer.journal.state import Ended
     from materializer.services.maintenance.maintain import MaintainReport, TablePlan
     from materializer.services.quality.check import CheckReport
     from materializer.services.quality.verify import VerifyReport
     from materializer.services.refresh.preview import Preview
-    from materializer.services.refresh.service import RefreshReport, RunDone
+    from materializer.services.refresh.reports import RefreshReport, RunDone
     from materializer.services.report.freshness import Freshness
     from materializer.services.report.source_lateness import SourceLateness
     from materializer.services.report.status import Status

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.guides import Guide
     from materializer.demo.prepare import Prepared
     from materializer.errors import Problem
-    from materializer.journal.fold import Ended
+    from materializer.journal.state import Ended
     from materializer.services.definitions.apply import Change
     from materializer.services.maintenance.expire import Expiry, Thaw
     from materializer.services.maintenance.maintain import MaintainReport
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from materializer.services.quality.verify import VerifyReport
     from materializer.services.refresh.fresh import FreshRead
     from materializer.services.refresh.preview import Preview
-    from materializer.services.refresh.service import RefreshReport
+    from materializer.services.refresh.reports import RefreshReport
     from materializer.services.repair.apply import RepairReport
     from materializer.services.repair.backup import BackupReport, RestoreReport
     from materializer.services.report.source_lateness import SourceLateness

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from materializer.core.spec.spec import TimeType
     from materializer.demo.prepare import Prepared
     from materializer.errors import Problem
-    from materializer.journal.fold import Ended
+    from materializer.journal.state import Ended
     from materializer.services.quality.verify import VerifyReport
     from materializer.services.report.source_lateness import SourceLateness
     from materializer.services.report.status import Status

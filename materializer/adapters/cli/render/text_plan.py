@@ -14,7 +14,7 @@ from materializer.core.time.spans import NEG_INF, SpanSet
 if TYPE_CHECKING:
     from materializer.services.observe.source_deletes import Reader
     from materializer.services.refresh.preview import Preview
-    from materializer.services.refresh.service import RefreshReport
+    from materializer.services.refresh.reports import RefreshReport
 
 LANES = {Lane.DRIVER: "the driver (small result)", Lane.SPARK: "Spark (large result)"}
 

@@ -1,0 +1,32 @@
+"""What a commit of ours says of itself, beside its plan: what the change feed of an output is derived from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from materializer.core.refresh.output_feed import NOTE, is_on, reasons_as_json
+from materializer.core.refresh.plan import Plan
+from materializer.services.aggregate import Bound
+
+
+def note_of(bound: Bound, plan: Plan) -> dict[str, Any]:
+    """Return what a commit of the output says for the feed to be derived from it; nothing where there is no feed."""
+    definition = bound.definition
+    if not is_on(definition.spec):
+        return {}
+    column, is_end = bound.slice_column("output")
+    by = {"column": column, "is_end": is_end, "time_type": definition.time_type.value, "place": place_of(bound)}
+    return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
+
+
+def place_of(bound: Bound) -> list[str]:
+    """Return the columns of the output that tell which row is which: bucket or window, and keys."""
+    spec = bound.definition.spec
+    if bound.definition.engine is None:
+        measures = {m.name for m in spec.measures}
+        return [name for name in spec.columns if name not in measures]
+    from materializer.core.engines.compile import label_name  # noqa: PLC0415 (only engines)
+
+    place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]
+    has = {name for name, _ in bound.definition.output_columns}
+    return [name for name in dict.fromkeys(place) if name in has]

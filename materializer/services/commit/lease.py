@@ -1,0 +1,170 @@
+"""The lease of an aggregate, held while something writes: taken, renewed, given back, and passed on when a process dies.
+
+The protocol says in which order (:mod:`materializer.services.protocol.refresh_steps`); this module does it in time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from materializer.core.refresh.plan import Plan
+from materializer.errors import LeaseLostError, MaterializerError, SparkError
+from materializer.journal.events import Lease
+from materializer.journal.state import AggregateState
+from materializer.services import processes
+from materializer.services.aggregate import Bound
+from materializer.services.planning.planner import RunNote
+from materializer.services.planning.runs import Request
+from materializer.services.protocol import refresh_steps
+from materializer.services.protocol.refresh_steps import At, Process
+from materializer.spark.runtime.jvm import telling
+
+if TYPE_CHECKING:
+    from materializer.services.commit.lake import Lake
+    from materializer.services.commit.ports import Workbench
+
+
+@dataclass(slots=True)
+class WriteLease:
+    """The lease of one aggregate, as the command that holds it sees it.
+
+    Args:
+        lake: Where the aggregate is.
+        id: The aggregate's id.
+        process: Where the holder stands in the protocol.
+        ports: What the protocol touches.
+    """
+
+    lake: Lake
+    id: str
+    process: Process
+    ports: Workbench
+
+    @property
+    def state(self) -> AggregateState:
+        """The aggregate, as the journal knows it now."""
+        return self.lake.journal.view().named(self.id)
+
+    def recover(self) -> None:
+        """End what a dead process left of the aggregate.
+
+        Raises:
+            MaterializerError: If that cannot be ended; the aggregate is to be repaired then.
+        """
+        process, ports = self.process, self.ports
+        with ExitStack() as closing:
+            while process.at is not At.END:
+                self.lake.on_checkpoint(process.at.value)
+                ports = _ports_now(self.lake, process, ports, closing)
+                process = refresh_steps.advance(process, ports)
+
+
+@contextmanager
+def held(lake: Lake, state: AggregateState) -> Iterator[WriteLease]:
+    """Hold the lease of an aggregate as a dead process may have left it; see :meth:`WriteLease.recover`."""
+    ports = lake.ports(state, Request())
+    process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), is_recovery_only=True)
+    with _renewing(lake, process.lease, ports):
+        lake.on_checkpoint(process.at.value)
+        process = refresh_steps.advance(process, ports)
+        yield WriteLease(lake, state.id, process, ports)
+        try:
+            if state.id in lake.journal.view().all:
+                refresh_steps.release(process, ports)
+        except MaterializerError as exc:
+            exc.wrote = "what it did before giving its lease back stays; the lease is still held"
+            raise
+
+
+def run(
+    lake: Lake,
+    state: AggregateState,
+    request: Request,
+    on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+    *,
+    switches: bool = False,
+) -> Process:
+    """Do one run of a request by the steps of the protocol, under a lease of its own.
+
+    Args:
+        lake: Where the aggregate is.
+        state: The aggregate.
+        request: What is asked.
+        on_plan: Called with the plan before it is done.
+        switches: Whether the next version is published, and nothing is refreshed.
+
+    Raises:
+        LeaseHeldError: If another live process works on it; nothing was written.
+        MaterializerError: Whatever planning, computing or writing found.
+    """
+    ports = lake.ports(state, request)
+    process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), switches=switches)
+    with _renewing(lake, process.lease, ports), ExitStack() as closing:
+        while process.at is not At.END:
+            lake.on_checkpoint(process.at.value)
+            before, ports = process, _ports_now(lake, process, ports, closing)
+            process = refresh_steps.advance(process, ports)
+            if before.at is At.PLAN and process.plan is not None:
+                on_plan(process.plan, process.note)
+        lake.on_checkpoint(At.END.value)
+    return process
+
+
+def _ports_now(lake: Lake, process: Process, ports: Workbench, closing: ExitStack) -> Workbench:
+    """Return what the next step works with: something new when another version was published, by us or before us.
+
+    Raises:
+        LeaseLostError: If the request was cut to the buckets of the version before, or its time is of another type.
+    """
+    state = lake.journal.view().all.get(ports.bound.aggregate_id)
+    if process.at is At.LEASE or state is None or state.data_version == ports.bound.data_version:
+        return ports
+    asked = ports.planner.request
+    found = lake.ports(state, asked)
+    closing.callback(found.close)
+    if asked.inside is not None or not _is_same_time(found.bound, ports.bound):
+        msg = f"another version of '{state.name}' was published while this process worked"
+        raise LeaseLostError(msg, wrote="what was finished before is published, or was replaced")
+    return found
+
+
+@contextmanager
+def _renewing(lake: Lake, lease: Lease, ports: Workbench) -> Iterator[None]:
+    """Renew the lease while the block works; give it back when the block fails."""
+    stopped = threading.Event()
+
+    def renew() -> None:
+        while not stopped.wait(lake.config.lease_seconds / 3):
+            try:
+                ports.renew(lease)
+            except MaterializerError:
+                return
+
+    thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
+    thread.start()
+    try:
+        with processes.at_work(lease), telling():
+            yield
+    except BaseException as exc:
+        stopped.set()
+        # what stopped the work is what is to be told; a lease that nobody works under is taken over, and one that
+        # somebody else holds is left alone
+        with suppress(MaterializerError):
+            refresh_steps.release(Process(lease), ports)
+            if isinstance(exc, SparkError) and (plan := ports.read()[1].plan) is not None:
+                exc.wrote = f"refresh {plan.n} has not ended: what it wrote is finished or undone by the next command"
+        raise
+    finally:
+        stopped.set()
+        ports.close()
+        thread.join()
+
+
+def _is_same_time(one: Bound, other: Bound) -> bool:
+    specs = one.definition.spec, other.definition.spec
+    return len({(spec.time_type, spec.resolution) for spec in specs}) == 1

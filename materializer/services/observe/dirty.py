@@ -1,0 +1,19 @@
+"""What is dirty of an aggregate, as people are told of it."""
+
+from __future__ import annotations
+
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.journal.state import AggregateState
+
+
+def dirty_below_newest(state: AggregateState) -> SpanSet:
+    """Return what is dirty below the newest row and a refresh can mend; the tail above it is not news."""
+    top = max(state.extent_end, state.threshold)
+    if top == NEG_INF:
+        return SpanSet()
+    return SpanSet.union(e.span for e in state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+
+
+def stuck_spans(state: AggregateState) -> SpanSet:
+    """Return what is dirty below the frozen bound and could only be computed from raw rows."""
+    return SpanSet.union(e.span for e in state.stuck)
