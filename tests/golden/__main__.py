@@ -19,7 +19,7 @@ from tests.golden import files, journal, script, surface
 @cache
 def _told() -> script.Told:
     from materializer.config import Config, SparkConfig
-    from materializer.spark import session
+    from materializer.spark.runtime import session
 
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}

@@ -13,14 +13,23 @@ from deltalake import DeltaTable
 
 from materializer import Materializer, Span, define
 from materializer.core.engines.guides import GUIDES
-from materializer.core.invalidation import Cause, Entry
-from materializer.core.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, RunReport, Settle, TableBase
-from materializer.core.spans import NEG_INF, POS_INF, SpanSet
+from materializer.core.refresh.invalidation import Cause, Entry
+from materializer.core.refresh.plan import (
+    Estimate,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    Rejected,
+    RunReport,
+    Settle,
+    TableBase,
+)
+from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 from materializer.journal import events
-from materializer.journal.events import KINDS, Event, Row, SourceIdentity, encode
+from materializer.journal.events import KINDS, Event, Repaired, Row, SourceIdentity, encode
 from materializer.journal.fold import apply, fold
-from materializer.journal.repaired import Repaired
-from materializer.journal.versions import version_of
+from materializer.journal.version_fields import version_of
 from tests.golden import normal
 from tests.golden.normal import AT
 

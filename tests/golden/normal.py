@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from materializer.services.workbench import Counters
+from materializer.services.commit.ports import Counters
 
 NOW: Final = 1_710_072_000
 """What the clock says while commands run: 2024-03-10T12:00:00Z."""
@@ -24,7 +24,7 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     "processes": (r"\bprocess \d+ on \S+", "<process>"),
     "how long versions stay readable, by the clock of who wrote them": (r"[\d,]+ h(?=\s+\(change\s+feed\b)", "<hours>"),
     "the machine, as doctor finds it": (r"(?<=\nenvironment\n)(  .*\n)+", "  <environment>\n"),
-    "the machine, in JSON": (r"\{[^{}]*\"subject\": \"environment\"[^{}]*\}", '"<environment>"'),
+    "the machine, in JSON": (r"(\{[^{}]*\"subject\": \"environment\"[^{}]*\},?\s*)+", '"<environment>",\n    '),
 }
 SIZES: Final = r"(?<=bytes\": )\d+|\b\d+(\.\d+)? [kM]?B\b"
 """Sizes of tables that hold moments and ids, which are stored in a few bytes more or less."""

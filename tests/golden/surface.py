@@ -22,7 +22,7 @@ import typer
 import materializer
 from materializer import config
 from materializer.adapters.cli.app import app, main
-from materializer.core.properties import refusals
+from materializer.core.language.properties import refusals
 from tests.docs.blocks import ROOT
 
 PLAIN: Final = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
