@@ -20,6 +20,7 @@ from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import catalog
 from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
 from materializer.journal.store import JournalSnapshot, JournalStore
+from materializer.journal.transact import transact
 from materializer.journal.unreadable import fold_each
 from materializer.journal.view import View
 
@@ -121,14 +122,25 @@ class Journal:
         at = self._now()
         self._store.append([encode(aggregate, e, at=at) for aggregate, e in events], expected_version=version)
 
+    def transact(
+        self, decide: Callable[[View], Sequence[tuple[str, Event]]], *, attempts: int | None = None
+    ) -> Sequence[tuple[str, Event]]:
+        """Append in one commit what *decide* returns for the newest view, and return that; no event, no commit.
+
+        Args:
+            decide: Returns (id of an aggregate, event) pairs. It is called again when another commit came first.
+            attempts: How many times at most; None for as many as it takes.
+
+        Raises:
+            JournalConflictError: If another commit came first at every attempt; nothing was appended.
+        """
+        return transact(
+            self.view, decide, lambda view, events: self.append_all(view.version, events), attempts=attempts
+        )
+
     def insist(self, events: Sequence[tuple[str, Event]]) -> None:
-        """Append events, (id, event), in one commit, whatever others append in the meantime; for who holds the lease."""
-        while True:
-            try:
-                self.append_all(self.view().version, events)
-            except JournalConflictError:
-                continue
-            return
+        """Append events, (id, event), in one commit, whatever others append meanwhile; the caller holds the lease."""
+        self.transact(lambda _: events)
 
     def tell(self, aggregate: str, name: str, event: Event) -> None:
         """Append an event of an aggregate or a build that others may drop meanwhile; for who holds no lease of it.
@@ -136,14 +148,12 @@ class Journal:
         Raises:
             LeaseLostError: If it is gone; nothing was appended.
         """
-        while True:
-            view = self.view()
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             view.living(aggregate, name)
-            try:
-                self.append(view.version, aggregate, [event])
-            except JournalConflictError:
-                continue
-            return
+            return [(aggregate, event)]
+
+        self.transact(decide)
 
     def tidy(self) -> None:
         """Fold the journal into one file when enough has gathered, and keep the list of what there is.

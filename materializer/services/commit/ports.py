@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from materializer.errors import DataError, JournalConflictError, MaterializerErr
 from materializer.journal.events import Done, Event, Lease, LeaseRenewed
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.journal.transact import transact
 from materializer.lake.log import LogGapError, commits, find_notes, latest_version
 from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_spans
@@ -103,16 +105,13 @@ class Workbench(SwitchTables):
 
     def renew(self, lease: Lease, *, jvm: tuple[int, int] = (0, 0)) -> None:
         """Say that the holder still works; a lost race with another commit is tried again."""
-        for _ in range(20):
-            version, state = self.read()
-            if state.lease is None or state.lease.owner != lease.owner:
-                return
-            event = LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds, *jvm)
-            try:
-                self.append(version, [event])
-            except JournalConflictError:
-                continue
-            return
+
+        def decide(seen: tuple[int, AggregateState]) -> list[Event]:
+            is_ours = seen[1].lease is not None and seen[1].lease.owner == lease.owner
+            return [LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds, *jvm)] if is_ours else []
+
+        with suppress(JournalConflictError):
+            transact(self.read, decide, lambda seen, events: self.append(seen[0], events), attempts=20)
 
     # -- tables ----------------------------------------------------------------------------------------------------------
 

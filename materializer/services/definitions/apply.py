@@ -31,7 +31,6 @@ from materializer.errors import (
     DefinitionError,
     ForeignTableError,
     FrozenHistoryError,
-    JournalConflictError,
     MaterializerError,
     NotADeltaTableError,
     Problem,
@@ -40,6 +39,7 @@ from materializer.errors import (
 from materializer.journal.events import Defined, Described, Event, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, by_name
+from materializer.journal.view import View
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
@@ -421,14 +421,13 @@ class Definitions:
             raise
 
     def _make_known(self, defined: Defined, aggregate_id: str) -> None:
-        while True:
-            view = self._journal.view()
+        def decide(view: View) -> list[tuple[str, Event]]:
             if by_name(view.states, defined.name) is not None:
                 message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
-            with suppress(JournalConflictError):
-                self._journal.append(view.version, aggregate_id, [defined])
-                return
+            return [(aggregate_id, defined)]
+
+        self._journal.transact(decide)
 
     def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
         """Create the tables of a new aggregate and return the event that makes them known."""

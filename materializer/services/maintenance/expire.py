@@ -24,12 +24,12 @@ from materializer.errors import (
     ExpireDirtyError,
     ExpireEngineError,
     HistoryBuildingError,
-    JournalConflictError,
     MaterializerError,
 )
 from materializer.journal.events import Event, Frozen, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import fields_of
+from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
@@ -174,20 +174,19 @@ class Expirer:
 
     def _written(self, name: str, decide: Callable[[AggregateState, Survey], tuple[Report, list[Event]]]) -> Report:
         """Do, under the lease and in one commit, what *decide* says of the newest state."""
-        journal = self.lake.journal
+        reports: list[Report] = []
+
+        def decide_now(view: View) -> list[tuple[str, Event]]:
+            state = view.named(name)
+            report, events = decide(state, self._survey(name))
+            reports.append(report)
+            self.lake.on_checkpoint("bound")
+            return [(state.id, event) for event in events]
+
         with self.lake.lease(name):
-            while True:
-                view = journal.view()
-                state = view.named(name)
-                report, events = decide(state, self._survey(name))
-                self.lake.on_checkpoint("bound")
-                try:
-                    if events:
-                        journal.append(view.version, state.id, events)
-                except JournalConflictError:
-                    continue
-                self.lake.on_checkpoint("bounded")
-                return report
+            self.lake.journal.transact(decide_now)
+            self.lake.on_checkpoint("bounded")
+        return reports[-1]
 
     def _state(self, name: str) -> AggregateState:
         return self.lake.journal.view().named(name)

@@ -27,6 +27,7 @@ in-memory tables. Why the order is what it is:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, assert_never
@@ -55,6 +56,7 @@ from materializer.journal.events import (
     LeaseTaken,
 )
 from materializer.journal.state import AggregateState
+from materializer.journal.transact import transact
 
 ATTEMPTS: Final = 50
 """How often a journal commit is tried again when other aggregates' commits come first."""
@@ -309,15 +311,13 @@ def run(p: Process, ports: Ports, on_checkpoint: Callable[[str], None]) -> Proce
 
 def release(p: Process, ports: Ports) -> None:
     """Give the lease back, if it is still ours; used when a step raised."""
-    for _ in range(ATTEMPTS):
-        version, state = ports.read()
-        if state.lease is None or state.lease.owner != p.lease.owner:
-            return
-        try:
-            ports.append(version, [LeaseReleased(p.lease.owner)])
-        except JournalConflictError:
-            continue
-        return
+
+    def decide(state: AggregateState) -> list[Event]:
+        is_ours = state.lease is not None and state.lease.owner == p.lease.owner
+        return [LeaseReleased(p.lease.owner)] if is_ours else []
+
+    with suppress(JournalConflictError):
+        _transact(ports, decide)
 
 
 def plan_of(p: Process) -> Plan:
@@ -345,21 +345,26 @@ def check_plan(p: Process, state: AggregateState) -> None:
 
 def _commit(p: Process, ports: Ports, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
     """Append what *decide* says of the newest state; only the lease's holder may, and only for the plan it works on."""
-    for _ in range(ATTEMPTS):
-        version, state = ports.read()
+
+    def checked(state: AggregateState) -> Sequence[Event]:
         check_plan(p, state)
-        try:
-            ports.append(version, decide(state))
-        except JournalConflictError:
-            continue
-        return
-    msg = "other processes committed to the journal first, again and again"
-    raise JournalConflictError(msg)
+        return decide(state)
+
+    _transact(ports, checked)
+
+
+def _transact(ports: Ports, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
+    """Append what *decide* says of the newest state; no event, no commit."""
+
+    def append(seen: tuple[int, AggregateState], events: Sequence[Event]) -> None:
+        if events:
+            ports.append(seen[0], events)
+
+    transact(ports.read, lambda seen: decide(seen[1]), append, attempts=ATTEMPTS)
 
 
 def _take_lease(p: Process, ports: Ports) -> Process:
-    for _ in range(ATTEMPTS):
-        version, state = ports.read()
+    def decide(state: AggregateState) -> list[Event]:
         held = state.lease
         if held is not None and held.owner != p.lease.owner and not ports.is_dead(held):
             spark = f" (its Spark is process {held.jvm_pid})" if held.jvm_pid else ""
@@ -369,13 +374,10 @@ def _take_lease(p: Process, ports: Ports) -> Process:
         if state.is_closed:
             msg = f"the next version of '{state.name}' is being published"
             raise LeaseHeldError(msg, hint=f"run 'materializer switch {state.name}', which ends what was begun")
-        try:
-            ports.append(version, [LeaseTaken(p.lease)])
-        except JournalConflictError:
-            continue
-        return replace(p, at=At.RECOVER)
-    msg = "other processes committed to the journal first, again and again"
-    raise JournalConflictError(msg)
+        return [LeaseTaken(p.lease)]
+
+    _transact(ports, decide)
+    return replace(p, at=At.RECOVER)
 
 
 def _recover(p: Process, ports: Ports) -> Process:
@@ -459,29 +461,30 @@ def after_recovery(p: Process, how: str | None) -> Process:
 
 
 def _decide(p: Process, ports: Ports) -> Process:
-    p = replace(p, plan=None)
-    for _ in range(ATTEMPTS):
-        version, state = ports.read()
+    def decide(seen: tuple[int, AggregateState]) -> Decision:
+        version, state = seen
         check_lease(p, state)
         heads = {which: ports.head(which) for which in Which}
         try:
             check_heads(state, heads)
-        except (ForeignTableError, TablesAheadError):
-            if ports.read()[0] != version:
-                continue  # the tables moved on together with the journal, after it was read
+        except (ForeignTableError, TablesAheadError) as exc:
+            if ports.read()[0] != version:  # the tables moved on together with the journal, after it was read
+                raise JournalConflictError(exc.message) from exc
             raise
-        decision = ports.decide(state, heads)
-        ends = any(isinstance(e, Done) for e in decision.events)
-        is_over = decision.plan is None or ends
-        events = [*decision.events, *([LeaseReleased(p.lease.owner)] if is_over else [])]
-        try:
-            ports.append(version, events)
-        except JournalConflictError:
-            continue
-        done = next((e.report for e in decision.events if isinstance(e, Done)), None)
-        return replace(p, at=At.END if is_over else At.COMPUTE, plan=decision.plan, note=decision.note, report=done)
-    msg = "other processes committed to the journal first, again and again"
-    raise JournalConflictError(msg)
+        return ports.decide(state, heads)
+
+    def append(seen: tuple[int, AggregateState], decision: Decision) -> None:
+        ports.append(seen[0], [*decision.events, *([LeaseReleased(p.lease.owner)] if _is_over(decision) else [])])
+
+    decision = transact(ports.read, decide, append, attempts=ATTEMPTS)
+    done = next((e.report for e in decision.events if isinstance(e, Done)), None)
+    at = At.END if _is_over(decision) else At.COMPUTE
+    return replace(p, at=at, plan=decision.plan, note=decision.note, report=done)
+
+
+def _is_over(decision: Decision) -> bool:
+    """Whether a decision leaves nothing to compute: there is no plan, or it ends where it was made."""
+    return decision.plan is None or any(isinstance(e, Done) for e in decision.events)
 
 
 def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:

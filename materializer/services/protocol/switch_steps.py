@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Lane, Plan, TableBase
@@ -49,9 +49,13 @@ from materializer.journal.events import (
     SwitchPlanned,
 )
 from materializer.journal.state import AggregateState
+from materializer.journal.transact import transact
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol import refresh_steps
 from materializer.services.protocol.refresh_steps import ATTEMPTS, At, Ports, Process, TableHead, Which
+
+_Both: TypeAlias = "tuple[int, AggregateState, AggregateState | None]"
+"""The journal's version, an aggregate and its build."""
 
 
 class SwitchPorts(Ports, Protocol):
@@ -119,13 +123,12 @@ def _advance(p: Process, ports: SwitchPorts) -> Process:
 
 
 def _plan(p: Process, ports: SwitchPorts) -> Process:
-    for _ in range(ATTEMPTS):
-        version, state, build = ports.read_both()
+    def decide(seen: _Both) -> Plan | None:
+        version, state, build = seen
         refresh_steps.check_lease(p, state)
         if build is None:
             if any(how == "finished" for _, how in p.recovered):  # a dead process had begun what was asked for
-                ports.append(version, [LeaseReleased(p.lease.owner)])
-                return replace(p, at=At.END)
+                return None
             msg = f"no next version of '{state.name}' is being built"
             raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
         if build.lease is not None and not ports.is_dead(build.lease):
@@ -136,12 +139,12 @@ def _plan(p: Process, ports: SwitchPorts) -> Process:
         try:
             refresh_steps.check_heads(state, {Which.OUTPUT: output})
             refresh_steps.check_heads(build, heads)
-        except (ForeignTableError, TablesAheadError):
-            if ports.read_both()[0] != version:
-                continue  # the build moved on together with the journal, after it was read
+        except (ForeignTableError, TablesAheadError) as exc:
+            if ports.read_both()[0] != version:  # the build moved on together with the journal, after it was read
+                raise JournalConflictError(exc.message) from exc
             raise
         n = 1 + max(state.last_n, build.last_n, output.n, *(h.n for h in heads.values()))
-        plan = Plan(
+        return Plan(
             f"switch-{n}-{p.lease.owner}",
             n,
             build.cursor,
@@ -152,13 +155,16 @@ def _plan(p: Process, ports: SwitchPorts) -> Process:
             TableBase(heads[Which.PARTIALS].table_id, heads[Which.PARTIALS].version),
             TableBase(output.table_id, output.version),
         )
-        try:
+
+    def append(seen: _Both, plan: Plan | None) -> None:
+        version, _, build = seen
+        if plan is None or build is None:
+            ports.append(version, [LeaseReleased(p.lease.owner)])
+        else:
             ports.append_both(version, [SwitchPlanned(plan, build.id)], build.id, [BuildClosed()])
-        except JournalConflictError:
-            continue
-        return replace(p, at=At.SWITCH_WRITE, plan=plan, is_own=True)
-    msg = "other processes committed to the journal first, again and again"
-    raise JournalConflictError(msg)
+
+    plan = transact(ports.read_both, decide, append, attempts=ATTEMPTS)
+    return replace(p, at=At.END) if plan is None else replace(p, at=At.SWITCH_WRITE, plan=plan, is_own=True)
 
 
 def _build(p: Process, ports: SwitchPorts) -> AggregateState:
@@ -219,17 +225,17 @@ def _commit_both(
     p: Process, ports: SwitchPorts, decide: Callable[[AggregateState], tuple[Sequence[Event], Sequence[Event]]]
 ) -> None:
     """Append what *decide* says of the build, for both; only the lease's holder may, and only while the plan is open."""
-    for _ in range(ATTEMPTS):
-        version, state, build = ports.read_both()
+
+    def decide_both(seen: _Both) -> tuple[str, Sequence[Event], Sequence[Event]]:
+        _, state, build = seen
         refresh_steps.check_plan(p, state)
         if build is None:
             msg = f"build {state.switch} of '{state.name}' is gone"
             raise ValueError(msg)
-        events, build_events = decide(build)
-        try:
-            ports.append_both(version, events, build.id, build_events)
-        except JournalConflictError:
-            continue
-        return
-    msg = "other processes committed to the journal first, again and again"
-    raise JournalConflictError(msg)
+        return (build.id, *decide(build))
+
+    def append(seen: _Both, decided: tuple[str, Sequence[Event], Sequence[Event]]) -> None:
+        build, events, build_events = decided
+        ports.append_both(seen[0], events, build, build_events)
+
+    transact(ports.read_both, decide_both, append, attempts=ATTEMPTS)

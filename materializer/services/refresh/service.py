@@ -16,14 +16,14 @@ from typing import Any
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import (
-    JournalConflictError,
     LeaseHeldError,
     MaterializerError,
     ResultTooLargeError,
     SourceDamagedError,
 )
-from materializer.journal.events import Frozen
+from materializer.journal.events import Event, Frozen
 from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.commit.lease import run
@@ -149,20 +149,16 @@ class Refresher:
         freezes = bound.definition.engine is not None and frozen_bound.may_freeze(state, view)
         if not freezes or not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, bound.definition.grid)):
             return
-        # whoever holds the lease now does it in turn
-        with suppress(LeaseHeldError), self.lake.lease(name):
-            while True:
-                view = self.lake.journal.view()
-                state = view.named(name)
-                survey = self.lake.survey(state, as_of)
-                captured = survey.uncaptured(state)  # what went before the bound moves is a correction
-                moves = survey.moves(survey.looked(state))
-                try:
-                    if moves:
-                        self.lake.journal.append(view.version, state.id, [*([captured] if captured else []), *moves])
-                except JournalConflictError:
-                    continue
-                return
+
+        def decide(view: View) -> list[tuple[str, Event]]:
+            state = view.named(name)
+            survey = self.lake.survey(state, as_of)
+            captured = survey.uncaptured(state)  # what went before the bound moves is a correction
+            moves = survey.moves(survey.looked(state))
+            return [(state.id, event) for event in ([captured] if captured and moves else []) + list(moves)]
+
+        with suppress(LeaseHeldError), self.lake.lease(name):  # the process that holds the lease moves the bound itself
+            self.lake.journal.transact(decide)
 
     def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
         """Return what the gate found of a run that is done; the journal has it, and is small."""

@@ -19,10 +19,11 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
-from materializer.errors import DefinitionError, JournalConflictError, JournalError, MaterializerError, Problem
-from materializer.journal.events import Defined, Dropped, Repaired
+from materializer.errors import DefinitionError, JournalError, MaterializerError, Problem
+from materializer.journal.events import Defined, Dropped, Event, Repaired
 from materializer.journal.state import AggregateState, States, by_name
 from materializer.journal.store import FOLDER
+from materializer.journal.view import View
 from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table, fence
@@ -130,15 +131,15 @@ class TakeOver:
 
     def _drop_unreadable(self, name: str, left: Left) -> None:
         """Let the journal forget an aggregate of which not even the definition can be read."""
-        while True:
-            view = self._journal.view()
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             broken = view.broken_named(name) or view.broken.get(left.old_id)
-            if broken is None:
-                return
-            if broken.last is not None:
+            if broken is not None and broken.last is not None:
                 raise broken.error()
-            with suppress(JournalConflictError):
-                self._journal.append(view.version, broken.id, [Dropped()])
+            return [] if broken is None else [(broken.id, Dropped())]
+
+        while self._journal.transact(decide):
+            pass
 
     def _checkpoint(self, name: str) -> None:
         self._lake.on_checkpoint(name)
@@ -198,16 +199,15 @@ class TakeOver:
             threshold=None if threshold == NEG_INF else threshold,
         )
         self._checkpoint("takeover_journal")
-        while True:
-            view = self._journal.view()
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             if by_name(view.states, spec.name) is not None:
                 message = f"{spec.name}: another process made it known a moment ago"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
-            try:
-                self._journal.append(view.version, new_id, [defined, repaired, *again])
-            except JournalConflictError:
-                continue
-            return
+            events: list[Event] = [defined, repaired, *again]
+            return [(new_id, event) for event in events]
+
+        self._journal.transact(decide)
 
 
 def left_in(folder: Path) -> Left:

@@ -367,19 +367,16 @@ class _Work:
         if plan is not None:
             forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
             events = [Aborted(plan.n, REASON), Invalidated(forgotten, REASON), *events]
-        journal = self.lake.journal
-        while True:
-            view = journal.view()
+        repaired = events
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             state = view.living(self.state.id, self.state.name)
             if state.lease is None or state.lease.owner != self.process.lease.owner:
                 msg = f"the lease of '{state.name}' was taken over while it was repaired"
                 raise LeaseLostError(msg, wrote="the journal does not know of this repair; run it again")
-            try:
-                told: list[tuple[str, Event]] = [(state.id, e) for e in events]
-                journal.append_all(view.version, [*told, *_opened_again(self.state, view)])
-            except JournalConflictError:
-                continue
-            return
+            return [*((state.id, e) for e in repaired), *_opened_again(self.state, view)]
+
+        self.lake.journal.transact(decide)
 
     def _removed_partials(self) -> tuple[str, ...]:
         """Remove the partials that are no longer used when they are ours; else return their folder."""

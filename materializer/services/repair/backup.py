@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from materializer.core.time.spans import Span
-from materializer.errors import JournalConflictError, JournalError, LeaseHeldError, MaterializerError, UsageError
+from materializer.errors import JournalError, LeaseHeldError, MaterializerError, UsageError
 from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken
 from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
@@ -226,18 +226,17 @@ class Backups:
         return taken
 
     def _lease(self, state: AggregateState) -> str:
-        journal = self.lake.journal
         lease = processes.new_lease(time.time(), self.lake.config.lease_seconds)
-        for _ in range(ATTEMPTS):
-            view = journal.view()
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             held = view.living(state.id, state.name).lease
             if held is not None and not processes.is_dead(held, time.time()):
                 msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}"
                 raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
-            with suppress(JournalConflictError):
-                journal.append(view.version, state.id, [LeaseTaken(lease)])
-                return lease.owner
-        raise JournalConflictError("other processes committed to the journal first, again and again")
+            return [(state.id, LeaseTaken(lease))]
+
+        self.lake.journal.transact(decide, attempts=ATTEMPTS)
+        return lease.owner
 
     def _give_back(self, taken: list[tuple[str, str]]) -> None:
         journal = self.lake.journal

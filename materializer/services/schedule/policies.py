@@ -31,14 +31,14 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
-    JournalConflictError,
     PolicyExistsError,
     PolicyNowError,
     UnknownPolicyError,
     UsageError,
 )
-from materializer.journal.events import PolicyRan
+from materializer.journal.events import Event, PolicyRan
 from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.services.aggregate import Bound
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
@@ -299,19 +299,17 @@ class Policies:
 
     def _record(self, policy: Policy, now: int, clock: int, report: RefreshReport, *, is_by_clock: bool) -> None:
         """Tell the journal that a policy ran, unless that is no news."""
-        while True:
-            view = self.lake.journal.view()
+
+        def decide(view: View) -> list[tuple[str, Event]]:
             state = view.named(report.name)
             last = state.policy_runs.get(policy.name)
             was_ahead = is_by_clock and _is_ahead(policy, last, clock)
             if not was_ahead and not _is_news(policy, last, (now, clock), has_worked=bool(report.runs)):
-                return
-            try:
-                self.lake.journal.append(view.version, state.id, [PolicyRan(policy.name, now, clock, was_ahead)])
-            except JournalConflictError:
-                continue
+                return []
+            return [(state.id, PolicyRan(policy.name, now, clock, was_ahead))]
+
+        if self.lake.journal.transact(decide):
             self.lake.journal.tidy()
-            return
 
 
 def _is_ahead(policy: Policy, last: tuple[int, int] | None, clock: int) -> bool:
