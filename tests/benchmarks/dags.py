@@ -43,7 +43,7 @@ imported = time.perf_counter()
 context = json.loads(sys.argv[2])
 if context:
     from airflow.sdk.definitions.context import AirflowParsingContext
-    from materializer.adapters.airflow import factory
+    from materializer.adapters.airflow.dags import factory
     factory.get_parsing_context = lambda: AirflowParsingContext(dag_id=context, task_id="refresh")
 dags = dags_of(**json.loads(sys.argv[1]))
 ended = time.perf_counter()

@@ -114,7 +114,7 @@ def test_setup_makes_it_and_the_next_start_maps_it(tmp_path: Path) -> None:
 
     first, second = setup(), setup()
     look = (
-        "from materializer.config import Config; from materializer.spark import session; s = session.start(Config());"
+        "from materializer.config import Config; from materializer.spark.runtime import session; s = session.start(Config());"
         "print(open(f'/proc/{session.jvm_pid(s)}/maps').read())"
     )
     maps = subprocess.run([sys.executable, "-c", look], env=environ, capture_output=True, text=True, check=True).stdout

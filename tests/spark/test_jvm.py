@@ -16,7 +16,7 @@ def test_a_process_starts_again_what_was_killed() -> None:
         "import os, signal, threading\n"
         "from materializer.config import Config\n"
         "from materializer.errors import SparkDiedError\n"
-        "from materializer.spark import session\n"
+        "from materializer.spark.runtime import session\n"
         "from materializer.spark.runtime.failures import spoken\n"
         "def told(work):\n"
         "    try:\n"

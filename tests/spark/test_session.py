@@ -120,7 +120,7 @@ def failing_start(tmp_path: Path, options: str, **environ: str) -> str:
     """Start in a process of its own with *options*, expecting an error; return its class, message and hint."""
     script = (
         "from materializer.config import Config, SparkConfig\n"
-        "from materializer.spark import session\n"
+        "from materializer.spark.runtime import session\n"
         "from materializer.errors import MaterializerError\n"
         "try:\n"
         f"    session.start(Config(spark=SparkConfig({options})))\n"
@@ -168,7 +168,7 @@ def test_a_process_starts_again_what_it_ended() -> None:
     """
     script = (
         "from materializer.config import Config\n"
-        "from materializer.spark import session\n"
+        "from materializer.spark.runtime import session\n"
         "for _ in range(2):\n"
         "    spark = session.start(Config())\n"
         "    print(session.jvm_pid(spark), spark.range(3).count(), session.end(spark), session.is_running())\n"
