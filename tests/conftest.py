@@ -7,6 +7,7 @@ import random
 import secrets
 import sys
 import time
+import tomllib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 LONGEST = ("test_sources.py", "test_stateful.py", "test_scheduler.py", "test_processes.py")
 SLOW = pytest.StashKey[list[str]]()
+QUICK = pytest.StashKey[list[str]]()
+MOVED: list[dict[str, str]] = tomllib.loads((HERE / "slow.toml").read_text(encoding="utf-8"))["slow"]
+"""Tests that are slow, by how their names begin, each with a quick one that guards the same rule."""
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
 FRESH = int(os.environ.setdefault("MATERIALIZER_FRESH_SEED", str(secrets.randbelow(10**9))))
@@ -51,8 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         starts_jvm = "spark" in getattr(item, "fixturenames", ())
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
+        if item.nodeid.startswith(tuple(entry["test"] for entry in MOVED)):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _turn(item.path))
     config.stash[SLOW] = [i.nodeid for i in items if any(i.get_closest_marker(name) for name in ("slow", "long"))]
+    slow = set(config.stash[SLOW])
+    config.stash[QUICK] = [i.nodeid for i in items if i.nodeid not in slow]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,6 +84,12 @@ def _turn(path: Path) -> int:
 def slow_tests(request: pytest.FixtureRequest) -> list[str]:
     """The ids of all tests that were collected and that `make test` leaves out."""
     return request.config.stash[SLOW]
+
+
+@pytest.fixture
+def quick_tests(request: pytest.FixtureRequest) -> list[str]:
+    """The ids of all tests that were collected and that `make test` runs."""
+    return request.config.stash[QUICK]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,19 @@ def test_the_slow_tests_of_this_run_are_cut(slow_tests) -> None:
     assert sorted(slow_tests) == sorted(t for shard in shards for t in shard.tests)
     assert len(slow_tests) == len(set(slow_tests))
     assert [] == [shard.name for shard in shards if shard.seconds > MOST]
+
+
+def test_what_moved_to_the_shards_has_a_quick_sibling(slow_tests, quick_tests) -> None:
+    """
+    Each entry of `tests/slow.toml` stands for slow tests, and the test beside it runs in every `make test`.
+    """
+    listed = tomllib.loads((record.ROOT / "tests/slow.toml").read_text(encoding="utf-8"))["slow"]
+    files = {test.split("::")[0] for test in [*slow_tests, *quick_tests]}
+    both = [e for e in listed if {e["test"].split("::")[0], e["sibling"].split("::")[0]} <= files]
+
+    assert [] == [e["test"] for e in both if not any(t.startswith(e["test"]) for t in slow_tests)]
+    assert [] == [e["test"] for e in both if any(t.startswith(e["test"]) for t in quick_tests)]
+    assert [] == [e["sibling"] for e in both if not any(t.startswith(e["sibling"]) for t in quick_tests)]
 
 
 def test_the_longest_beginning_counts() -> None:
