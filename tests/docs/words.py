@@ -21,6 +21,7 @@ _HEAD: Final = """\
 """
 _FENCED: Final = re.compile(r"^ *(`{3,}|~{3,}|:{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]*`")
+_MADE: Final = re.compile(r"<!-- made: .*?<!-- end -->", re.DOTALL)
 
 
 def sources() -> Iterator[Path]:
@@ -61,9 +62,15 @@ def classes() -> dict[str, int]:
 
 
 def prose() -> dict[str, str]:
-    """Return the written text of each page, without blocks and code; pages that are generated are left out."""
+    """Return the written text of each page: without blocks, code and parts that are generated, and no page about engines."""
     pages = (page for page in PAGES if "engines" not in Path(page).parts)
-    return {page: _CODE.sub("", _FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))) for page in pages}
+    return {page: _written((ROOT / page).read_text(encoding="utf-8")) for page in pages}
+
+
+def _written(text: str) -> str:
+    for left_out in (_MADE, _FENCED, _CODE):
+        text = left_out.sub("", text)
+    return text
 
 
 def lowered() -> str:
