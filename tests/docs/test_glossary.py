@@ -1,4 +1,4 @@
-"""docs/glossary.md explains words of the code, and the code keeps to them."""
+"""docs/glossary.md names things that exist, and the code and the pages use its words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BANNED: Final = (
     *("whoever", "nobody", "somebody", "told", "held back"),
     *("does likewise", "as ever", "stand in the way", "taken along", "frozen bound", "retired bound"),
 )
-"""What no page says: a process is no person, a verb has an object, and a boundary is no bound."""
+"""Phrases that no page uses. A process is not a person, a verb has an object, and the frozen *boundary* is not a bound."""
 LOWER: Final = (
     "`python -m tests.docs.words` lowers the numbers of tests/docs/words.toml when a word or a shared name has gone"
 )
@@ -56,7 +56,7 @@ def anchors(path: Path) -> set[str]:
 
 def test_a_line_of_the_table_is_whole() -> None:
     """
-    Each has the term, a sentence, a name of the code and a link.
+    Each line has the term, at least one sentence, a name of the code and a link.
     """
     assert [] == [line for line in TERMS if len(line) != 4 or not all(line) or not line[1].endswith((".", ")"))]
     assert 40 <= len(TERMS)
@@ -64,7 +64,7 @@ def test_a_line_of_the_table_is_whole() -> None:
 
 def test_terms_are_in_order_and_unique() -> None:
     """
-    The alphabet finds a term, and finds it once.
+    Terms are sorted, and each stands there once.
     """
     terms = [line[0] for line in TERMS]
 
@@ -103,7 +103,7 @@ def test_a_link_has_its_target(target: str) -> None:
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.md"])
 def test_the_glossary_is_found(page: str) -> None:
     """
-    The pages where reading begins lead to it.
+    README, CONTRIBUTING and the index of the site link the glossary.
     """
     text = (ROOT / page).read_text(encoding="utf-8")
 
@@ -112,7 +112,7 @@ def test_the_glossary_is_found(page: str) -> None:
 
 def test_pages_avoid_what_takes_two_readings() -> None:
     """
-    No page has a banned phrase in its text; only the glossary names one, to say what it means.
+    No page has a banned phrase in its text, except for the glossary, which may explain one.
     """
     texts = {page: text for page, text in words.prose().items() if page != "docs/glossary.md"}
 
@@ -123,7 +123,7 @@ def test_pages_avoid_what_takes_two_readings() -> None:
 
 def test_words_that_were_replaced_get_fewer() -> None:
     """
-    The code has no more of them than `words.toml` allows: write the word of the glossary instead.
+    The code has at most as many of them as `words.toml` allows. New code uses the word of the glossary.
     """
     allowed = words.allowed()["words"]
     more = {word: f"{n}, allowed {allowed[word]}" for word, n in words.words().items() if n > allowed[word]}
@@ -133,7 +133,7 @@ def test_words_that_were_replaced_get_fewer() -> None:
 
 def test_no_new_name_is_shared_by_classes() -> None:
     """
-    One class, one name: those that were shared when this began may only get fewer.
+    Each class has a name of its own; the shared names that `words.toml` lists may only get fewer.
     """
     allowed = words.allowed()["classes"]
     more = {
@@ -145,7 +145,7 @@ def test_no_new_name_is_shared_by_classes() -> None:
 
 def test_the_list_can_only_be_lowered() -> None:
     """
-    Writing it anew raises no number and adds no name.
+    The command that writes `words.toml` raises no number and adds no name.
     """
     before, after = words.allowed(), tomllib.loads(words.lowered())
 

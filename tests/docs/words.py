@@ -1,4 +1,4 @@
-"""Words that the language of the project avoids, and class names that are used twice: how many there may be of each.
+"""Limits on words that the glossary replaces, and on class names that several classes share.
 
 ``python -m tests.docs.words`` lowers the numbers in ``words.toml`` to those of today; it never raises one.
 """
@@ -74,7 +74,7 @@ def _written(text: str) -> str:
 
 
 def lowered() -> str:
-    """Return the file with today's numbers, where these are lower; what has none left stays at 0, a class name goes."""
+    """Return the text of the file with today's numbers where these are lower. A class name that is no longer shared is removed."""
     before, found, shared = allowed(), words(), classes()
     now = {
         "words": {word: min(count, found[word]) for word, count in before["words"].items()},
