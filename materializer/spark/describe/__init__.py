@@ -1,1 +1,1 @@
-"""Spark's own opinion of a definition, before anything is computed."""
+"""Spark's analysis of a definition, before anything is computed."""

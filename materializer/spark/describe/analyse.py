@@ -1,7 +1,7 @@
-"""Spark's own opinion of a definition: types of everything, and every expression that does not analyse.
+"""Spark's analysis of a definition: the types of all expressions, and every expression that Spark refuses.
 
-Nothing is read and no job runs: all questions are asked of an empty frame with the source's schema. The session has to
-be one of ours (UTC, ANSI on), because types and implicit casts depend on it.
+Nothing is read and no job runs: Spark analyses all expressions over an empty frame with the source's schema. The session must
+have UTC and ANSI on, because types and implicit casts depend on these settings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIME_TYPES: dict[TimeType, st.DataType] = {
     TimeType.BIGINT: st.LongType(),
 }
 
-# Types that Spark computes with, but that a table every reader can read does not hold.
+# Spark computes with these types, but a table that every reader can read cannot hold them.
 
 _CODES = (
     ("UNRESOLVED_COLUMN", "definition.unknown-column"),
@@ -48,11 +48,11 @@ _CODES = (
 
 @dataclass(frozen=True, slots=True)
 class Analysed:
-    """A definition with everything that only Spark could say about it.
+    """A definition with everything that only Spark can determine.
 
     Args:
-        spec: The definition, every call with the types of its arguments.
-        layout: What it stores and computes.
+        spec: The definition; every call has the types of its arguments.
+        layout: The columns that the definition stores and computes.
         partial_schema: The partial columns, in the order of the layout; without bucket and keys; all nullable.
         key_types: (name, Spark type) of each grouping key.
         output_schema: The columns of the output, in the order of the SELECT; all nullable.
@@ -74,8 +74,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
         source_schema: The schema of the source.
 
     Raises:
-        DefinitionError: If Spark does not accept an expression, or a type cannot be grouped or stored; with every
-            problem that was found.
+        DefinitionError: If Spark refuses an expression, or a type cannot be grouped or stored; the error lists all problems.
         ValueError: If *spec* was not resolved.
     """
     if spec.time_type is None:
@@ -134,7 +133,7 @@ def _analysed_engine(
 
 
 class _Questions:
-    """Asks an empty frame for types, and gathers what Spark has against the answers."""
+    """Determines types over an empty frame, and collects the problems that Spark reports."""
 
     def __init__(self, source: DataFrame) -> None:
         self.source = source
@@ -145,7 +144,7 @@ class _Questions:
             raise DefinitionError(dict.fromkeys(self.problems))
 
     def types(self, texts: Sequence[tuple[str, str]]) -> list[st.DataType | None]:
-        """Return the type of each (place, text), None where it does not analyse."""
+        """Return the type of each (place, text); None if the text does not analyse."""
         try:
             return list(_types(self.source, [t for _, t in texts]))
         except AnalysisException:
@@ -175,7 +174,7 @@ class _Questions:
                 self.problems.append(Problem("definition.wrong-type", message, "write a comparison"))
 
     def typed(self, spec: AggregateSpec) -> AggregateSpec:
-        """Return *spec* with the types of all arguments; an argument that does not analyse has the type ""."""
+        """Return *spec* with the types of all arguments; the type is "" if an argument does not analyse."""
         texts = [(place, arg) for place, call in _calls(spec) for arg in call.args if arg != "*"]
         found = iter([of.simpleString() if of is not None else "" for of in self.types(texts)])
 
@@ -189,7 +188,7 @@ class _Questions:
         return replace(spec, measures=measures, having=fill(spec.having) if spec.having else None)
 
     def references(self, spec: AggregateSpec, layout: Layout) -> dict[str, st.DataType | None]:
-        """Return the type of what each measure means; None where Spark cannot evaluate it as one expression."""
+        """Return the type of each measure's reference form; None if Spark cannot evaluate it as one expression."""
         known = {m.name: all(find(c.function) is not None for c in m.formula.calls) for m in spec.measures}
         plain = [(n, text) for n, text in layout.reference if known[n]]
         found: dict[str, st.DataType | None] = dict.fromkeys(known)
@@ -217,7 +216,7 @@ class _Questions:
         return {n: of for n, of in found.items() if of is not None}
 
     def storable(self, types: Mapping[str, st.DataType | None], hint: str) -> None:
-        """Note what is of a type that a table does not hold, by what it is."""
+        """Add a problem for each name whose type a table cannot hold."""
         for what, of in types.items():
             if of is not None and not is_storable(of):
                 message = f"{what} is of type {of.simpleString()}, which cannot be stored"
@@ -242,7 +241,7 @@ class _Questions:
 
 
 def _calls(spec: AggregateSpec) -> list[tuple[str, Call]]:
-    """Return (place, call) of all calls, measures first, in order."""
+    """Return (place, call) of all calls in order, those of measures first."""
     calls = [(f"measure '{m.name}'", c) for m in spec.measures for c in m.formula.calls]
     return calls + [("HAVING", c) for c in (spec.having.calls if spec.having else ())]
 
@@ -331,7 +330,7 @@ def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st
 
 
 def _nullable(of: st.DataType) -> st.DataType:
-    """Return *of* with everything in it nullable, as tables of ours hold it."""
+    """Return *of* with all nested types nullable, as our tables hold it."""
     match of:
         case st.ArrayType():
             return st.ArrayType(_nullable(of.elementType), containsNull=True)

@@ -1,4 +1,4 @@
-"""Spark's own opinion of an engine's definition: its query is asked for its types over an empty frame."""
+"""Spark's analysis of an engine's definition: the types of its query over an empty frame."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def stored_schemas(
 
     Args:
         spark: A session with UTC and ANSI on.
-        spec: The definition, resolved and with the types of its arguments.
+        spec: The definition, resolved, with the types of its arguments.
         source: The schema of the source.
 
     Raises:
-        DefinitionError: If Spark does not accept an expression of it.
+        DefinitionError: If Spark refuses an expression.
     """
     definition = unstored(spec)
     raw = spark.createDataFrame([], source)
@@ -56,7 +56,7 @@ def unstored(spec: AggregateSpec) -> Definition:
 
 
 def with_layout(definition: Definition, columns: tuple[tuple[str, str], ...]) -> Definition:
-    """Return a compiled form that knows its stored columns."""
+    """Return a compiled form with its stored columns."""
     if definition.engine is None:
         return definition
     return replace(

@@ -1,18 +1,18 @@
-"""Which raw rows an engine is given: all that count, those of some ranges, or under ``strict`` and ``delay`` those accepted.
+"""Select the raw rows that an engine counts: all rows, the rows of some ranges, or only the accepted rows.
 
-``strict`` and ``delay`` depend on the order in which rows arrived. That is read from the change feed, from the table's first
-version on: commits in order, and inside a commit the sequence column, or time and the columns that are read. Updates and
-deletes of rows that were accepted do not undo anything there, as in the streaming engines: the new image of an updated row
-arrives like any other.
+With ``strict`` or ``delay`` lateness an engine accepts rows by their order of arrival. The change feed gives this order, from
+the table's first version on: commits in order; inside a commit by the sequence column (if there is one), by time, and by the
+other columns that the definition reads. An update or a delete does not undo a row that was accepted, as in the streaming
+engines: the new image of an updated row arrives like any other row.
 
 =================  =====================================================================================================
 engine             a row is late when
 =================  =====================================================================================================
 most               an earlier row of its key has a larger time
 ``accepted_delay``  every window it belongs to ended at or before its key's largest earlier time, less the delay
-``force_trigger``   likewise, with the largest earlier time of all keys, less the force
-daily              besides: a row of a later trading day had come, of any key, and keys are forgotten daily
-event time         its panes were discarded: the watermark that earlier commits left is past their end and the discard age
+``force_trigger``   every window it belongs to ended at or before the largest earlier time of all keys, less the force
+daily              also: a row of a later trading day (of any key) had arrived, and keys are forgotten daily
+event time         its panes were discarded: their end is at or before the watermark of earlier commits, less the discard age
 =================  =====================================================================================================
 """
 
@@ -41,7 +41,7 @@ from materializer.spark.query import read_small
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
-"""Scratch column: why a row is not accepted, or null."""
+"""Scratch column: the reason why a row is not accepted; null for an accepted row."""
 
 
 def counted_rows(
@@ -54,16 +54,16 @@ def counted_rows(
     *,
     is_small: bool = False,
 ) -> DataFrame:
-    """Return the prepared raw rows of some work at a source version.
+    """Return the prepared raw rows that some work counts, at a source version.
 
     Args:
         spark: A session.
-        definition: Whose rows.
-        source: Where from.
-        version: At this version.
-        work: What is computed.
-        parts: Its ranges as a frame; None when everything is computed.
-        is_small: Whether the driver may read the rows.
+        definition: The definition of the aggregate.
+        source: The source table.
+        version: The source version.
+        work: The work to compute.
+        parts: The ranges of the work as a frame; None when the work covers everything.
+        is_small: Whether the rows are few enough for the driver to read them.
     """
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
@@ -91,7 +91,7 @@ def late_rows(
         The source's columns, ``_reason`` string, ``_version`` bigint: the commit that brought the row.
     """
     rows = arrived(spark, definition, source, upto, at)
-    if definition.spec.engine == "daily_time_series":  # they count in no window, but move time on: the query has them
+    if definition.spec.engine == "daily_time_series":  # in no window, but they advance time: the query has them
         outside = sf.when(
             sf.expr(is_outside_sql(run.engine_of(definition).params)), sf.lit("outside of the trading sessions")
         )
@@ -102,7 +102,7 @@ def late_rows(
 
 
 def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, at: Bounds) -> DataFrame:
-    """Return every row that ever arrived, with ``_version``, ``_wm`` and why it is late, or null.
+    """Return every row that ever arrived, with ``_version``, ``_wm`` and the reason why it is late (null if it is not).
 
     Shape:
         The columns of prepared raw rows, ``_version`` bigint, ``_wm`` bigint, ``_late`` string.
@@ -137,12 +137,12 @@ def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity,
 
 
 def _by_session(rows: DataFrame, p: Params, first: Column | None, order: list[Column]) -> DataFrame:
-    """Return rows of a daily engine with why they are late: their window was closed, or keys were forgotten since.
+    """Return rows of a daily engine with the reason why they are late: a closed window, or keys forgotten since then.
 
     Args:
-        rows: Rows with ``_late`` as far as it is known.
+        rows: Rows whose ``_late`` holds the reasons found so far.
         p: The engine's parameters.
-        first: Time of the first row of the key, before whose window everything is late; None without a delay.
+        first: Time of the key's first row: rows of windows before its window are late. None without a delay.
         order: The order of arrival.
     """
     placed = rows.withColumns({DAY: sf.expr(day_sql(p.calendar, TIME)), PLACE: sf.expr(number_sql(p.calendar))})
@@ -167,7 +167,7 @@ def _by_session(rows: DataFrame, p: Params, first: Column | None, order: list[Co
 
 
 def _order(definition: Definition) -> list[Column]:
-    """Return the order of arrival."""
+    """Return the columns that give the order of arrival."""
     sequence = definition.spec.sequence
     rest = [n for n in run.engine_of(definition).order if n != sequence]
     first = [sf.col(quoted(sequence))] if sequence else []
@@ -175,21 +175,20 @@ def _order(definition: Definition) -> list[Column]:
 
 
 def _by_watermark(spark: SparkSession, definition: Definition, rows: DataFrame) -> DataFrame:
-    """Return rows of an event-time engine with the watermark that earlier commits left, less the discard age."""
+    """Return rows of an event-time engine with ``_late`` and ``_wm``: the watermark of earlier commits less the discard age."""
     params = run.engine_of(definition).params
     marks = [(version, wm - params.discard_age if wm is not None else None) for version, wm, _ in _marks(params, rows)]
     known = spark.createDataFrame(marks, f"_mz_version bigint, {CLOSED_ON_ARRIVAL} bigint")
     placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("_mz_version")).drop("_mz_version")
     start = f"({TIME} - pmod({TIME} - {params.pane_offset}L, {params.creation_period}L))"
-    end = (
-        f"{start} + {params.interval_duration}L"  # of its last pane; a row between two panes is in none, and never late
-    )
+    # the end of the row's last pane; a row between two panes is in none, and never late
+    end = f"{start} + {params.interval_duration}L"
     is_over = sf.expr(f"{end} <= {CLOSED_ON_ARRIVAL} AND {TIME} < {end}")
     return placed.withColumn(LATE, sf.when(is_over, sf.lit("its panes were discarded")).cast("string"))
 
 
 def _marks(params: Any, rows: DataFrame) -> list[tuple[int, int | None, int | None]]:
-    """Return (commit, watermark before it, watermark after it), in order."""
+    """Return (commit, watermark before it, watermark after it) of each commit, in order."""
     newest = rows.groupBy(VERSION).agg(sf.max(TIME).alias("t")).orderBy(VERSION).collect()
     marks: list[tuple[int, int | None, int | None]] = []
     watermark: int | None = None
@@ -203,7 +202,7 @@ def _marks(params: Any, rows: DataFrame) -> list[tuple[int, int | None, int | No
 
 
 def newest_submitted(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-    """Return the time whose watermark was submitted last, commit after commit; None without rows."""
+    """Return the event time that set the newest watermark (watermark plus lag), over all commits; None without rows."""
     params = run.engine_of(definition).params
     feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
     rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
@@ -213,5 +212,5 @@ def newest_submitted(spark: SparkSession, definition: Definition, source: Source
 
 
 def _earlier(keys: list[Column], order: list[Column]) -> Any:
-    """Return all rows that arrived before, of the same key."""
+    """Return the window of all rows of the same key that arrived before."""
     return Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)

@@ -1,7 +1,7 @@
-"""Counting the windows of an engine before they are made, and finding the row that makes the most of them.
+"""Count the windows that an engine would make, before it makes them, and find the row that would make the most.
 
-Rows are read once, keys and times alone. Rows of a key that lie near each other are taken together in blocks of time: between two
-rows of one block fewer windows begin than one row may make, so the largest gap lies between two blocks.
+The query reads rows once, and only their keys and times. It groups neighbouring rows of a key into blocks of time. Inside a
+block begin fewer windows than one row may make, so a gap that exceeds this limit always lies between two blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
 from materializer.spark.engines.run import query_of
 
 LONGEST: Final = 1 << 61
-"""Blocks of time are at most so long."""
+"""Maximum length of a block of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Census:
     """How many windows rows make.
 
     Args:
-        windows: Windows that all rows make, at most.
-        rows: How many rows there are.
-        most: Windows that one row makes, at most.
-        key: Values of the key of that row; None without rows.
-        time: Its time.
-        other: The next row of its key, or until when windows are filled after it, or the end of an event.
-        is_last: Whether no row of the key follows: a clock, or the newest row of all keys, fills after it.
-        is_later: Whether the row at *other* has fewer rows on its side than the one at *time*: it is the stray one.
-        newest: Key of the newest row, where that is at *other*.
+        windows: Upper bound of the windows that all rows make.
+        rows: Number of rows.
+        most: Upper bound of the windows that one row makes.
+        key: Key values of the row that makes the most windows; None without rows.
+        time: Time of that row.
+        other: Time up to which that row makes windows: the next row of its key, the end of the filling, or an event's end.
+        is_last: Whether that row is the last of its key. A clock, or the newest row of all keys, then causes the filling.
+        is_later: Whether fewer rows lie from *other* on than up to *time*: then the row at *other* is the outlier.
+        newest: Key of the newest row, if that row lies at *other*; else None.
     """
 
     windows: int
@@ -51,14 +51,14 @@ class Census:
 
 
 def census(definition: Definition, raw: DataFrame, at: Bounds, limit: int, before: Before | None = None) -> Census:
-    """Return how many windows prepared *raw* rows make.
+    """Return how many windows prepared *raw* rows would make.
 
     Args:
-        definition: Whose windows.
+        definition: The definition of the windows.
         raw: The rows; see :mod:`.query`.
-        at: What closes windows.
-        limit: Windows that one row may make.
-        before: The last windows before the rows, from which others are filled.
+        at: The bounds that close windows.
+        limit: Maximum number of windows that one row may make.
+        before: The last windows before the rows; empty windows are filled after them.
     """
     params = query_of(definition).params
     if isinstance(params, interval_windows.Params) and params.kind == interval_windows.HOPPING:
@@ -75,7 +75,7 @@ def _key(definition: Definition) -> Any:
 
 
 def _found(row: Any, most: int | None = None, **more: Any) -> Census:
-    """Return a census from a row with ``windows``, ``rows``, and ``worst``: the key and what else is known of it."""
+    """Return a census from a row with ``windows``, ``rows`` and ``worst``: the key and details of the row with most windows."""
     if not row["rows"]:
         return Census(0, 0, 0)
     worst = row["worst"]
@@ -84,7 +84,7 @@ def _found(row: Any, most: int | None = None, **more: Any) -> Census:
 
 
 def _alike(definition: Definition, raw: DataFrame, p: Any) -> Census:
-    """Every row is in as many windows; those that neighbours share are counted once."""
+    """Count windows where every row is in the same number of windows; windows that neighbours share count once."""
     share, step = cardinality.share(p), _step(p)
     groups = [quoted(k) for k in query_of(definition).keys] + [PART]
     pane = sf.expr(f"{TIME} - pmod({TIME}, {step}L)").alias("_pane")
@@ -105,12 +105,12 @@ def _alike(definition: Definition, raw: DataFrame, p: Any) -> Census:
 
 
 def _step(p: Any) -> int:
-    """How far windows that overlap are apart; where they do not, whatever tells rows apart."""
+    """Return the distance between the starts of overlapping windows; 1 for windows without a step."""
     return int(p.creation_period if isinstance(p, event_time_window.Params) else getattr(p, "step", 1))
 
 
 def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params) -> Census:
-    """Each key has at most all windows of the trading days in which it has rows."""
+    """Count, as an upper bound, all windows of the trading days in which a key has rows."""
     keys, a_day = [quoted(k) for k in query_of(definition).keys], cardinality.windows_a_day(p)
     day = sf.expr(day_sql(p.calendar, TIME)).alias("_day")
     days = raw.groupBy(*keys, PART, day).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
@@ -125,7 +125,7 @@ def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params
 
 
 def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Params) -> Census:
-    """Each event is in the windows that begin in its life, or less than their length before it."""
+    """Count the windows that begin during an event, or less than one window length before it."""
     open_end = TIME if p.default_end is None else f"{p.default_end}L"
     end = f"greatest({TIME}, CASE WHEN {END} IS NULL THEN {open_end} ELSE {END} END)"
     counted = raw.withColumn("_mz_end", sf.expr(end)).withColumn(
@@ -146,7 +146,7 @@ def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Param
 
 
 def _of_gaps(definition: Definition, raw: DataFrame, p: Any, at: Bounds, limit: int, before: Before | None) -> Census:
-    """Windows are filled from each row of a key to the next, and after the last one until something closes no more."""
+    """Count the windows that are filled from each row of a key to the next, and after its last row as far as windows close."""
     keys = query_of(definition).keys
     groups = [quoted(k) for k in keys] + [PART]
     points = raw.select(*groups, TIME, KNOWN_MAX, sf.lit(1).alias("n"))
@@ -190,7 +190,7 @@ def _of_gaps(definition: Definition, raw: DataFrame, p: Any, at: Bounds, limit: 
 
 
 def _from_before(before: Before, p: Any, groups: list[str]) -> DataFrame:
-    """The last window below the frozen bound of each key, as a row at the bound: below it nothing is made."""
+    """Return each key's last window below the frozen boundary as a row at the boundary: no window is made below it."""
     since = sf.greatest(sf.col("w_start"), sf.lit(before.since - _unit(p)))
     return before.windows.select(
         *groups, since.alias(TIME), sf.lit(None).cast("bigint").alias(KNOWN_MAX), sf.lit(0).alias("n")
@@ -202,17 +202,17 @@ def _unit(p: Any) -> int:
 
 
 def _block(p: Any, limit: int) -> int:
-    """Length of a block of time, in which fewer windows begin than half of what one row may make."""
+    """Return the length of a block of time: at most half of the windows that one row may make begin in a block."""
     windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
     return min(LONGEST, max(1, limit // (2 * windows)) * _unit(p))
 
 
 def _between(p: Any, start: str, end: str) -> str:
-    """SQL of :func:`.cardinality.between`."""
+    """Return the SQL form of :func:`.cardinality.between`."""
     windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
     return f"(({end} - {start}) div {_unit(p)}L + 1L) * {windows}L"
 
 
 def _length(start: str, end: str) -> str:
-    """SQL of a length that is never too long for 64 bits."""
+    """SQL of a length, capped so that it fits in 64 bits."""
     return f"least({2**62}, CAST({end} AS DECIMAL(38)) - CAST({start} AS DECIMAL(38)))"

@@ -1,4 +1,4 @@
-"""Published rows of an engine beside its query over all raw rows."""
+"""Compare the published rows of an engine with its query over all raw rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from materializer.spark.query.bucket_sql import instant_of_sql
 from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Compared, counted, kind_of
 
 NOT_COMPARED = (SLICE, "revision")
-"""Columns that tell how a row was kept, not what it says."""
+"""Columns that describe how a row is stored, not its content."""
 
 
 def compare_results(
@@ -22,15 +22,15 @@ def compare_results(
 ) -> Compared:
     """Compare *published* rows with the *expected* ones.
 
-    Rows are matched by keys and window; rows that share these (several source rows of one time) in order of their values.
-    Doubles are equal within 1e-9 of the larger one, everything else exactly.
+    Rows match by keys and window. Rows that share these (several source rows of one time) match in the order of their values.
+    Doubles may differ by 1e-9 of the larger one; all other values must be equal.
 
     Args:
-        definition: What is compared.
+        definition: The definition of the aggregate.
         expected: Shown result rows of the engine's query over raw rows.
         published: Rows of the output.
         examples: How many differing rows to return.
-        names_slices: Whether to return the slices of all that differ, which are few only where few are compared.
+        names_slices: Whether to return the slices of all differing rows; these are few only if few rows are compared.
     """
     spec = definition.spec
     place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]

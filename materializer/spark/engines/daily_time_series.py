@@ -1,7 +1,7 @@
 """The daily time-series engine as a query: windows inside the sessions of trading days.
 
-A window's place is its trading day and its number in it. Both come from a row's time by arithmetic, so no table of windows
-is made; holidays and half days are cases of it.
+A window is identified by its trading day and its number in that day. Arithmetic computes both from a row's time, so the query
+needs no table of windows; holidays and half days are branches of a CASE.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 
 def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
-    """Return windows with the last kept ones below the frozen bound."""
+    """Return windows together with the last stored ones below the frozen boundary."""
     earlier = before.windows.withColumn(DAY, sf.expr(day_from_sql(c, "w_start")))
     earlier = earlier.withColumn(AT, sf.expr(begun_sql(c, "w_start", DAY)))
     names = [n for n in found.columns if n in earlier.columns]
@@ -62,7 +62,7 @@ def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
 
 
 def is_outside_sql(p: Params) -> str:
-    """Return SQL of whether a raw row lies in no window: after the last session of its trading day, or on a day without."""
+    """Return SQL that tells whether a raw row is in no window: after its day's last session, or on a day without sessions."""
     return f"({number_sql(p.calendar).replace(DAY, day_sql(p.calendar, TIME))}) IS NULL"
 
 
@@ -89,9 +89,9 @@ def _day_sql(c: Calendar, t: str, shift: int, past: int) -> str:
 
 
 def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], closed: str, beyond: str = "") -> str:
-    """SQL of what *of* says of the sessions of a day; *closed* on days without, *beyond* on those that no calendar knows."""
+    """SQL of what *of* returns for the sessions of a day; *closed* on days without sessions, *beyond* outside the calendar."""
     if c.dated is not None:
-        # a byte of a constant is found at once, a character only by counting those before it
+        # a byte of a constant is found directly; to find a character, Spark counts all characters before it
         days = f"substring(CAST('{c.dated.days}' AS BINARY), CAST({day} - {c.dated.first - 1}L AS INT), 1)"
         kinds = ((f"X'{ord(letter):02x}'", of(c.divide(found))) for letter, found in c.dated.kinds.items())
         whens = " ".join(f"WHEN {byte} THEN {what}" for byte, what in kinds)
@@ -110,9 +110,9 @@ def _byday_sql(c: Calendar, day: str, of: Callable[[tuple[Session, ...]], str], 
 
 
 def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
-    """SQL of the number of the window of an instant in its trading day, null where a row is dropped.
+    """SQL of the number of an instant's window in its trading day; null where the row is dropped.
 
-    A row on a day that a calendar does not know is an error: dropped, it would be missing once the calendar knows its day.
+    A row on a day that the calendar does not cover is an error: if dropped, it would be missing once the calendar covers it.
     """
     since = f"({t} - {day} * {c.day}L)"
     right = 1 if c.holds_end else 0
@@ -130,7 +130,7 @@ def number_sql(c: Calendar, t: str = TIME, day: str = DAY) -> str:
 
 
 def begun_sql(c: Calendar, w_start: str, day: str) -> str:
-    """SQL of the number of the window that begins at an instant, in its trading day."""
+    """SQL of the number, in its trading day, of the window that begins at an instant."""
     since = f"({w_start} - {day} * {c.day}L)"
 
     def of(sessions: tuple[Session, ...]) -> str:
@@ -141,7 +141,7 @@ def begun_sql(c: Calendar, w_start: str, day: str) -> str:
 
 
 def window_sql(c: Calendar, day: str, number: str) -> str:
-    """SQL of a window: its start, end, label, when it is closed, and when its session ends."""
+    """SQL of a window as a struct: its start, end and label, the time when it closes, and the end of its session."""
     midnight = f"{day} * {c.day}L"
 
     def of(sessions: tuple[Session, ...]) -> str:
@@ -161,7 +161,7 @@ def window_sql(c: Calendar, day: str, number: str) -> str:
 
 
 def count_sql(c: Calendar, day: str) -> str:
-    """SQL of how many windows a day has."""
+    """SQL of the number of windows of a day."""
     return _byday_sql(c, day, lambda sessions: f"{sessions[-1].before + sessions[-1].windows}L", "0L")
 
 
@@ -169,7 +169,7 @@ def count_sql(c: Calendar, day: str) -> str:
 
 
 def _is_closed(p: Params, at: Bounds, newest: str) -> str:
-    """SQL of whether a window is closed by rows, of which *newest* is the key's newest, or by the clock."""
+    """SQL of whether a window is closed, by rows (*newest* is the time of the key's newest one) or by the clock."""
     closes, bounds = f"{_WINDOW}.closes", [f"{newest} - {p.accepted_delay}L"]
     if p.force_trigger_time is not None and at.global_max is not None:
         bounds.append(f"{at.global_max - p.force_trigger_time}L")
@@ -181,7 +181,7 @@ def _is_closed(p: Params, at: Bounds, newest: str) -> str:
 
 
 def _is_flushed(p: Params, at: Bounds) -> str:
-    """SQL of whether a later trading day has begun, before which all keys are forgotten."""
+    """SQL of whether a later trading day has begun; the engine then forgets all keys of the earlier day."""
     if not p.key_purge_daily or at.global_max is None:
         return "false"
     newest = p.calendar.last_open(p.calendar.day_of(at.global_max))
@@ -189,7 +189,7 @@ def _is_flushed(p: Params, at: Bounds) -> str:
 
 
 def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
-    """Add the closed windows without rows that follow a window with rows, where keys are purged on the same day only."""
+    """Add the closed windows without rows that follow a window with rows; if keys are purged daily, only on the same day."""
     p: Params = e.params
     c = p.calendar
     is_purged, newest = p.key_purge_daily, _DAY_MAX if p.key_purge_daily else KEY_MAX
@@ -202,7 +202,7 @@ def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     numbers = f"transform(sequence({first}, {last}), i -> named_struct('d', d, 'i', i))"
     of_day = f"CASE WHEN {first} <= {last} THEN {numbers} ELSE array() END"
     gaps = f"flatten(transform(sequence({DAY}, greatest({DAY}, {until})), d -> {of_day}))"
-    # the last window of a part is followed up to the bound, unless the key has rows after the part
+    # after the last window of a part, windows are filled up to the bound, unless the key has rows after the part
     after = Window.partitionBy(*e.groups).orderBy(DAY, AT)
     has_gaps = f"_next IS NOT NULL OR {KEY_MAX} <= {PART_MAX} OR _after IS NOT NULL"
     itself = f"array(named_struct('d', {DAY}, 'i', {AT}))"

@@ -1,8 +1,8 @@
-"""Event-time panes as a query: panes on the epoch, fired by the watermark of all keys.
+"""Event-time panes as a query: panes are aligned to the epoch, and the watermark of all keys fires them.
 
-Where the order of arrival counts, each firing of a pane is a row: the first with the rows that came in time, a further one
-with all rows so far each time the watermark moved on after late rows. ``x_ordinal`` numbers the firings from 0, ``x_timing`` is
-``onTime`` or ``late``, and ``provisional`` before the pane fired.
+Where the order of arrival counts, each firing of a pane is a row. The first firing has the rows that came in time. Each time
+the watermark moves on after late rows, a further firing has all rows so far. ``x_ordinal`` numbers the firings from 0.
+``x_timing`` is ``onTime`` or ``late``; before the pane has fired it is ``provisional``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from materializer.spark.engines.panes import AT, PANE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
 _LATE: Final = "_late"
-"""The watermark that stood when a late row arrived; null for a row that came in time."""
+"""The watermark at the time when a late row arrived; null for a row that came in time."""
 _FIRING: Final = "_firing"
 _ORDINAL: Final = "x_ordinal"
 
@@ -27,7 +27,7 @@ _ORDINAL: Final = "x_ordinal"
 def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     """Return the panes of *raw*, as :mod:`materializer.spark.engines.query` describes them.
 
-    ``at.global_max`` is the newest row that moved the watermark, ``_wm`` the watermark less the discard age.
+    ``at.global_max`` is the time of the newest row that moved the watermark; ``_wm`` is the watermark less the discard age.
     """
     p: Params = e.params
     width = p.slice_width
@@ -58,7 +58,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 
 def _windows(p: Params, *, arrives: bool) -> str:
-    """SQL of the panes that hold a slice of time, without those that were discarded when the row arrived."""
+    """SQL of the panes that hold a slice of time, without the panes that were already discarded when the row arrived."""
     period, start = p.creation_period, f"{PANE} - {p.interval_duration - p.slice_width}L"
     first = f"({start} + pmod({p.pane_offset}L - ({start}), {period}L))"
     starts = f"CASE WHEN {first} <= {PANE} THEN sequence({first}, {PANE}, {period}L) ELSE array() END"
@@ -71,7 +71,7 @@ def _windows(p: Params, *, arrives: bool) -> str:
 
 
 def _fired(frame: DataFrame, e: EngineQuery) -> DataFrame:
-    """Put each piece into the firings of its pane that show it: its own, and all later ones."""
+    """Put each piece into the firings of its pane that include it: its own firing and all later ones."""
     pane = Window.partitionBy(*e.groups, AT)
     is_on_time = sf.max(sf.col(_LATE).isNull()).over(pane)
     firings = sf.sort_array(sf.collect_set(_LATE).over(pane))

@@ -1,4 +1,4 @@
-"""What the queries of several engines do alike: measures over groups of raw rows."""
+"""Measures over groups of raw rows, as the queries of several engines compute them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from materializer.spark.query import compute as c
 
 MEASURE: Final = "v_"
 COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))
-"""Rows of a group, and its first and last time."""
+"""The number of rows of a group, and its first and last time."""
 
 
 Columns = Sequence[tuple[str, str]]
 
 
 def aggregated(rows: DataFrame, by: Sequence[str], e: EngineQuery, extra: Columns = ()) -> DataFrame:
-    """Return measures, as they are meant, ``n``, ``first_t`` and ``last_t`` of groups of raw rows.
+    """Return measures in their reference form, ``n``, ``first_t`` and ``last_t`` of groups of raw rows.
 
     Args:
         rows: Raw rows.
@@ -37,13 +37,13 @@ def aggregated(rows: DataFrame, by: Sequence[str], e: EngineQuery, extra: Column
 
 
 def grouped(rows: DataFrame, by: Sequence[str], columns: Columns, e: EngineQuery) -> DataFrame:
-    """Return (name, aggregate) *columns* of rows grouped by the columns *by*."""
+    """Return the (name, aggregate) *columns* of rows grouped by *by*."""
     foreign = {p.build for p in e.layout.partials if p.is_foreign}
     return c.aggregated(rows.groupBy(*[sf.col(quoted(name)) for name in by]), by, columns, foreign)
 
 
 def same(left: DataFrame, right: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:
-    """Return *left* with the other columns of *right* where each (left, right) pair of columns agrees, nulls too."""
+    """Return *left* with the other columns of *right* where each (left, right) pair of columns is equal; nulls are equal."""
     renamed = {theirs: f"_r{i}" for i, (_, theirs) in enumerate(pairs)}
     kept = [sf.col(quoted(name)).alias(renamed.get(name, name)) for name in right.columns]
     on = sf.expr("true")

@@ -1,4 +1,4 @@
-"""The queries of windows over events that last: hopping, compressed hopping, snapshot and count windows."""
+"""The queries of windows over events with a duration: hopping, compressed hopping, snapshot and count windows."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     """Return one row for each window that holds an event.
 
     Args:
-        raw: Raw rows, ``_t`` the start and ``_end`` the end of an event, null when it is open.
+        raw: Raw rows: ``_t`` is the start of an event, ``_end`` its end, null when it is open.
         e: The definition, with :class:`~materializer.core.engines.interval_windows.Params`.
-        at: A clock closes windows that end by it; without one all windows are final.
+        at: A clock closes the windows that end at or before it. Without a clock all windows are final.
 
     Shape:
         Keys, ``_part``, ``w_start``, ``w_end`` (:data:`~materializer.core.engines.interval_windows.OPEN` where it never ends),
-        ``label``, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, ``is_final``, ``is_shown``; of hopping windows also
-        ``x_event_start`` and ``x_event_end``, the result as the output policy makes it. Grain (keys, ``_part``, ``w_start``).
-        Count windows that are not full are rows that are neither final nor shown.
+        ``label``, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, ``is_final``, ``is_shown``; hopping windows also have
+        ``x_event_start`` and ``x_event_end``: the lifetime of the result under the output policy. Grain (keys, ``_part``,
+        ``w_start``). A count window that is not full is a row that is neither final nor shown.
 
     Raises:
-        In the query, ``data.open-event`` where hopping windows meet an open event without a bound.
+        In the query, ``data.open-event`` if a hopping window meets an open event and no default end is set.
     """
     p: Params = e.params
     if p.kind == HOPPING:
@@ -60,7 +60,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 
 def _as_event(p: Params, *, is_point: bool) -> list[Column]:
-    """Return the life of a hopping window's result: a point at its end, or the whole window."""
+    """Return the lifetime of a hopping window's result: a point at its end, or the whole window."""
     start, end = (sf.col(_STOP), sf.col(_STOP) + sf.lit(p.tick)) if is_point else (sf.col(_START), sf.col(_STOP))
     return [start.alias("x_event_start"), end.alias("x_event_end")]
 
@@ -84,15 +84,15 @@ def _refused(instead: str) -> Column:
 
 
 def _until(p: Params, bound: Column) -> Column:
-    """The end of an event that lasts at least one tick; open events end at *bound*."""
+    """Return the end of an event, at least one tick after its start; an open event ends at *bound*."""
     least = sf.col(TIME) + sf.lit(p.tick)
-    # not `coalesce`, whose arguments after the first might be computed for every row
+    # not `coalesce`: Spark might compute its later arguments for every row
     end = sf.when(sf.col(END).isNull(), bound).otherwise(sf.col(END))
     return sf.greatest(end, least)
 
 
 def _snapped(t: Column, base: int, period: int) -> Column:
-    """The last edge at or before *t* of the grid through *base*."""
+    """Return the last edge at or before *t* on the grid through *base*."""
     return t - sf.pmod(t - sf.lit(base), sf.lit(period))
 
 
@@ -100,9 +100,9 @@ def _snapped(t: Column, base: int, period: int) -> Column:
 
 
 def _stretches(raw: DataFrame, e: EngineQuery) -> DataFrame:
-    """Return the stretches between neighbouring edges of events, with the events that live in each.
+    """Return the stretches between neighbouring event edges, with the events that live in each stretch.
 
-    Both edges of an event are places in the ordered edges of its key, so its stretches are the places between them.
+    The edges of a key are numbered in order. An event covers the stretches from the number of its start to that of its end.
     """
     p, groups = e.params, e.groups
     events = raw.withColumn(_FROM, sf.col(TIME)).withColumn(_TO, _until(p, sf.lit(OPEN)))
@@ -119,7 +119,7 @@ def _stretches(raw: DataFrame, e: EngineQuery) -> DataFrame:
 
 
 def _compressed(events: DataFrame, p: Params) -> DataFrame:
-    """Return events snapped to the slots of the windows that they are in."""
+    """Return events snapped to the slots of the windows that contain them."""
     end = _snapped(sf.col(_TO) - sf.lit(p.tick), p.alignment, p.period) + sf.lit(p.duration)
     return events.withColumns(
         {
@@ -130,7 +130,7 @@ def _compressed(events: DataFrame, p: Params) -> DataFrame:
 
 
 def _edges(events: DataFrame, groups: Sequence[str]) -> DataFrame:
-    """Return the distinct edges of each key with their place, counted from 1, and the next edge."""
+    """Return the distinct edges of each key, with their number (from 1) and the next edge."""
     both = sf.explode(sf.array(_FROM, _TO)).alias(_START)
     distinct = events.select(*map(quoted, groups), both).distinct()
     ordered = Window.partitionBy(*map(quoted, groups)).orderBy(_START)
@@ -146,7 +146,7 @@ def _edges(events: DataFrame, groups: Sequence[str]) -> DataFrame:
 
 
 def _counted(raw: DataFrame, e: EngineQuery) -> tuple[DataFrame, Column]:
-    """Return the windows that begin at each distinct start, and whether each is full."""
+    """Return the windows that begin at each distinct event start, and whether each window is full."""
     p: Params = e.params
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(TIME)
     placed = raw.withColumn("_rank", sf.dense_rank().over(ordered))

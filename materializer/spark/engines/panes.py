@@ -1,10 +1,11 @@
-"""Rows in panes, panes in windows: aggregates over windows that overlap, each row read once.
+"""Aggregate rows into panes, and panes into overlapping windows, so that each row is read once.
 
-A pane is what lies between two edges of the grid; a window is some panes in a row. Where every measure can be merged, rows
-are first aggregated by pane, and a pane's partials go into each of its windows; else each row goes into each window.
+A pane is the interval between two neighbouring edges of the grid; a window is a run of neighbouring panes. If every measure
+can be merged, the query first aggregates rows by pane and then merges each pane's partials into all its windows. Otherwise each
+row goes into each of its windows.
 
-Columns on the way: :data:`PANE` (null for a row that counts in no window, but still shows that time went on), :data:`AT` (the
-window, by whatever the engine names it), measures as ``v_<name>``, ``n``, ``first_t``, ``last_t``.
+Intermediate columns: :data:`PANE` (null for a row that counts in no window but still advances time), :data:`AT` (the window, by
+the name that the engine gives it), measures as ``v_<name>``, ``n``, ``first_t``, ``last_t``.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def value(measure: str) -> str:
 
 
 def over_rows(rows: DataFrame, e: EngineQuery, groups: Sequence[str], extra: Columns = ()) -> DataFrame:
-    """Aggregate rows by *groups*, measures as they are meant.
+    """Aggregate rows by *groups*, with measures in their reference form.
 
     Args:
         rows: Raw rows with the columns of *groups*.
         e: The definition.
-        groups: Columns that make a group.
+        groups: Columns to group by.
         extra: Further (name, aggregate) columns.
 
     Shape:
@@ -66,9 +67,9 @@ def over_windows(
     Args:
         rows: Raw rows with the columns *marks*.
         e: The definition.
-        marks: Columns that are the same for all rows of a pane, and in which *windows* is written.
-        windows: SQL of an array of structs, whose fields become columns: the windows of a pane; null or empty for none.
-        then: What is done to panes in windows before they are merged; columns that it adds make groups too.
+        marks: Columns that are equal for all rows of a pane; *windows* refers to these columns.
+        windows: SQL of an array of structs, one for each window of a pane; null or empty for none. Its fields become columns.
+        then: A step that is applied to panes in windows before they are merged; columns that it adds are grouping columns too.
         extra: Further (name, aggregate) columns, over *marks* and fields.
 
     Shape:
@@ -91,16 +92,16 @@ def over_windows(
 
 
 def sizes_side_by_side(found: DataFrame, e: EngineQuery, sizes: Sequence[int]) -> DataFrame:
-    """Bring the windows of several sizes that end together into one row.
+    """Join windows of several sizes that end together into one row.
 
     Args:
         found: Windows with :data:`AT` and :data:`SIZE`, the index of a size.
         e: The definition.
-        sizes: For each measure the index of its size.
+        sizes: The index of the size of each measure.
 
     Shape:
         Keys, part, :data:`AT`, ``v_<measure>`` (null where its size has no rows), ``n``, ``first_t``, ``last_t`` of the
-        largest window, and :data:`SIZE`: how many sizes have rows.
+        largest window, and :data:`SIZE`: the number of sizes that have rows.
     """
     columns = [
         (f"v_{name}", f"any_value({value(name)}) FILTER (WHERE {SIZE} = {size})")
@@ -111,7 +112,7 @@ def sizes_side_by_side(found: DataFrame, e: EngineQuery, sizes: Sequence[int]) -
 
 
 def with_newest(found: DataFrame, e: EngineQuery) -> DataFrame:
-    """Add the newest time of the key and of the part, before the rows of no window are dropped.
+    """Add the newest time of the key and of the part; call it before the rows that are in no window are dropped.
 
     Shape:
         *found* with :data:`KEY_MAX` and :data:`PART_MAX`, both bigint.
@@ -122,14 +123,14 @@ def with_newest(found: DataFrame, e: EngineQuery) -> DataFrame:
 
 
 def filled_value(kind: str, literal: str, measure: str, sql_type: str) -> str:
-    """Return the SQL of what stands for a measure in a window without rows."""
+    """Return the SQL of a measure's value in a window without rows."""
     if kind == "ffill":
         return value(measure)
     return "NULL" if kind == "null" else f"CAST({literal} AS {sql_type})"
 
 
 def _key_names(e: EngineQuery, columns: Sequence[str]) -> list[Column]:
-    """Keys under their output names too: finals may call them so."""
+    """Return keys under their output names too, because the final expressions may use these names."""
     taken = {c.lower() for c in columns}
     names = [k.removeprefix("k_") for k in e.keys]
     return [sf.col(quoted(f"k_{n}")).alias(n) for n in names if n.lower() not in taken]

@@ -1,12 +1,16 @@
-"""What the query of an engine is given.
+"""The input of an engine's query.
 
-A query is a function ``rows(raw, e, at)``. *raw* has one row per source row that counts: the columns that the definition
-reads, ``k_<key>``, ``_t`` (event time as an instant), ``_part`` (rows of different parts never meet), ``_known_max`` (the
-largest time of the key outside this part, or null) and, where lateness is not ``recompute``, ``_wm``: the closing bound that
-stood when the row arrived, or null. A window is closed to a row when its end is at or before ``_wm`` (for windows that hold
-their end: before it), so the row does not count there. Queries that keep running state find the row kept before the part
-as ``_carry_<column>``, null where there is none; where they look back over rows that may be gone, the kept ones stand before
-the raw rows, with ``_kept_<column>`` set.
+A query is a function ``rows(raw, e, at)``. *raw* has one row for each source row that counts, with these columns:
+
+* the columns that the definition reads, and ``k_<key>``;
+* ``_t``: event time as an instant;
+* ``_part``: the part of the row; rows of different parts never meet;
+* ``_known_max``: the largest time of the key outside this part, or null;
+* ``_wm``, where lateness is not ``recompute``: the closing bound at the time when the row arrived, or null. A window is closed
+  to a row if it ends at or before ``_wm`` (before ``_wm``, if windows hold their end); the row does not count in it;
+* ``_carry_<column>``, for queries with running state: the stored row before the part, null where there is none;
+* ``_kept_<column>``, for queries that look back over raw rows that may be gone: set in the stored rows, which come before the
+  raw rows.
 """
 
 from __future__ import annotations
@@ -30,11 +34,11 @@ VERSION: Final = "_version"
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The last windows below a frozen bound.
+    """The last windows below a frozen boundary.
 
     Args:
-        windows: One for each key, or part; see :func:`~.run.windows_before`.
-        since: The bound.
+        windows: One row for each key, or for each part; see :func:`~.run.windows_before`.
+        since: The frozen boundary.
     """
 
     windows: DataFrame
@@ -43,17 +47,17 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class EngineQuery:
-    """A definition as its query sees it.
+    """A definition in the form that its query needs.
 
     Args:
         params: The engine's ``Params``.
         keys: Key columns, ``k_<key>``.
-        layout: The measures, taken apart.
+        layout: The measures, split into partials.
         order: Columns that put rows in their total order: ``_t``, the sequence, the other columns by name.
         measures: Names of the measures.
-        texts: The measures' texts, by name.
+        texts: The SQL texts of the measures, by name.
         lateness: ``recompute``, ``strict`` or ``delay``.
-        before: From which windows below the frozen bound others are filled, or None.
+        before: The windows below the frozen boundary after which empty windows are filled, or None.
     """
 
     params: Any
@@ -67,5 +71,5 @@ class EngineQuery:
 
     @property
     def groups(self) -> list[str]:
-        """The columns that keep keys and parts apart."""
+        """The columns that separate keys and parts."""
         return [*self.keys, PART]

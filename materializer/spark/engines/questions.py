@@ -1,4 +1,4 @@
-"""What planning a refresh of an engine asks: which keys changed where, what is kept of them, where time stands."""
+"""Read what planning an engine's refresh needs: which keys changed where, their stored results, and how far time has come."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from materializer.spark.query.bucket_sql import spans_sql
 
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"
-"""SQL of the last instant of an event that lasts."""
+"""SQL of the last instant of an event with a duration."""
 SMALL: Final = 200_000
-"""Changed rows that the driver reads itself."""
+"""Maximum number of changed rows that the driver reads itself."""
 SMALL_KEPT: Final = 1_000_000
-"""Kept rows that the driver holds."""
+"""Maximum number of stored rows that the driver holds."""
 SMALL_TABLE: Final = 100_000
-"""Rows of a table of kept rows that the driver reads itself; of a larger one Spark finds those that are asked for."""
+"""Maximum number of rows of a partials table that the driver reads itself; in a larger table Spark finds the wanted rows."""
 MAX_CHANGED: Final = 200_000
-"""Changed pairs of key and slice that are told one by one; more are told as "everything"."""
+"""Maximum number of changed pairs of key and slice that are listed; more pairs count as "everything"."""
 
 
 def changed_keys(
@@ -50,19 +50,19 @@ def changed_keys(
     *,
     last: int = NEG_INF,
 ) -> ChangedKeys | None:
-    """Return what the change feed of (after, upto] says of the rows in *spans*; None when it is too much to tell.
+    """Return the changed keys of the rows in *spans*, from the change feed of (after, upto]; None when there are too many.
 
-    Few changes are read by the driver, which does not apply the filter: keys that it lets through for nothing are
-    looked at for nothing.
+    The driver reads few changes itself and does not apply the filter. The result may then have keys whose changed rows do not
+    count; checking these keys is useless but harmless.
 
     Args:
         spark: A session.
-        definition: Whose keys and filter count.
+        definition: The definition, with its keys and filter.
         source: The source.
-        after: Version that is known already.
-        upto: Last version.
-        spans: Where the changed rows have to lie.
-        last: Events that last do so until then at least.
+        after: The version that is known already.
+        upto: The last version.
+        spans: Only changed rows in these spans count.
+        last: Only events that last at least until this instant count.
     """
     small = _small_changes(definition, source, after, upto, spans, last)
     if small is not None:
@@ -75,7 +75,7 @@ def changed_keys(
 
 
 def lasts_sql(last: int) -> str:
-    """Return SQL of whether an event lasts until an instant at least; an open one does."""
+    """Return SQL that tells whether an event lasts at least until an instant; an open event does."""
     return f"({_LAST} >= {_clamped(last)}L)"
 
 
@@ -114,17 +114,17 @@ def _small_changes(
 def rows_as_changes(
     spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
 ) -> ChangedKeys | None:
-    """Return the rows that lie in *spans* at a version as if all of them had just been inserted; None when too many."""
+    """Return the rows in *spans* at a version as if all of them had just been inserted; None when there are too many."""
     return _by_key_and_slice(definition, prepared(definition, c.read_version(spark, source, version), spans), "false")
 
 
 def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> ChangedKeys | None:
-    """Return changed rows by key and slice.
+    """Return which keys changed in which slices; None when there are too many pairs.
 
     Args:
-        definition: Whose keys and slices.
+        definition: The definition, with its keys and slices.
         rows: Prepared changed rows.
-        other: Predicate for rows that were not inserted.
+        other: Predicate of the rows that were not inserted.
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
     ticks = engine_of(definition).slice_ticks
@@ -151,7 +151,7 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
 
 
 def keys_over(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
-    """Return the keys that have kept results over *spans*; None when they are too many."""
+    """Return the keys that have stored results in *spans*; None when there are too many."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     over = " OR ".join(f"(w_start < {s.end}L AND w_end >= {s.start}L)" for s in spans) or "false"
     names = [key_column(k.name) for k in definition.spec.keys]
@@ -170,18 +170,18 @@ def kept_rows(
     since: SpanSet | None,
     carried: Sequence[str] = (),
 ) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
-    """Return the kept result rows of some keys, in order of time, with the columns that running state carries on.
+    """Return the stored result rows of some keys, in order of time, with the columns that running state carries on.
 
-    None when they are more than the driver holds.
+    The result is None when there are more rows than the driver holds.
 
     Args:
         spark: A session.
         definition: The definition.
-        path: Its partials table.
-        version: At this version.
-        keys: Of these keys, None for all.
+        path: The partials table of the definition.
+        version: The version of the partials table.
+        keys: The keys; None for all.
         since: Only rows in these slices, and rows that are not final; None for all rows.
-        carried: Columns to return beside.
+        carried: Additional columns to return.
     """
     names = [key_column(k.name) for k in definition.spec.keys]
     stored = [n for n, _ in definition.partial_columns]
@@ -206,7 +206,7 @@ def kept_rows(
 
 
 def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[Kept]:
-    """Return one result as long as all kept ones together that begin before *bound* and end after it; none without any."""
+    """Return one result that covers all stored results which begin before *bound* and end after it; none if there are none."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     across = frame.where(f"w_start < {bound}L AND w_end > {bound}L").agg(
         sf.min("w_start").alias("start"), sf.max("w_end").alias("end")
@@ -223,16 +223,15 @@ def unsettled(
     inside: Span,
     dirty: int,
 ) -> int | None:
-    """Return where the first result begins that may still change, or come, of those that begin in a span; None for none.
+    """Return the start of the first result in a span that may still change, or still appear; None if there is none.
 
     Args:
         spark: A session.
         definition: The definition.
-        path: Its partials table.
-        version: At this version.
-        inside: From where history is cut now to where it would be.
-        dirty: The first instant at or after the end of *inside* at which something is dirty: a result that reaches it may
-            change, like one that is open.
+        path: The partials table of the definition.
+        version: The version of the partials table.
+        inside: The span from the present frozen boundary to the proposed one; only results that begin in it count.
+        dirty: The first dirty instant at or after the end of *inside*. A result that reaches it may change, like an open one.
     """
     params = engine_of(definition).params
     start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
@@ -257,12 +256,12 @@ def unsettled(
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far kept results have come.
+    """How far the stored results have progressed.
 
     Args:
-        changing: Where the first one of a span begins that is open or reaches dirt; None for none.
-        last: Where the last closed one of each key begins, the earliest of these.
-        days: (start of the first, count) of the windows of a key in a trading day of the span, where that was asked for.
+        changing: Start of the first result in a span that is open or reaches dirt; None if there is none.
+        last: Start of the last closed result of a key; the earliest of these starts over all keys.
+        days: (first start, number) of the windows of each key and trading day in the span; empty unless a calendar is given.
     """
 
     changing: int | None
@@ -301,7 +300,7 @@ def _progress(
         day = sf.expr(day_from_sql(calendar, "w_start")).alias("_day")
         by_day = frame.where(inside).groupBy(*map(quoted, names), day)
         counted = by_day.agg(sf.min("w_start").alias("first"), sf.count(sf.lit(1)).alias("count"))
-        # of days that begin alike the one with the fewest windows tells
+        # of trading days with the same first window, the one with the fewest windows decides
         days = [
             (r["first"], r["least"]) for r in counted.groupBy("first").agg(sf.min("count").alias("least")).collect()
         ]
@@ -309,7 +308,7 @@ def _progress(
 
 
 def _clamped(instant: int) -> int:
-    """The instant as a 64-bit number; infinite ones lie beyond every real one."""
+    """Return the instant as a 64-bit number; infinite instants become numbers beyond every real instant."""
     return max(-(2**62), min(2**62, instant))
 
 
@@ -345,7 +344,7 @@ def _on(names: Sequence[str]) -> Any:
 
 
 def newest_time(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-    """Return the largest event time of the rows that count, at a version; None without rows."""
+    """Return the largest event time of the rows that count at a version; None without rows."""
     rows = prepared(definition, c.read_version(spark, source, version))
     return _number(rows.agg(sf.max(TIME).alias("t")).collect()[0]["t"])
 
@@ -357,11 +356,11 @@ def first_time(
 
     Args:
         spark: A session.
-        definition: Whose filter counts.
+        definition: The definition, with its filter.
         source: The source.
-        version: Up to this version.
-        from_feed: Whether the change feed reaches back to the table's first version, so that arrival is known; else the
-            smallest time counts.
+        version: The last version that counts.
+        from_feed: Whether the change feed reaches back to the table's first version, so that the order of arrival is known;
+            otherwise the row with the smallest time counts as the first.
     """
     if not from_feed:
         rows = prepared(definition, c.read_version(spark, source, version))

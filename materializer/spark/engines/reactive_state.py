@@ -1,4 +1,4 @@
-"""The query of running state: window functions over the ordered rows of a key, and one pass in Arrow for ``ema``."""
+"""Running state as a query: window functions over the ordered rows of a key, and one pass in Arrow for ``ema``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 CARRY: Final = "_carry_"
 KEPT: Final = "_kept_"
-"""Prefix of columns of rows that are kept ones, which come before raw rows so that functions can look back on them."""
+"""Prefix of the columns of stored rows, which come before the raw rows so that functions can look back on them."""
 STATE: Final = "x_s"
-"""Prefix of the state columns, which are counted from 0 in the order of the calls."""
+"""Prefix of the state columns; they are numbered from 0 in the order of the calls."""
 _PLACE: Final = "_place"
 _ACTIVE: Final = "_active"
 _ARGUMENT: Final = "_argument_"
@@ -37,10 +37,10 @@ class _Rows:
     """The rows of a query, prepared for state functions.
 
     Args:
-        frame: Raw rows with their place in their part, whether state has to count them, and the arguments of the calls.
+        frame: Raw rows with their position in their part, whether state has to count them, and the arguments of the calls.
         ordered: A window over the rows of a key and part.
-        has_carry: Whether columns with the state before the part stand beside.
-        is_raw: Whether a row is a raw one, and no kept one that functions only look back on; None where all are.
+        has_carry: Whether the frame has columns with the state before the part.
+        is_raw: True for a raw row, false for a stored row that functions only look back on; None if all rows are raw.
     """
 
     frame: DataFrame
@@ -49,19 +49,19 @@ class _Rows:
     is_raw: Column | None
 
     def carried(self, state: str) -> Column | None:
-        """Return the state before the part, None when nothing is carried."""
+        """Return the state before the part; None if no state is carried."""
         return sf.col(CARRY + state) if self.has_carry else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ema:
-    """An exponential moving average that the pass in Arrow computes.
+    """An exponential moving average, which the pass in Arrow computes.
 
     Args:
-        argument: Column of its values.
-        n: How many values make its first one.
-        value: State column: the average, or the sum of the values before there are *n*.
-        seen: State column: how many values there were.
+        argument: Column of the values.
+        n: Number of values that make the first average.
+        value: State column: the average; before there are *n* values, their sum.
+        seen: State column: the number of values so far.
         output: Column of the result.
     """
 
@@ -76,17 +76,17 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:  # noqa: ARG0
     """Return one row for each raw row.
 
     Args:
-        raw: Raw rows; see :mod:`materializer.spark.engines.query`. With cumulative functions, ``_carry_<column>`` of the kept
-            row before the part (or before the range: rows up to ``_carry_x_at`` are context only). Where rows that functions
-            look back on may be gone, the kept ones stand for them: of these ``_kept_<column>`` is set and no column of the source.
+        raw: Raw rows; see :mod:`materializer.spark.engines.query`. For cumulative functions, ``_carry_<column>`` holds the
+            stored row before the part (or before the range: rows up to ``_carry_x_at`` are only context). Where the rows that
+            functions look back on may be gone, stored rows replace them; these have ``_kept_<column>`` and no source columns.
         e: The definition, with :class:`~materializer.core.engines.reactive_state.Params`.
-        at: Nothing is open here.
+        at: Not used: no result of this engine is ever open.
 
     Shape:
         Keys, ``_part``, ``w_start`` = ``w_end`` = ``label`` = ``first_t`` = ``last_t`` = the row's time, ``v_<measure>``,
-        ``n`` = 1, ``is_final`` = true, ``is_shown``, ``x_ordinal`` (place among rows of equal time, from 1); with cumulative
-        functions ``x_at`` and the states ``x_s<i>``; ``x_arg<i>``, on which functions look back, those that a table can hold.
-        Grain (keys, ``_part``, ``w_start``, ``x_ordinal``).
+        ``n`` = 1, ``is_final`` = true, ``is_shown``, ``x_ordinal`` (position among rows of equal time, from 1); with cumulative
+        functions ``x_at`` and the states ``x_s<i>``; ``x_arg<i>``: each argument on which functions look back, if a table can
+        hold its type. Grain (keys, ``_part``, ``w_start``, ``x_ordinal``).
     """
     p: Params = e.params
     given = _prepared(raw, e)
@@ -117,7 +117,7 @@ def _prepared(raw: DataFrame, e: EngineQuery) -> _Rows:
     p: Params = e.params
     has_kept = KEPT + ORDINAL in raw.columns
     order = [sf.col(quoted(name)) for name in e.order]
-    order[1:1] = [sf.col(KEPT + ORDINAL)] if has_kept else []  # kept ones lie before all others
+    order[1:1] = [sf.col(KEPT + ORDINAL)] if has_kept else []  # stored rows come before all others
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(*order)
     equal = Window.partitionBy(*map(quoted, [*e.groups, TIME])).orderBy(*order)
     has_carry = p.is_cumulative and CARRY + AT in raw.columns
@@ -135,7 +135,7 @@ def _prepared(raw: DataFrame, e: EngineQuery) -> _Rows:
 
 
 def _argument(text: str, p: Params, is_raw: Column | None) -> Column:
-    """The argument of a call: of a kept row as it was kept, because the row's own columns are gone."""
+    """Return the argument of a call; for a stored row the stored argument, because the row's own columns are gone."""
     value = sf.expr(text)
     if is_raw is None:
         return value
@@ -144,14 +144,14 @@ def _argument(text: str, p: Params, is_raw: Column | None) -> Column:
 
 
 def _looked_back_on(given: _Rows, p: Params) -> dict[str, str]:
-    """Return which column each stored argument is in; an argument of a type that cannot be stored is left out."""
+    """Return the column that holds each stored argument, without the arguments whose type a table cannot hold."""
     columns = {name: _ARGUMENT + name.removeprefix(ARGUMENT) for name in p.arguments.values()}
     types = given.frame.schema if columns else None
     return {name: c for name, c in columns.items() if types is not None and is_storable(types[c].dataType)}
 
 
 def _computed(given: _Rows, p: Params) -> tuple[dict[str, Column], list[Ema], list[str]]:
-    """Return the columns that Spark computes, the averages that it does not, and the names of the state columns."""
+    """Return the columns that Spark computes, the averages that Arrow computes, and the names of the state columns."""
     columns: dict[str, Column] = {}
     emas: list[Ema] = []
     states: list[str] = []
@@ -190,9 +190,9 @@ _SHIFTED: Final[dict[str, Callable[[Column, Column], Column]]] = {
 
 
 def _moved(given: _Rows, aggregate: Column, n: int) -> Column:
-    """An aggregate over the last *n* rows, null where there are fewer.
+    """Return an aggregate over the last *n* rows, null where there are fewer.
 
-    A part reaches back over n - 1 rows before its results, so where it holds fewer, the key has no more.
+    A part includes the n - 1 rows before its results. If the part has fewer rows, the key has no more.
     """
     return sf.when(sf.col(_PLACE) >= sf.lit(n), aggregate.over(given.ordered.rowsBetween(1 - n, 0)))
 
@@ -207,12 +207,12 @@ def _so_far(given: _Rows) -> WindowSpec:
 
 
 def _counted(argument: str) -> Column:
-    """The argument of rows that the carried state does not hold yet."""
+    """Return the argument only for rows that the carried state does not include yet."""
     return sf.when(sf.col(_ACTIVE), sf.col(argument))
 
 
 def _total(given: _Rows, argument: str, state: str) -> Column:
-    """A running sum that adds in the order of rows, so that it is the same number wherever it goes on from."""
+    """Return a running sum that adds in the order of rows, so that the result is the same wherever the sum resumes."""
     kind = given.frame.select(sf.sum(argument)).schema[0].dataType
     value, carried = _counted(argument).cast(kind), given.carried(state)
     if carried is not None:
@@ -259,7 +259,7 @@ _CUMULATIVE: Final[dict[str, Callable[..., _Cumulative]]] = {
     "cummin": _extreme(sf.min, sf.least),
 }
 _STATES: Final = {"cumsum": 1, "cumcount": 1, "cumavg": 2, "cummax": 1, "cummin": 1, "ema": 2}
-"""How many state columns each cumulative function keeps."""
+"""The number of state columns of each cumulative function."""
 
 
 # -- ema -----------------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ _STATES: Final = {"cumsum": 1, "cumcount": 1, "cumavg": 2, "cummax": 1, "cummin"
 def _needed(
     found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Rows, arguments: Mapping[str, str]
 ) -> Iterator[Column]:
-    """Yield the columns that the rest of the query reads, so that no others pass through Arrow."""
+    """Yield only the columns that the rest of the query reads; the other columns need not pass through Arrow."""
     p: Params = e.params
     reads = {name.casefold() for name in p.reads}
     carried = {CARRY + s for ema in emas for s in (ema.value, ema.seen)} if given.has_carry else set()
@@ -282,7 +282,7 @@ def _needed(
 
 
 def _with_emas(found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Rows) -> DataFrame:
-    """Return *found* with the averages and their states, each part of a key in one pass over its rows in order."""
+    """Return *found* with the averages and their states, computed in one ordered pass over each part of a key."""
     columns = [(name, st.DoubleType()) for ema in emas for name in (ema.value, ema.output)]
     added = [st.StructField(name, kind) for name, kind in columns]
     added += [st.StructField(ema.seen, st.LongType()) for ema in emas]
@@ -294,7 +294,7 @@ def _with_emas(found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Ro
 def _pass(emas: Sequence[tuple[str, int, str, str, str]], carry: str | None) -> Callable[[pa.Table], pa.Table]:
     """Return the function that Spark's workers run over a part.
 
-    They may not have this package, so it refers to nothing of it.
+    The workers may not have this package, so the function refers to nothing in it.
 
     Args:
         emas: The fields of each :class:`Ema`.
@@ -334,7 +334,7 @@ def _pass(emas: Sequence[tuple[str, int, str, str, str]], carry: str | None) -> 
 
 
 def _named(found: DataFrame, p: Params) -> DataFrame:
-    """Return *found* with the metrics that the filter names under their own names; a column of that name goes before."""
+    """Return *found* with the metrics that the filter uses under their own names, unless a column of that name exists."""
     reads, columns = ({n.casefold() for n in names} for names in (p.reads, found.columns))
     names = [name for name, _ in p.metrics if name.casefold() in reads - columns]
     return found.select("*", *[sf.col(quoted(MEASURE + name)).alias(name) for name in names])

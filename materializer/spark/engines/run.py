@@ -1,7 +1,7 @@
-"""Running the query of an engine: over all raw rows, or over the rows of what a change touched, kept results beside.
+"""Run the query of an engine: over all raw rows, or only over the ranges that a change touched, next to stored results.
 
 A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``, measures as ``v_<name>``, ``n``, ``first_t``,
-``last_t``, ``is_final``, ``is_shown``, the engine's own ``x_…``, and ``revision``: how often it was published with other content.
+``last_t``, ``is_final``, ``is_shown``, the engine's own ``x_…``, and ``revision``: how often the published content has changed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from materializer.spark.query import compute as c
 from materializer.spark.query.bucket_sql import instant_of_sql, value_of_sql
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
-"""Columns that, with the keys, tell one result row from another."""
+"""Columns that, together with the keys, identify a result row."""
 _OPEN_END: Final = 2**62
 MAX_INLINE: Final = 64
-"""So many parts stand in the query itself; more are joined."""
+"""Maximum number of parts that the query holds as constants; more parts are joined."""
 
 
 class Query(Protocol):
@@ -41,7 +41,7 @@ class Query(Protocol):
 
 
 def engine_of(definition: Definition) -> EngineDefinition:
-    """Return the engine's part of a definition that has one."""
+    """Return the engine's part of a definition; a definition without an engine is a :class:`ValueError`."""
     if definition.engine is None:
         msg = f"{definition.spec.name} is not computed by an engine"
         raise ValueError(msg)
@@ -49,7 +49,7 @@ def engine_of(definition: Definition) -> EngineDefinition:
 
 
 def query_of(definition: Definition) -> EngineQuery:
-    """Return a definition as its query sees it."""
+    """Return a definition in the form that its query needs."""
     spec, engine = definition.spec, engine_of(definition)
     texts = {m.name: m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures}
     return EngineQuery(
@@ -64,12 +64,12 @@ def query_of(definition: Definition) -> EngineQuery:
 
 
 def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = None) -> DataFrame:
-    """Return the raw rows that count, with the columns that every query finds.
+    """Return the raw rows that count, with the columns that every query uses.
 
     Args:
         definition: The definition.
         frame: Rows of the source.
-        spans: Where their time has to lie, or None for anywhere.
+        spans: Spans in which the times of the rows have to lie; None for any time.
     """
     spec = definition.spec
     rows = c.relevant_rows(definition, frame, SpanSet.of(EVERYTHING) if spans is None else spans)
@@ -86,9 +86,9 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
 
 
 def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before | None = None) -> DataFrame:
-    """Return the result rows over prepared *raw* rows, as they are stored, all with revision 0.
+    """Return the result rows over prepared *raw* rows in their stored form, all with revision 0.
 
-    Those of *before*, see :func:`windows_before`, are among them.
+    The result includes the windows of *before*; see :func:`windows_before`.
 
     Shape:
         ``slice``, keys, ``_part``, and the columns of the partials table.
@@ -111,7 +111,7 @@ def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before |
 
 
 def _is_stored(definition: Definition, name: str) -> bool:
-    """Whether the partials table has a column; one of an older version has no arguments."""
+    """Return whether the partials table has a column; a table of an older version has no arguments."""
     columns = dict(definition.partial_columns)
     return not columns or name in columns or not name.startswith(ARGUMENT)
 
@@ -129,16 +129,16 @@ def everything(
 
 
 def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int) -> DataFrame:
-    """Return prepared *raw* rows from a frozen bound on, with what the last result before it of their key passes on.
+    """Return prepared *raw* rows from a frozen boundary on, with the state of their key's last result before it.
 
-    A session that began below the bound takes the rows within its gap along, whether it counts them or not. Cumulative
-    functions go on from ``_carry_<column>``; the others look back on :func:`kept_before`.
+    A session that began below the boundary owns the rows within its gap, whether it counts them or not; they are left out.
+    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`kept_before`.
 
     Args:
         definition: The definition.
         raw: Raw rows, none before *since*.
-        kept: The stored rows that begin before it.
-        since: The bound.
+        kept: The stored rows that begin before *since*.
+        since: The frozen boundary.
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
     carried = carried_columns(definition)
@@ -163,22 +163,22 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
 
 
 def looks_back(definition: Definition) -> bool:
-    """Whether results depend on so many rows before them."""
+    """Return whether results depend on a fixed number of rows before them."""
     return definition.spec.engine == "reactive_state" and engine_of(definition).params.lookback > 0
 
 
 def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return prepared *raw* rows, and before those of each key the last *kept* ones, on which functions look back.
+    """Return prepared *raw* rows and, before those of each key, its last *kept* rows, on which functions look back.
 
     Args:
         definition: The definition.
-        raw: Raw rows, none below a frozen bound.
-        kept: The stored rows that begin below it.
-        parts: The ranges whose rows would reach below it, from :func:`part_frame`; None for everything.
+        raw: Raw rows, none below the frozen boundary.
+        kept: The stored rows that begin below the boundary.
+        parts: The ranges whose rows would reach below the boundary, from :func:`part_frame`; None for everything.
 
     Shape:
-        The columns of *raw*, ``_kept_x_ordinal`` and ``_kept_x_arg<i>``, which are null in raw rows; of a kept row are set besides
-        these its keys, ``_part``, ``_t`` and ``_carry_<column>``.
+        The columns of *raw*, ``_kept_x_ordinal`` and ``_kept_x_arg<i>``, which are null in raw rows. A stored row has only
+        these, its keys, ``_part``, ``_t`` and ``_carry_<column>``.
     """
     params = engine_of(definition).params
     keys = [quoted(key_column(k.name)) for k in definition.spec.keys]
@@ -202,16 +202,16 @@ def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: 
 
 
 def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return the last of the *kept* windows of each key, from which the windows after it are filled.
+    """Return the last of the *kept* windows of each key; empty windows are filled after it.
 
     Args:
         definition: The definition.
-        kept: The stored rows that begin before a frozen bound.
-        parts: The ranges that are computed, from :func:`part_frame`; None for everything.
+        kept: The stored rows that begin before a frozen boundary.
+        parts: The ranges to compute, from :func:`part_frame`; None for everything.
 
     Shape:
-        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key there. Grain:
-        keys, ``_part``.
+        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key in *kept*.
+        Grain: keys, ``_part``.
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
     columns = ["w_start", *(f"v_{name}" for name in measure_names(definition.spec)), "n", "first_t"]
@@ -227,7 +227,7 @@ def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | N
 
 
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:
-    """Return *parts* as a frame: ``_part`` (from 1), keys as ``_mz_<i>``, bounds, and carried columns as ``_carry_<column>``."""
+    """Return *parts* as a frame: ``_part`` (from 1), keys as ``_mz_<i>``, bounds, and carried columns ``_carry_<column>``."""
     types = dict(definition.partial_columns)
     keys = [key_column(k.name) for k in definition.spec.keys]
     carried = [name for name, _ in parts[0].carry] if parts else []
@@ -242,11 +242,11 @@ def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part
 
 
 def in_parts(definition: Definition, raw: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the prepared *raw* rows of some parts, each with its part's id; a row may be in several."""
+    """Return the prepared *raw* rows of some parts, each with the id of its part; a row may be in several parts."""
     rows = raw.drop(PART, KNOWN_MAX)
     start, end = sf.col("_mz_raw_start"), sf.col("_mz_raw_end")
     if END in rows.columns:
-        lasts = sf.greatest(sf.col(END), sf.col(TIME) + 1)  # skips nulls
+        lasts = sf.greatest(sf.col(END), sf.col(TIME) + 1)  # `greatest` skips nulls
         until = sf.when(sf.col(END).isNull(), sf.lit(_OPEN_END)).otherwise(lasts)
         inside = (sf.col(TIME) < end) & (until > start)
     else:
@@ -277,14 +277,14 @@ def changed_results(
     kept: DataFrame,
     before: Before | None = None,
 ) -> DataFrame:
-    """Return all result rows of the slices that *kept* holds: those of *parts* computed anew, the others as they are.
+    """Return all result rows of the slices in *kept*: those of *parts* are computed again, the others stay as they are.
 
     Args:
         definition: The definition.
         raw: Prepared raw rows of the parts, from :func:`in_parts`.
-        parts: The ranges.
-        frame: The same, from :func:`part_frame`.
-        at: What closes windows.
+        parts: The ranges to compute.
+        frame: The same ranges as a frame, from :func:`part_frame`.
+        at: The bounds that close windows.
         kept: The stored rows of the slices that are replaced.
         before: The last windows before the parts; see :func:`windows_before`.
     """
@@ -308,7 +308,7 @@ def results_of_parts(
     at: Bounds,
     before: Before | None = None,
 ) -> DataFrame:
-    """Return the result rows of *parts*, computed anew; arguments as for :func:`changed_results`."""
+    """Return the result rows of *parts*, computed again; the arguments are those of :func:`changed_results`."""
     found = results(definition, raw, at, before)
     columns = [n for n in found.columns if n != PART]
     if len(parts) <= MAX_INLINE:
@@ -319,13 +319,13 @@ def results_of_parts(
 
 
 def _cut_sql(parts: Sequence[Part]) -> str:
-    """SQL of whether a result row lies in its part's range; few parts stand in the query itself, which saves jobs."""
+    """SQL of whether a result row is in the range of its part; the query holds few parts as constants, which saves jobs."""
     starts, ends = (", ".join(f"{_clamped(getattr(p, name))}L" for p in parts) for name in ("start", "end"))
     return f"w_start >= element_at(array({starts}), {PART}) AND w_start < element_at(array({ends}), {PART})"
 
 
 def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
-    """Whether a kept row lies in the range of a part of its key."""
+    """Return whether a stored row is in the range of a part of its key."""
     types = dict(definition.partial_columns)
     names = [key_column(k.name) for k in definition.spec.keys]
     found = sf.expr("false")
@@ -338,9 +338,9 @@ def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
 
 
 def revised(new: DataFrame, old: DataFrame) -> DataFrame:
-    """Return *new* rows with the revision of the *old* row in their place, one more where the content differs.
+    """Return *new* rows with the revision of the *old* row that they replace, plus one if that was shown and differs.
 
-    What functions look back on is no content: nobody is shown it.
+    The stored arguments, on which functions look back, do not count as content, because the output does not show them.
     """
     keys = [n for n in new.columns if n.startswith("k_") or n in IDENTITY]
     content = [n for n in new.columns if n not in {*keys, SLICE, "revision"} and not n.startswith(ARGUMENT)]
@@ -372,5 +372,5 @@ def schema_of(frame: DataFrame) -> list[st.StructField]:
 
 
 def _clamped(instant: int) -> int:
-    """The instant as a 64-bit number; infinite ones lie beyond every real one."""
+    """Return the instant as a 64-bit number; infinite instants become numbers beyond every real instant."""
     return max(-_OPEN_END, min(_OPEN_END, instant))

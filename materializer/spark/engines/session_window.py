@@ -1,6 +1,6 @@
 """The query of session windows: gaps and islands over the ordered times of a key.
 
-Spark's own ``session_window`` joins rows whose difference equals the gap, which belong apart here.
+Spark's own ``session_window`` joins two rows whose distance equals the gap; here such rows belong to different sessions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     Args:
         raw: Raw rows; see :mod:`materializer.spark.engines.query`.
         e: The definition, with :class:`~materializer.core.engines.session_window.Params`.
-        at: What closes sessions besides the next row of their key.
+        at: The bounds that close sessions, besides the next row of their key.
 
     Shape:
         Keys, ``_part``, ``w_start`` (first row), ``w_end`` (last row + gap), ``label``, ``v_<measure>``, ``n``, ``first_t``,
@@ -33,7 +33,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     p: Params = e.params
     found = aggregated(_in_sessions(raw, e), [*e.groups, _START], e, [(_KNOWN, f"max({KNOWN_MAX})")])
     end = sf.col("last_t") + sf.lit(p.session_gap)
-    # Parts meet here, only to learn the newest time of the key, which lies in one of them or outside all.
+    # Parts meet here only to find the newest time of the key, which lies in one of the parts or outside all of them.
     key = Window.partitionBy(*map(quoted, e.keys)) if e.keys else Window.partitionBy(sf.lit(0))
     newest = sf.max(sf.greatest("last_t", _KNOWN)).over(key)
     found = found.withColumn("is_final", (end <= newest) | _is_closed(p, end, at))
@@ -54,7 +54,7 @@ def _in_sessions(raw: DataFrame, e: EngineQuery) -> DataFrame:
     p: Params = e.params
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(TIME)
     begins = sf.coalesce(sf.col(TIME) - sf.lag(TIME).over(ordered) >= sf.lit(p.session_gap), sf.expr("true"))
-    # Of rows with equal time one may carry the beginning; the frame by value shows it to all of them.
+    # Of several rows with equal time only one may be marked as the beginning; the frame by value shows the mark to all of them.
     so_far = ordered.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     marked = raw.withColumn(_START, sf.when(begins, sf.col(TIME)))
     return marked.withColumn(_START, sf.max(_START).over(so_far))

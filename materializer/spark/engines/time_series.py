@@ -16,7 +16,7 @@ from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, En
 
 SHUT_OUT: Final = "_shut_out"
 ORIGIN: Final = "_origin"
-"""Optional column of raw rows: the time of the key's first accepted row, where arrival is known."""
+"""Optional column of raw rows, present if the order of arrival is known: the time of the key's first accepted row."""
 _ANCHOR: Final = "_anchor"
 _FROM: Final = "_from"
 _BOUND: Final = "_bound"
@@ -26,7 +26,7 @@ _END: Final = "_pane_end"
 def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them.
 
-    A window's place is its end on the grid: windows of several sizes share it.
+    A window is identified by its end on the grid, which windows of several sizes share.
     """
     p: Params = e.params
     placed, marks = _in_panes(raw, e, at)
@@ -39,7 +39,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     found = found if e.before is None else _with_earlier(found, e.before, p)
     found = panes.with_newest(found, e).withColumn(_BOUND, sf.expr(_bound(p, at)))
     if p.has_grid_by_key:
-        # any end is an edge of its key; aggregation left the first row behind
+        # every end is an edge of its key's grid; aggregation has dropped the time of the key's first row
         found = found.withColumn(_ANCHOR, sf.min(AT).over(Window.partitionBy(*e.keys)))
     found = found.where(f"{AT} IS NOT NULL")
     if len(p.window_sizes) > 1 and p.multi_window_rule == "all":
@@ -49,7 +49,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 
 def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
-    """Return windows with the last kept ones below the frozen bound; what the rows above make of those below is not whole."""
+    """Add the last stored windows below the frozen boundary; drop computed windows that begin below it: they are incomplete."""
     sizes = {SIZE: sf.lit(len(p.window_sizes))} if len(p.window_sizes) > 1 else {}
     earlier = before.windows.withColumn(AT, sf.col("w_start") + sf.lit(p.length)).withColumns(sizes)
     names = [n for n in found.columns if n in earlier.columns]
@@ -58,7 +58,7 @@ def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
 
 
 def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
-    """Add ``_shut_out``: whether all windows of a row were closed when it came; rows between sub-windows have none."""
+    """Add ``_shut_out``: whether all windows of a row were closed when it arrived; false for a row between sub-windows."""
     p: Params = e.params
     placed, marks = _in_panes(rows, e, at)
     return placed.withColumn(SHUT_OUT, sf.expr(f"{PANE} IS NOT NULL AND {_FROM} > {PANE} + {p.length - p.step}L")).drop(
@@ -67,7 +67,7 @@ def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
 
 
 def _edge(p: Params, at: Bounds) -> str:
-    """SQL of an edge of the grid."""
+    """SQL of one edge of the grid."""
     return _ANCHOR if p.has_grid_by_key else f"({anchor(p, at.origin)}L)"
 
 
@@ -82,7 +82,7 @@ def _above(x: str, edge: str, step: int) -> str:
 
 
 def _in_panes(raw: DataFrame, e: EngineQuery, at: Bounds) -> tuple[DataFrame, list[str]]:
-    """Return rows with the end of their pane, and the columns that tell panes apart."""
+    """Return rows with the end of their pane, and the names of the columns that identify a pane."""
     p: Params = e.params
     edge, frame = _edge(p, at), raw
     if p.day:
@@ -103,7 +103,7 @@ def _in_panes(raw: DataFrame, e: EngineQuery, at: Bounds) -> tuple[DataFrame, li
         return frame, marks
     first = _above if p.closed == "left" else _up
     opened = [PANE, first(f"({CLOSED_ON_ARRIVAL} + {_short(p)}L)", edge, p.step)]
-    if ORIGIN in raw.columns:  # what is older than the key's first window comes too late (D23)
+    if ORIGIN in raw.columns:  # a row older than the key's first window comes too late (D23)
         opened.append(first(ORIGIN, edge, p.step))
     earliest = f"CASE WHEN {PANE} IS NOT NULL THEN greatest({', '.join(opened)}) END"
     return frame.withColumn(_FROM, sf.expr(earliest)), [*marks, _FROM]
@@ -116,12 +116,12 @@ def _with_anchor(frame: DataFrame, e: EngineQuery, p: Params) -> DataFrame:
 
 
 def _short(p: Params) -> int:
-    """By how much a window closes before its end on the grid: what its sub-window leaves off."""
+    """Return how much earlier than its end on the grid a window closes: the time that its sub-window leaves out."""
     return p.step - p.sub_window[1] if p.sub_window else 0
 
 
 def _windows(p: Params, first: str) -> str:
-    """SQL of the windows of a pane, whose end is ``_pane``; the earliest that is open to it ends at *first*."""
+    """SQL of the windows of the pane that ends at ``_pane``; the earliest window that is open to the pane ends at *first*."""
 
     def ends(i: int) -> str:
         last = f"({PANE} + {p.window_sizes[i] - p.step}L)"
@@ -132,7 +132,7 @@ def _windows(p: Params, first: str) -> str:
 
 
 def _bound(p: Params, at: Bounds) -> str:
-    """SQL of the latest end (as far as windows take rows) that is closed; null when none is."""
+    """SQL of the latest closed end of a window (the end of its sub-window, if it has one); null when none is closed."""
     right = 0 if p.closed == "left" else 1
     bounds = [f"{KEY_MAX} - {p.accepted_delay + right}L"]
     forced = p.accepted_delay if p.use_system_time else p.force_trigger_time
@@ -146,7 +146,7 @@ def _bound(p: Params, at: Bounds) -> str:
 def _filled(found: DataFrame, e: EngineQuery, edge: str) -> DataFrame:
     """Add the closed windows without rows that follow a window with rows.
 
-    The last window of a part is followed up to the bound, unless the key has rows after the part.
+    After the last window of a part, windows are filled up to the bound, unless the key has rows after the part.
     """
     p: Params = e.params
     order = Window.partitionBy(*e.groups).orderBy(AT)

@@ -1,4 +1,4 @@
-"""Spark as the planning and the refresh of an engine see it."""
+"""The Spark operations that the planning and the refresh of an engine use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from materializer.spark.runtime.failures import feed_gaps, spoken
 from materializer.spark.runtime.jvm import watched
 
 SMALL_LATE: Final = 100_000
-"""Late rows that the driver fetches and appends itself; more are appended by Spark."""
+"""Maximum number of late rows that the driver fetches and appends itself; Spark appends more rows."""
 
 
 @watched
@@ -35,7 +35,7 @@ class Windowing:
     """The windowing engines of one session.
 
     Args:
-        spark: A session of ours.
+        spark: A session with UTC and ANSI on.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -53,17 +53,17 @@ class Windowing:
         *,
         is_small: bool,
     ) -> tuple[DataFrame, list[Observation]]:
-        """Return all result rows of the slices that a plan replaces, and where its raw rows are counted.
+        """Return all result rows of the slices that a plan replaces, and the observations that count its raw rows.
 
-        What the plan discards is taken out of the output alone, and not computed.
+        Slices that the plan discards are not computed; their rows are only removed from the output.
 
         Args:
-            definition: What is computed.
-            source: Where raw rows come from.
-            partials_path: The kept result rows.
-            plan: What to replace.
-            work: What to compute.
-            is_small: Whether everything runs in one task: nothing is shuffled, so it is one job and not ten.
+            definition: The definition to compute.
+            source: The source of the raw rows.
+            partials_path: The table of stored result rows.
+            plan: The slices to replace.
+            work: The work to compute.
+            is_small: Whether everything runs in one task: without a shuffle this is one job instead of ten.
         """
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
@@ -101,13 +101,13 @@ class Windowing:
         """Return how many windows some work would make, and which row makes the most of them.
 
         Args:
-            definition: What would be computed.
-            source: Where raw rows come from.
-            partials_path: The kept result rows.
-            partials_version: At this version.
-            version: Of the source.
-            work: What would be computed.
-            limit: Windows that one row may make.
+            definition: The definition to compute.
+            source: The source of the raw rows.
+            partials_path: The table of stored result rows.
+            partials_version: The version of that table.
+            version: The version of the source.
+            work: The work to count.
+            limit: Maximum number of windows that one row may make.
         """
         with spoken("counting windows", table=source.path, version=version):
             parts = run.part_frame(self._spark, definition, work.parts) if work.parts else None
@@ -126,16 +126,16 @@ class Windowing:
         partials_path: str = "",
         since: int = NEG_INF,
     ) -> DataFrame:
-        """Return the shown result rows of an engine over all raw rows: what its output means.
+        """Return the shown result rows of an engine over all raw rows: the reference for its output.
 
         Args:
-            definition: What is computed.
-            source: Where raw rows come from.
-            version: At this version.
-            at: What closes windows.
-            spans: Slices, none below *since*.
-            partials_path: The kept result rows, for what goes on from below *since*.
-            since: The frozen bound: only the raw rows from it on are read.
+            definition: The definition to compute.
+            source: The source of the raw rows.
+            version: The version of the source.
+            at: The bounds that close windows.
+            spans: The slices, none below *since*.
+            partials_path: The table of stored result rows, for windows and state that continue from below *since*.
+            since: The frozen boundary: only raw rows from it on are read.
         """
         raw = arrival.counted_rows(self._spark, definition, source, version, Work(at, since=since))
         raw = self._going_on(definition, raw, partials_path, None, since)
@@ -146,7 +146,7 @@ class Windowing:
     def _going_on(
         self, definition: Definition, raw: DataFrame, path: str, version: int | None, since: int
     ) -> DataFrame:
-        """Return raw rows from the frozen bound on with what the kept results below it pass on to them."""
+        """Return raw rows from the frozen boundary on, with the state that the stored results below it pass on."""
         if since == NEG_INF:
             return raw
         return run.going_on(definition, raw, self._below(path, version, since), since)
@@ -154,7 +154,7 @@ class Windowing:
     def _before(
         self, definition: Definition, path: str, version: int | None, work: Work, parts: DataFrame | None
     ) -> Before | None:
-        """Return the last window below the frozen bound of each key, or part, from which others are filled; None for none."""
+        """Return each key's or part's last window below the frozen boundary, to fill windows after it; None for no filling."""
         since = work.since
         if not freezing.fills_on(run.engine_of(definition).params) or not _reaches_below(work):
             return None
@@ -170,7 +170,7 @@ class Windowing:
         work: Work,
         parts: DataFrame | None,
     ) -> DataFrame:
-        """Return raw rows with the kept ones below the frozen bound on which functions look back before them."""
+        """Return raw rows and, before them, the stored rows below the frozen boundary on which functions look back."""
         since = work.since
         if not run.looks_back(definition) or not _reaches_below(work):
             return raw
@@ -192,15 +192,15 @@ class Windowing:
         *,
         partials_path: str,
     ) -> DataFrame:
-        """Return the shown result rows of some slices as a canary expects them.
+        """Return the shown result rows of some slices, computed again for a canary.
 
         Args:
-            definition: What is computed.
-            source: Where raw rows come from.
-            version: Of the source.
-            work: All that has results in *spans*; of what is kept it has nothing but what running state carries on.
+            definition: The definition to compute.
+            source: The source of the raw rows.
+            version: The version of the source.
+            work: All work that has results in *spans*; of the stored rows it uses only the state that they carry on.
             spans: The slices.
-            partials_path: The kept result rows, for what goes on from below the frozen bound.
+            partials_path: The table of stored result rows, for windows and state that continue from below the frozen boundary.
         """
         if not work.parts:
             found = self.everything(
@@ -217,7 +217,7 @@ class Windowing:
     def late_rows(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
     ) -> tuple[StructType, pa.Table | DataFrame]:
-        """Return the rows that arrived in (after, upto] and were not accepted, with the reason, fetched when they are few.
+        """Return the rows that arrived in (after, upto] and were not accepted, with the reason; few rows are fetched.
 
         Raises:
             ChangeFeedGapError: If the change feed does not reach back to the table's first version.
@@ -261,7 +261,7 @@ class Windowing:
             return questions.rows_as_changes(self._spark, definition, source, version, spans)
 
     def keys_over(self, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
-        """Return the keys that have kept results over some spans; see :mod:`.questions`."""
+        """Return the keys that have stored results in some spans; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.keys_over(self._spark, definition, path, version, spans)
 
@@ -275,22 +275,22 @@ class Windowing:
         since: SpanSet | None,
         carried: Sequence[str],
     ) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
-        """Return kept result rows; see :mod:`.questions`."""
+        """Return stored result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
 
     def kept_across(self, path: str, version: int, bound: int) -> list[Kept]:
-        """Return the kept results across an instant as one; see :mod:`.questions`."""
+        """Return the stored results across an instant, joined into one; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_across(self._spark, path, version, bound)
 
     def unsettled(self, definition: Definition, path: str, version: int, inside: Span, dirty: int) -> int | None:
-        """Return where the first kept result begins that may still change, or come; see :mod:`.questions`."""
+        """Return the start of the first stored result that may still change, or still appear; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.unsettled(self._spark, definition, path, version, inside, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the event time of the first accepted row: by arrival where the change feed reaches back, else the smallest."""
+        """Return the event time of the first accepted row: the first to arrive if the change feed tells, else the smallest."""
         try:
             with feed_gaps(source.path, -1, version):
                 found = questions.first_time(self._spark, definition, source, version, from_feed=True)
@@ -302,9 +302,9 @@ class Windowing:
                 return questions.first_time(self._spark, definition, source, version, from_feed=False)
 
     def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the largest event time of the rows that the filter lets through; None without rows.
+        """Return the largest event time of the rows that pass the filter; None without rows.
 
-        Where arrival counts, event time moves by commits and by no less than the minimum gap.
+        Where the order of arrival counts, event time advances commit by commit, and by at least the minimum gap.
         """
         if definition.spec.engine == "event_time_window" and definition.spec.lateness != "recompute":
             with feed_gaps(source.path, -1, version):
@@ -314,5 +314,5 @@ class Windowing:
 
 
 def _reaches_below(work: Work) -> bool:
-    """Whether rows below the frozen bound would count, if they were there."""
+    """Return whether rows below the frozen boundary would count if they still existed."""
     return work.since != NEG_INF and (work.parts is None or any(p.raw_start <= work.since for p in work.parts))

@@ -1,1 +1,1 @@
-"""The queries of a refresh, and how their results are compared and written."""
+"""The queries of a refresh, and the comparing and writing of their results."""

@@ -1,7 +1,7 @@
 """Buckets, instants and spans as Spark SQL text.
 
-The texts mean the same as :mod:`materializer.core.time.grid` in a session whose time zone is UTC, with ANSI on. Time zones
-come from the grid, never from the JVM: where a wall clock jumps, the text chooses between constants.
+The SQL means the same as :mod:`materializer.core.time.grid` in a session with time zone UTC and ANSI on. Time zones
+come from the grid, never from the JVM: where a wall clock jumps, the SQL chooses between constants.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.wallclock import FixedLattice, MonthLattice, Piece
 
 MOST_CASES: Final = 64
-"""More cases than these are looked up in arrays of constants: nested, Spark would plan them for seconds."""
+"""Maximum number of cases to nest; more are looked up in arrays of constants, because Spark would plan them for seconds."""
 
 _BIGINT: Final = Span(-(2**63), 2**63)
 _SUFFIX: Final = {TimeType.SMALLINT: "S", TimeType.INT: "", TimeType.BIGINT: "L"}
@@ -29,10 +29,10 @@ def bucket_start_sql(grid: Grid, time_sql: str, inside: SpanSet) -> str:
     """Return the start of the bucket of a time, in the time's own type; null for null.
 
     Args:
-        grid: The division.
+        grid: The grid of the buckets.
         time_sql: Expression of the grid's time type.
-        inside: Where times may lie; elsewhere the result is undefined. In a time zone the text grows with it, by a few
-            cases a year, and infinite ends stand for the years 1 to 9999.
+        inside: Spans in which the times lie; outside of them the result is undefined. In a time zone the SQL grows with the
+            spans, by a few cases a year; infinite ends stand for the years 1 to 9999.
     """
     time = f"({time_sql})"
     match grid:
@@ -54,12 +54,12 @@ def bucket_start_sql(grid: Grid, time_sql: str, inside: SpanSet) -> str:
 def bucket_end_sql(grid: Grid, start_sql: str, inside: SpanSet) -> str:
     """Return the end of the bucket that starts at an edge, in the edge's own type; null for null.
 
-    Ends that an integer type cannot hold come out as its largest value.
+    If an integer type cannot hold an end, the result is the largest value of the type.
 
     Args:
-        grid: The division.
+        grid: The grid of the buckets.
         start_sql: Expression of the grid's time type whose values are edges.
-        inside: As for :func:`bucket_start_sql`; buckets that reach over its ends are covered.
+        inside: As for :func:`bucket_start_sql`; it also covers buckets that extend beyond the spans.
     """
     start = f"({start_sql})"
     match grid:
@@ -83,7 +83,7 @@ def bucket_end_sql(grid: Grid, start_sql: str, inside: SpanSet) -> str:
 
 
 def instant_sql(of: Grid | TimeType, instant: int) -> str:
-    """Return a literal of the column type; what Delta skips files by.
+    """Return a literal of the column type, which Delta can use to skip files.
 
     Raises:
         ValueError: If the type has no such value.
@@ -116,11 +116,11 @@ def value_of_sql(instant_sql: str, time_type: TimeType) -> str:
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
     """Return a predicate that holds for the values in *spans* and is null or false for null.
 
-    It consists of comparisons of the column with literals, so that Delta skips files by it.
+    The predicate compares the column with literals, so that Delta can use it to skip files.
 
     Args:
         column_sql: The column, quoted.
-        spans: Infinite ends, and ends that the type cannot hold, are left out of the comparison.
+        spans: The spans; an end that is infinite, or that the type cannot hold, is not compared.
         time_type: Type of the column.
     """
     limits = limits_of(time_type) & _BIGINT or _BIGINT
@@ -178,14 +178,14 @@ def _typed(units: str, time_type: TimeType) -> str:
 
 
 def _above(units: str, phase: str, width: int) -> str:
-    """How far a number lies above the last edge; the inner pmod keeps the difference in 64 bits."""
+    """SQL of how far a number lies above the last edge; the inner pmod keeps the difference within 64 bits."""
     if phase in ("0L", "(0L)"):
         return f"pmod({units}, {width}L)"
     return f"pmod(pmod({units}, {width}L) - {phase}, {width}L)"
 
 
 def _micros(value: str, grid: Grid) -> str:
-    """The microsecond that holds a value."""
+    """SQL of the microsecond that contains a value."""
     units = _units(value, grid.time_type)
     if not grid.time_type.is_integer or grid.resolution is Resolution.US:
         return units
@@ -195,7 +195,7 @@ def _micros(value: str, grid: Grid) -> str:
 
 
 def _from_micros(micros: str, grid: Grid) -> str:
-    """The value of an edge in microseconds."""
+    """SQL of the value of an edge that is given in microseconds."""
     if not grid.time_type.is_integer or grid.resolution is Resolution.US:
         return _typed(micros, grid.time_type)
     if grid.resolution is Resolution.NS:
@@ -215,7 +215,7 @@ def _pieces(grid: CalendarGrid, inside: SpanSet) -> Iterable[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What holds from *start* on: a constant, or the lattice shifted by *shift*, all in microseconds."""
+    """The rule from *start* on: a constant, or the lattice shifted by *shift*; all numbers are microseconds."""
 
     start: int
     value: int | None
@@ -228,7 +228,7 @@ class _Case:
             return cls(start, value + grid.delay, 0)
         match grid.wall.lattice:
             case FixedLattice(width=width, phase=phase):
-                # offsets that divide alike come out equal, so that an hour needs no cases for a jump of an hour
+                # modulo the width, equal offsets give equal cases: a grid of hours needs no case for a jump of one hour
                 return cls(start, None, (phase - piece.offset + grid.delay) % width)
             case MonthLattice(shift=shift):
                 return cls(start, None, piece.offset - grid.delay - shift)
@@ -256,7 +256,7 @@ def _end(grid: CalendarGrid, micros: str, shift: str) -> str:
 
 
 def _chosen(micros: str, cases: Iterable[_Case], formula: Callable[[str, str], str]) -> str:
-    """The last case that begins at or before *micros*; the first reaches down for ever."""
+    """SQL of the last case that begins at or before *micros*; the first case has no lower limit."""
     texts = [(c, f"{c.value}L" if c.value is not None else formula(micros, f"({c.shift}L)")) for c in cases]
     distinct = [(c, text) for i, (c, text) in enumerate(texts) if i == 0 or text != texts[i - 1][1]]
     if not distinct:
@@ -267,7 +267,7 @@ def _chosen(micros: str, cases: Iterable[_Case], formula: Callable[[str, str], s
 
 
 def _nested(micros: str, cases: Sequence[tuple[int, str]]) -> str:
-    """A binary search by nested CASE, which runs fastest."""
+    """SQL of a binary search by nested CASE, the form that runs fastest."""
     if len(cases) == 1:
         return cases[0][1]
     middle = len(cases) // 2
@@ -276,10 +276,10 @@ def _nested(micros: str, cases: Sequence[tuple[int, str]]) -> str:
 
 
 def _looked_up(micros: str, cases: Sequence[_Case], formula: Callable[[str, str], str]) -> str:
-    """The same from arrays of constants, which Spark plans at once however many cases there are.
+    """SQL of the same choice by arrays of constants, which Spark plans quickly for any number of cases.
 
-    Time is cut into steps of one length; an array tells the case at the start of each, and the few cases that begin
-    inside it are compared. The one-element arrays name a value so that it is computed once.
+    Time is cut into steps of equal length. An array gives the case at the start of each step, and the few cases that begin
+    inside the step are compared. The one-element arrays give a value a name, so that it is computed once.
     """
     starts = [c.start for c in cases]
     low, count = starts[1], 2 * len(cases)
@@ -287,7 +287,7 @@ def _looked_up(micros: str, cases: Sequence[_Case], formula: Callable[[str, str]
     first = [bisect_right(starts, low + k * step) - 1 for k in range(count)]
     most = max(bisect_left(starts, low + (k + 1) * step) - 1 - n for k, n in enumerate(first))
     padded = _array(starts + [2**63 - 1] * most)
-    # before the first step the first case holds, which is the one before the case at its start
+    # index 0 is the case before the first step, for all earlier values
     at = f"CASE WHEN u < {low}L THEN 0 ELSE CAST(get({_array(first)}, CAST(least((u - {low}L) div {step}L, {count - 1}L) AS INT)) AS INT) END"
     later = "".join(f" + CASE WHEN u >= get({padded}, k + {j}) THEN 1 ELSE 0 END" for j in range(1, most + 1))
     shift = f"get({_array([c.shift for c in cases])}, n)"

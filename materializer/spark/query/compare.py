@@ -1,4 +1,4 @@
-"""Published rows beside the reference form, row by row."""
+"""Compare published rows with the reference form, row by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from materializer.spark.query.bucket_sql import instant_of_sql
 DIFFERS: Final = "size(wrong) > 0"
 """Predicate of the rows that differ."""
 FLOAT_TOLERANCE: Final = 1e-9
-"""Doubles may differ by this share of the sum of the magnitudes that enter the result (law 1)."""
+"""Maximum difference of doubles, as a share of the sum of the magnitudes that enter the result (law 1)."""
 
 _SQUARED: Final = frozenset(
     {
@@ -39,20 +39,20 @@ _SQUARED: Final = frozenset(
     }
 )
 _CUBED: Final = "sum3"
-"""The power sum whose terms may cancel each other."""
+"""The power sum whose terms may cancel each other out."""
 _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the comparison found.
+    """The result of a comparison.
 
     Args:
-        rows: Rows of the reference form.
-        differing: Rows that are missing, extra or different.
-        examples: Some of them: kind, row (bucket and keys as text), columns (published, reference).
-        evidence: The same rows whole: kind, what was expected and what was found (None where there is no row).
-        buckets: Every bucket with a differing row, as the instant of the column that was asked for.
+        rows: Number of rows of the reference form.
+        differing: Number of rows that are missing, extra or different.
+        examples: Some of these rows: kind, row (bucket and keys as text), columns (published, reference).
+        evidence: The same rows whole: kind, the expected row and the row found (None if there is no such row).
+        buckets: Every bucket with a differing row, as an instant of the requested column.
     """
 
     rows: int
@@ -75,13 +75,13 @@ def compare(
     """Compare *published* rows of *spans* with the reference form over *raw*.
 
     Args:
-        definition: What is compared.
+        definition: The definition of the rows.
         raw: The source at the version that the output reflects.
         published: Rows of the output inside *spans*.
-        spans: Where to compare.
-        inside: The part of *spans* where the source has rows at all.
+        spans: The spans to compare.
+        inside: The part of *spans* in which the source has rows.
         examples: How many differing rows to return.
-        bucket: Column of the output whose instants tell all differing buckets, where those are few; None to tell none.
+        bucket: Column of the output whose instants identify the differing buckets, if these are few; None to return none.
     """
     spec = definition.spec
     tolerances = dict(definition.layout.tolerances)
@@ -140,12 +140,12 @@ def compare(
 
 
 def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:
-    """Return how many rows were compared, how many differ, and some of these.
+    """Return how many rows were compared, how many differ, and some of the differing rows.
 
-    Nothing is kept in between: where all is equal, which it should be, one query says so; else a second one fetches.
+    Nothing is cached. In the usual case, without differences, one query is enough; otherwise a second query fetches examples.
 
     Args:
-        both: Rows of both sides, joined: ``r`` is null where the expected one is missing, ``wrong`` lists what differs.
+        both: Rows of both sides, joined; ``r`` is null if the expected row is missing, ``wrong`` lists the differing columns.
         examples: How many differing rows to return.
     """
     numbers = both.agg(sf.count("r").alias("rows"), sf.count_if(sf.expr(DIFFERS)).alias("differing")).collect()[0]
@@ -154,7 +154,7 @@ def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:
 
 
 def _within(ours: str, low: str, high: str, kind: str) -> str:
-    """Return SQL: a quantile, or each of an array of them, lies in its bracket; NaN counts as infinity."""
+    """Return SQL that tells whether a quantile, or each of an array of them, lies in its bracket; NaN counts as infinity."""
     if kind.startswith("array"):
         element = _number(f"{ours}[i]", kind)
         inner = f"{low}[i] <= {element} AND {element} <= {high}[i]"

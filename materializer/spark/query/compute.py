@@ -1,7 +1,7 @@
-"""The one query of a refresh: raw rows or kept partials in, new partials and finalised rows out.
+"""The one query of a refresh: it turns raw rows or stored partials into new partials and finalised rows.
 
 Internal column names: ``slice`` (start of the bucket), ``k_<key>`` and ``p_…`` (partials). Output columns have the
-names of the definition. Every frame is built with the public DataFrame API, so that it also runs over Spark Connect.
+names of the definition. Every frame uses only the public DataFrame API, so that it also runs over Spark Connect.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FINAL: Final = "f_"
 AT: Final = "materializer at"
 """Scratch column: the start of a row's bucket as an instant."""
 KEPT: Final = "f_kept"
-"""In a combined frame: whether HAVING lets the group through."""
+"""Column of a combined frame: whether HAVING accepts the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputedSource(SourceIdentity):
-    """A table whose rows are computed, because what is stored is not all there is to say at its version.
+    """A table whose rows are computed, because the stored rows are incomplete at its version.
 
     Args:
-        build: Makes a frame of all its rows, and says where the rows that these are made from are counted.
-        counts: Where they are counted of each frame that was made.
+        build: Returns a new frame of all rows, and the observations that count the rows it is made from.
+        counts: The observations of all frames that were built.
     """
 
     build: Callable[[], tuple[DataFrame, list[Observation]]] | None = None
@@ -54,14 +54,14 @@ class ComputedSource(SourceIdentity):
         return frame
 
     def counted(self) -> list[Observation]:
-        """Return where rows are counted of the frames that were made since it was last asked."""
+        """Return the observations of the frames that were built since the last call."""
         found = list(self.counts)
         self.counts.clear()
         return found
 
 
 def read_version(spark: SparkSession, source: SourceIdentity, version: int) -> DataFrame:
-    """Read a table at a pinned version, as it is stored or as it is computed."""
+    """Read a table at a pinned version: its stored rows or, for a :class:`ComputedSource`, its computed rows."""
     if isinstance(source, ComputedSource):
         return source.frame()
     reader = spark.read.format("delta").option("versionAsOf", version)
@@ -85,17 +85,17 @@ def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: 
 
 
 def read_inserts(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:
-    """Read the rows that were inserted in (after, upto], from the change feed.
+    """Read the rows inserted in (after, upto] from the change feed.
 
     Shape:
-        The source's columns; one row per inserted row. The caller knows that the versions hold inserts only.
+        The source's columns; one row per inserted row. The caller guarantees that the versions hold only inserts.
     """
     frame = read_changes(spark, source, after, upto).where("_change_type = 'insert'")
     return frame.drop("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def relevant_rows(definition: Definition, frame: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return the source rows that count: with a time, inside *spans*, let through by WHERE."""
+    """Return the source rows that count: they have a time inside *spans* and pass WHERE."""
     spec, column = definition.spec, quoted(definition.spec.time_column)
     frame = frame.where(f"{column} IS NOT NULL")
     if spans != SpanSet.of(EVERYTHING):
@@ -104,7 +104,7 @@ def relevant_rows(definition: Definition, frame: DataFrame, spans: SpanSet) -> D
 
 
 def only_buckets(definition: Definition, rows: DataFrame, starts: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return the source rows whose bucket starts at one of *starts*, for dirt in too many pieces for a predicate."""
+    """Return the source rows whose bucket starts at one of *starts*; for dirt in too many spans for a predicate."""
     start = bucket_start_sql(definition.grid, quoted(definition.spec.time_column), spans)
     at = sf.expr(instant_of_sql(start, definition.time_type))
     return rows.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_semi").drop(AT)
@@ -134,7 +134,7 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
 
 
 def merge(definition: Definition, parts: Sequence[DataFrame]) -> DataFrame:
-    """Return the partials of all rows that went into *parts*, which hold partials of disjoint sets of rows."""
+    """Return the partials of all rows behind *parts*, which are partials of disjoint sets of rows."""
     union = reduce(lambda a, b: a.unionByName(b), parts)
     merged = [sf.expr(p.merge).alias(p.name) for p in definition.layout.partials if p.merge is not None]
     return union.groupBy(*definition.group_columns).agg(*merged)
@@ -156,7 +156,7 @@ def finalise(definition: Definition, partials: DataFrame, spans: SpanSet) -> Dat
 
 
 def combined(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return partials and output side by side, to be fetched once and split by :func:`split`."""
+    """Return partials and output side by side, so that one fetch returns both; :func:`split` separates them."""
     finals = [sf.expr(sql).alias(FINAL + str(i)) for i, (_, sql) in enumerate(output_expressions(definition, spans))]
     kept = sf.expr(definition.layout.having or "true").alias(KEPT)
     stored = [sf.col(name) for name, _ in definition.partial_columns]
@@ -165,14 +165,14 @@ def combined(definition: Definition, partials: DataFrame, spans: SpanSet) -> Dat
 
 
 def _named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return partials with keys and bucket under their output names too: formulas and HAVING call them so."""
+    """Return partials with keys and bucket also under their output names, which formulas and HAVING use."""
     taken = {name.lower() for name in partials.columns}
     groups = [(name, sql) for name, sql in _group_expressions(definition, spans).items() if name.lower() not in taken]
     return partials.select("*", *[sf.expr(sql).alias(name) for name, sql in groups])
 
 
 def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]:
-    """Return output name → expression over partial columns, for bucket and keys."""
+    """Return the expression over partial columns of bucket and keys, by output name."""
     spec = definition.spec
     found = {spec.bucket_start: SLICE} if spec.bucket_start else {}
     if spec.bucket_end:
@@ -181,18 +181,18 @@ def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
-    """Return fetched *rows* as a frame with Spark's own types."""
+    """Return fetched *rows* as a frame with Spark's types."""
     if not rows.num_rows:
-        rows = rows.schema.empty_table()  # PySpark cannot take columns without a chunk
+        rows = rows.schema.empty_table()  # PySpark fails on columns without a chunk
     frame = spark.createDataFrame(rows)
     return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """Fetch a frame.
+    """Fetch a frame as an Arrow table.
 
-    Fields of structs are declared nullable first: a null struct of fields that are not null, such as the variance of no
-    value, cannot be taken over by pyarrow.
+    Fields of structs are first declared nullable. Otherwise pyarrow cannot read a null struct whose fields are not nullable,
+    such as the variance of no value.
     """
     wanted = StructType.fromJson(json.loads(frame.schema.json().replace('"nullable":false', '"nullable":true')))
     columns = []
@@ -203,7 +203,7 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 
 
 def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return (partials, output) of a fetched combined frame, both in order of bucket and keys."""
+    """Return (partials, output) of a fetched combined frame, both ordered by bucket and keys."""
     keys = [n for n in definition.group_columns if _is_sortable(table.schema.field(n).type)]
     table = table.sort_by([(n, "ascending") for n in keys])
     partials = table.select([name for name, _ in definition.partial_columns])
@@ -229,14 +229,14 @@ def output_expressions(definition: Definition, spans: SpanSet) -> list[tuple[str
 def reference(
     definition: Definition, rows: DataFrame, spans: SpanSet, extra: Sequence[tuple[str, str]] = ()
 ) -> DataFrame:
-    """Return what the definition means: the plain aggregate over raw rows, with the output's columns.
+    """Return the reference form of a definition: the plain aggregate over raw rows, with the output's columns.
 
-    This is the form that everything else is compared with; it shares nothing with the partials.
+    All other forms are compared with this one, which does not use partials.
 
     Args:
-        definition: What is computed.
-        rows: Source rows that count.
-        spans: Where they lie.
+        definition: The definition to compute.
+        rows: The source rows that count.
+        spans: Spans that contain the times of the rows.
         extra: Further (name, aggregate) columns, appended.
     """
     spec, grid, layout = definition.spec, definition.grid, definition.layout
@@ -262,15 +262,15 @@ def reference(
 def aggregated(
     grouped: GroupedData, groups: Sequence[str], columns: Sequence[tuple[str, str]], foreign: set[str]
 ) -> DataFrame:
-    """Return grouped rows with aggregates.
+    """Return aggregates of grouped rows.
 
-    Those of Python are grouped apart and joined, because Spark refuses them beside its own.
+    Aggregates in Python are grouped separately and joined, because Spark refuses them beside its own aggregates.
 
     Args:
-        grouped: The rows, grouped.
-        groups: Names of the columns that they are grouped by.
+        grouped: The grouped rows.
+        groups: Names of the grouping columns.
         columns: (name, aggregate) of each column.
-        foreign: Texts of the calls that only the session knows.
+        foreign: SQL texts of the calls that only the session knows.
 
     Shape:
         *groups*, then *columns*, the foreign ones last.
@@ -288,16 +288,15 @@ def aggregated(
 
 
 def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
-    """Return *frame* counting its rows as they pass, and where the count will be; one query may hold several of a name."""
+    """Return *frame* with a count of the rows that pass it, and the observation of the count; one query may reuse a name."""
     observation = Observation(f"{name}_{uuid4().hex}")
     return frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), observation
 
 
 def rows_seen(observation: Observation) -> int:
-    """Return the count of :func:`observed`, once its frame was computed.
+    """Return the count of :func:`observed`, after its frame was computed.
 
-    Where Spark knows beforehand that there is no row it leaves the counting out of the query, and its answer cannot be
-    read.
+    If Spark knows beforehand that there are no rows, it removes the count from the query, and the observation cannot be read.
     """
     try:
         return int(observation.get.get("rows", 0))

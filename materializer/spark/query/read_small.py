@@ -1,4 +1,4 @@
-"""Rows of tables that the driver reads itself when they are few: planning their scan would take longer than the rest."""
+"""Rows of small tables that the driver reads itself, because planning a Spark scan would take longer than the rest."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLAIN: Final = re.compile(
     r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
 )
 MOST_OPENED: Final = 500_000
-"""Rows of files that the driver opens to pick few out of them; more are read by Spark."""
+"""Maximum number of rows in the files that the driver opens to pick few rows; Spark reads more."""
 MOST: Final = 50_000
-"""Rows that it opens where it does not pick, and raw ones that it hands on."""
+"""Maximum number of rows in the files that the driver opens without picking, and of raw rows that it passes on."""
 MOST_KEPT: Final = 100_000
-"""Kept rows that it hands on."""
+"""Maximum number of stored rows that the driver passes on."""
 FEW: Final = 64
-"""Spans whose rows the driver picks out of what it read; Spark does the rest."""
+"""Maximum number of spans for which the driver picks rows itself; with more spans Spark filters."""
 
 
 def raw_rows(
@@ -43,7 +43,7 @@ def raw_rows(
 
 
 def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
-    """Return at least the kept rows of *spans*."""
+    """Return at least the stored rows of *spans*."""
     types = dict(definition.partial_columns)
     found = _picked(path, version, list(types), spans, SLICE, definition.time_type, MOST_KEPT)
     return scanned(spark, path, version) if found is None else c.frame_of(spark, found, types)
@@ -52,7 +52,7 @@ def kept_rows(spark: SparkSession, definition: Definition, path: str, version: i
 def _picked(
     path: str, version: int, columns: list[str], spans: SpanSet, at: str, time_type: TimeType, most: int
 ) -> pa.Table | None:
-    """Return at least the rows of *spans*, at most so many, or None when Spark has to read them."""
+    """Return at least the rows of *spans*, but at most *most* rows; None if Spark has to read them."""
     is_picked = len(spans) <= FEW
     max_rows = MOST_OPENED if is_picked else MOST
     found = read_small_rows(path, version, columns, spans, time=at, time_type=time_type, max_rows=max_rows)
@@ -62,5 +62,5 @@ def _picked(
 
 
 def scanned(spark: SparkSession, path: str, version: int) -> DataFrame:
-    """Return all kept rows as Spark reads them; the rest of the query says which."""
+    """Return all stored rows as a scan by Spark; the rest of the query filters them."""
     return spark.read.format("delta").option("versionAsOf", version).load(path)

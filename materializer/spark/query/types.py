@@ -1,4 +1,4 @@
-"""Which types a table of ours may hold."""
+"""The types that a table of ours may hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSTORABLE = (
 
 
 def is_storable(of: st.DataType) -> bool:
-    """Whether a table that every reader can read holds values of a type."""
+    """Return whether a table that every reader can read may hold values of a type."""
     return not any(isinstance(inner, _UNSTORABLE) or _is_collated(inner) for inner in within(of))
 
 
@@ -26,7 +26,7 @@ def _is_collated(of: st.DataType) -> bool:
 
 
 def within(of: st.DataType) -> Iterator[st.DataType]:
-    """Yield a type and the types of all that values of it hold."""
+    """Yield a type and the types of all values nested in it."""
     yield of
     match of:
         case st.ArrayType():

@@ -1,7 +1,7 @@
-"""Spark's lane: large results committed with ``replaceWhere`` and a transaction number.
+"""Spark's lane: commit large results with ``replaceWhere`` and a transaction number.
 
-Both tables are laid out in time: rows are range-partitioned by the bucket and sorted, so that a file holds few,
-neighbouring buckets and replacing one later rewrites little.
+Both tables are laid out by time: rows are range-partitioned by bucket and sorted. So a file holds a few neighbouring buckets,
+and replacing a bucket later rewrites little.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ROWS_PER_FILE: Final = 100_000
 
 
 def append(frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
-    """Append *frame* in one Delta commit; one that the table already carries under *n* is skipped without a word.
+    """Append *frame* in one Delta commit; Spark silently skips it if the table already has a commit with *n*.
 
     Raises:
-        StorageError: If the disk is full or refuses; the table is as before.
+        StorageError: If the disk is full or refuses the write; the table is unchanged.
     """
     writer = frame.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", n)
     with spoken("committing the result", table=path):
@@ -42,21 +42,21 @@ def replace_spans(
 ) -> None:
     """Replace the rows of *predicate* by *frame* in one Delta commit.
 
-    Spark skips the write without a word when the table already carries *n* or more under *app_id*; the caller looks
-    for the note afterwards.
+    Spark silently skips the write if the table already carries *n* or more under *app_id*; the caller checks for the note
+    afterwards.
 
     Args:
         frame: The new rows; each satisfies *predicate*, or the write fails.
         path: The table.
         predicate: Spark SQL over the table's columns.
         order: Columns to sort by, the bucket first.
-        rows: How many rows there are, about; decides the number of files.
+        rows: Approximate number of rows; it determines the number of files.
         app_id: Transaction identifier.
         n: Refresh number.
         note: Written as ``userMetadata``.
 
     Raises:
-        StorageError: If the disk is full or refuses; the table is as before.
+        StorageError: If the disk is full or refuses the write; the table is unchanged.
     """
     files = max(1, round(rows / ROWS_PER_FILE))
     laid_out = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
@@ -74,16 +74,16 @@ def replace_spans(
 
 
 def lay_out(frame: DataFrame, folder: str, *, order: list[str], files: int) -> None:
-    """Append *frame* to the table at *folder*, cut by time into about so many files.
+    """Append *frame* to the table at *folder*, cut by time into about *files* files.
 
     Args:
         frame: Rows with the table's columns.
-        folder: A table that nobody reads yet.
+        folder: A table that has no readers yet.
         order: Columns to sort by, the bucket first.
-        files: How many files.
+        files: Approximate number of files.
 
     Raises:
-        StorageError: If the disk is full or refuses.
+        StorageError: If the disk is full or refuses the write.
     """
     laid_out = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
     with spoken("writing files again", table=folder):

@@ -1,1 +1,1 @@
-"""Spark as the services see it: one class, and what it asks for each purpose."""
+"""Spark as the services use it: one class, and one module for each purpose."""

@@ -1,7 +1,7 @@
-"""Checks over a frame: all of them in one aggregation, and the rows that failed afterwards.
+"""Run quality checks over a frame: all checks in one aggregation, then the rows that failed.
 
-Rows that must be unique are counted by a window and not by a distinct count, so that the number of offending rows comes out
-of the same job, and the same predicate finds them. Adaptive execution is off meanwhile: it makes a job of every shuffle.
+A window, not a distinct count, finds rows that are not unique: the same job then counts the offending rows, and the same
+predicate selects them. Adaptive execution is off during the checks, because it makes a job of every shuffle.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import spoken
 
 MOST_BUCKETS: Final = 10_000
-"""Failing buckets of one check that are fetched; more count as all of them."""
+"""Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _COPIES: Final = "materializer copies "
 _CHECK: Final = "materializer check"
 
 
 def columns_of(frame: DataFrame) -> Mapping[str, str]:
-    """Return name → Spark type of a frame's columns, in order."""
+    """Return the Spark type of each column of a frame, by name and in order."""
     return MappingProxyType({f.name: f.dataType.simpleString() for f in frame.schema})
 
 
 def audit(frame: DataFrame, checks: Sequence[Check]) -> list[Finding]:
-    """Answer *checks* about *frame* in one Spark job; none when they need no aggregate.
+    """Return a finding for each check of a frame, from one Spark job; from none if no check needs an aggregate.
 
     Raises:
         DataError: If a row makes an expression fail.
@@ -64,16 +64,16 @@ def failing(
     most: int,
     start_sql: str = "",
 ) -> Failing:
-    """Return the rows and buckets that the failed *checks* failed on; two Spark jobs, none when nothing failed.
+    """Return the rows and buckets on which checks failed; this takes two Spark jobs, or none if nothing failed.
 
     Args:
-        frame: What was audited.
-        checks: What was checked.
-        findings: The answers, in the same order.
+        frame: The audited frame.
+        checks: The checks.
+        findings: The findings of *checks*, in the same order.
         bucket: Column that holds the bucket of a row: a date, a timestamp or an integer.
-        most: Rows to fetch of each check.
-        start_sql: Start of a row's bucket, in the type of *bucket*, where that holds times inside buckets: there are more
-            of those than can be fetched.
+        most: Maximum number of rows to fetch for each check.
+        start_sql: Start of a row's bucket, in the type of *bucket*. It is needed where *bucket* holds times inside buckets,
+            because there are more of those times than can be fetched.
     """
     failed = [check for check, finding in zip(checks, findings, strict=True) if not finding.success]
     buckets: dict[tuple[int, str], frozenset[Any] | None] = {(c.index, c.type): None for c in failed}
@@ -100,13 +100,13 @@ def failing(
 
 
 def built_in(definition: Definition, columns: Collection[str], spans: SpanSet, source_rows: int | None) -> list[Check]:
-    """Return the checks that need no suite, for the output rows of a definition.
+    """Return the checks of a definition's output rows that need no suite.
 
     Args:
-        definition: What was computed.
+        definition: The definition of the output.
         columns: Columns of the frame.
-        spans: Where its buckets lie.
-        source_rows: Rows of the source in *spans* that count; None when not known.
+        spans: The spans of the frame's buckets.
+        source_rows: Number of source rows in *spans* that count; None if unknown.
     """
     spec = definition.spec
     start = spec.bucket_start
@@ -121,7 +121,7 @@ def built_in(definition: Definition, columns: Collection[str], spans: SpanSet, s
 
 
 def _windowed(frame: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, dict[tuple[str, ...], str]]:
-    """Return the frame with a column for each set of columns that rows are compared by, and the columns' names."""
+    """Return the frame with one column for each set of columns that rows are compared by, and the names of these columns."""
     alike = dict.fromkeys(c.failing.alike for c in checks if c.failing is not None and c.failing.alike)
     windows = {columns: f"{_COPIES}{i}" for i, columns in enumerate(alike)}
     copies = {c.failing.alike: c.failing.copies_sql for c in checks if c.failing is not None and c.failing.alike}

@@ -1,4 +1,4 @@
-"""What a change feed touches, when there is too much of it for the driver to read: counted by bucket."""
+"""The buckets that a change feed touches, counted by Spark when the feed is too large for the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import feed_gaps
 
 MAX_SLICES: Final = 100_000
-"""Touched buckets that are told one by one; more are told as "everywhere"."""
+"""Maximum number of touched buckets to list; if there are more, all buckets count as touched."""
 KNOWN: Final = "known"
 VERSION: Final = "in version"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
@@ -28,17 +28,17 @@ KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a run of the change feed touches.
+    """What a range of the change feed touches.
 
     Args:
-        starts: Starts of the touched buckets; None when they are too many to tell.
+        starts: Starts of the touched buckets; None if there are too many to list.
         is_insert_only: Whether every change was an insert.
-        counts: Changed rows by kind.
+        counts: Number of changed rows by kind of change.
         null_times: Changed rows whose time is null.
-        lateness: How late the inserted rows were at most: each counts from the start of its bucket.
-        late: Starts of buckets below the frozen bound in which some version did nothing but insert.
-        conflicts: Starts of buckets below it in which some version did something else than insert, or than delete.
-        expired: Rows that went below it in versions that did nothing else there.
+        lateness: Upper bounds of how late the inserted rows were, each measured from the start of the row's bucket.
+        late: Starts of buckets below the frozen boundary with a version that only inserted rows.
+        conflicts: Starts of buckets below it with a version whose changes were neither inserts only nor deletes only.
+        expired: Number of rows below it that were deleted by versions that did nothing else in their bucket.
     """
 
     starts: tuple[int, ...] | None
@@ -64,11 +64,11 @@ def changes(
 
     Args:
         spark: Session that reads.
-        definition: Tells the buckets.
+        definition: The definition, with its grid.
         source: The table.
-        after: Version that is known already.
-        upto: Last version.
-        frozen: The frozen bound; what happened below it is told version by version.
+        after: The version that is known already.
+        upto: The last version.
+        frozen: The frozen boundary; changes below it are counted version by version.
 
     Raises:
         ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
@@ -105,10 +105,10 @@ def changes(
 
 
 def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], frozen: int) -> DataFrame:
-    """Return changes by bucket and, below the frozen bound, by version; there all that only went is one row.
+    """Return changes by bucket and, below the frozen boundary, by version; all plain deletes below it make one row.
 
     Shape:
-        ``slice`` (null also for what only went), ``VERSION`` (null above the bound), the counts.
+        ``slice`` (null also in the row of plain deletes), ``VERSION`` (null above the boundary), the counts.
     """
     version = sf.when(sf.col(SLICE) < frozen, sf.col("_commit_version"))
     found = frame.withColumn(SLICE, start).withColumn(VERSION, version).groupBy(SLICE, VERSION).agg(*counts)
@@ -122,7 +122,7 @@ def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], froze
 
 
 def _below(rows: list[Row], frozen: int) -> tuple[int, tuple[int, ...], tuple[int, ...], list[Row]]:
-    """Return rows that went below the frozen bound, starts of late and of conflicting buckets, and what lies above."""
+    """Return the rows deleted below the frozen boundary, starts of late and of conflicting buckets, and the rows above it."""
     if frozen == NEG_INF:
         return 0, (), (), rows
     old = [r for r in rows if r[VERSION] is not None]

@@ -1,7 +1,7 @@
-"""Rows that are computed when somebody asks for them; fetched, they come with what it took.
+"""Rows that are computed at the time of a read; when they are fetched, their cost is returned too.
 
-Spark counts what passes a frame once, in its first evaluation, whoever makes it and whatever part of the rows they want. So
-rows that are fetched come from a frame that nobody else has had.
+Spark counts the rows that pass a frame only once, in the frame's first evaluation, even if that evaluation reads only a part of
+the rows. So a fetch always uses a frame that nothing else has used.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
 
 Observed: TypeAlias = tuple[DataFrame, list[Observation]]
-"""Rows, and where the source rows that they are made from are counted once they were computed."""
+"""Rows, and the observations that count their source rows during the computation."""
 
 
 class OnTheFly:
     """Rows of an always-fresh read.
 
     Args:
-        engine: Computes them.
-        build: Makes their frame; called at once, so that what Spark refuses is known, and again for each further one.
-        table: The source, for what errors say.
-        version: Its version.
+        engine: Spark, which computes the rows.
+        build: Returns a new frame of the rows. It is called at once, so that an error of Spark shows early, and again for each
+            further frame.
+        table: The source, for error messages.
+        version: The source version.
     """
 
     def __init__(self, engine: Engine, build: Callable[[], Observed], *, table: str, version: int) -> None:
@@ -45,26 +46,26 @@ class OnTheFly:
 
     @property
     def frame(self) -> DataFrame:
-        """The rows as a frame, always the same one."""
+        """The rows as a frame, the same one at each access."""
         if self._frame is None:
             self._frame, _ = self.taken()
         return self._frame
 
     def fetch(self, limit: int | None) -> tuple[pa.Table, ReadCost]:
-        """Return the rows and what fetching them took.
+        """Return the rows and the cost of fetching them.
 
         Args:
-            limit: How many at most, the largest by their first column; None for all.
+            limit: Maximum number of rows, taken from the largest by the first column; None for all.
         """
         began, group = time.perf_counter(), f"materializer-{uuid4().hex}"
         frame, counts = self.taken()
         if limit is not None:
             frame = frame.orderBy(frame.columns[0], ascending=False).limit(limit)
         with self._engine.counted(group), spoken("computing what is dirty", table=self._table, version=self._version):
-            table = frame.toArrow()  # collected instants would lose their zone
+            table = frame.toArrow()  # `collect` would lose the time zone of instants
             rows = sum(map(c.rows_seen, counts))
         return table, ReadCost(rows, self._engine.jobs_in(group), round(time.perf_counter() - began, 3))
 
     def taken(self) -> Observed:
-        """Return a frame of the rows that nobody else has had, for a query that has them as a part."""
+        """Return a frame of the rows that nothing else has used, for a query that contains it."""
         return self._unused.pop() if self._unused else self._build()

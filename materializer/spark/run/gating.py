@@ -1,4 +1,4 @@
-"""What a gate does with the rows that an engine computed: look at them, take some out, compute a few buckets again."""
+"""What a quality gate does with computed rows: read them, take a part of them, or compute a few buckets again."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def output_frame(engine: Engine, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
-    """Return the output rows that were computed, as a frame; those of *where* only, when given.
+    """Return the computed output rows as a frame; only those that match *where*, if it is given.
 
-    Fetched rows are few: they lie in one partition, where neither a window nor an aggregate has anything to shuffle.
+    Fetched rows are few, so they go into one partition, in which windows and aggregates need no shuffle.
     """
     rows = computed.output
     if isinstance(rows, pa.Table):
@@ -49,15 +49,15 @@ def part(
     where: Mapping[str, str],
     columns: Mapping[str, tuple[str, bool]],
 ) -> Computed:
-    """Return what was computed for some of its buckets, to be written in place of the whole.
+    """Return the part of a computation that belongs to some buckets, to be written instead of the whole.
 
     Args:
-        engine: Who computed it, and counts what is done for it.
-        computed: The whole; it keeps what is in memory.
-        spans: The buckets.
-        time_type: Type of time.
-        where: Predicate of the buckets' rows, by table.
-        columns: Column of the buckets' start, or of their end (and True), by table.
+        engine: Spark, which computed the rows and counts the jobs of this call.
+        computed: The whole computation, which keeps its rows in memory.
+        spans: The buckets of the part.
+        time_type: The time type of the grid.
+        where: Predicate of the part's rows, by table.
+        columns: (column, is_end) by table: the column with the start of a bucket or, if *is_end*, with its end.
     """
     if isinstance(computed.partials, pa.Table) and isinstance(computed.output, pa.Table):
         column, is_end = columns["partials"]
@@ -94,16 +94,16 @@ def expected_slices(
     *,
     partials_path: str,
 ) -> Iterator[DataFrame]:
-    """Yield the output rows of a few slices of an engine, computed again once, however often they are compared.
+    """Yield the output rows of a few slices of an engine, computed again; they are computed once for all comparisons.
 
     Args:
-        engine: Reads the source.
-        definition: What is computed.
-        source: Where raw rows come from.
-        version: Of the source.
-        work: All that has results in *spans*.
+        engine: Spark, which reads the source.
+        definition: The definition to compute.
+        source: The source of the raw rows.
+        version: The version of the source.
+        work: All work that has results in *spans*.
         spans: The slices.
-        partials_path: The kept result rows.
+        partials_path: The table of stored result rows.
     """
     with spoken("computing canaries", table=source.path, version=version):
         again = engine.windows.again(definition, source, version, work, spans, partials_path=partials_path)
@@ -120,10 +120,10 @@ def compare_slices(
     """Compare output *rows* of a few slices of an engine with the *expected* ones.
 
     Args:
-        definition: What is compared.
-        expected: What computing them again gave, of more slices maybe.
-        rows: Rows of the output, likewise.
-        where: Predicate of the rows of the slices.
+        definition: The definition of the rows.
+        expected: The rows computed again; they may cover more slices.
+        rows: Rows of the output; they may cover more slices.
+        where: Predicate of the rows to compare.
         examples: How many differing rows to return.
     """
     with spoken("computing canaries"):
@@ -147,14 +147,14 @@ def compare_buckets(
     """Compare output *rows* of a few buckets with the reference form over the source at *version*.
 
     Args:
-        engine: Reads the source.
-        definition: What is compared.
-        source: Where raw rows come from.
-        version: Of the source.
+        engine: Spark, which reads the source.
+        definition: The definition of the rows.
+        source: The source of the raw rows.
+        version: The version of the source.
         rows: Rows of the output.
         spans: The buckets.
-        where: Predicate of their rows.
-        bucket: Column that places a row in time.
+        where: Predicate of the buckets' rows.
+        bucket: Column with the time of a row.
         examples: How many differing rows to return.
     """
     with spoken("computing canaries", table=source.path, version=version):

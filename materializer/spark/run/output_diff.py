@@ -1,4 +1,4 @@
-"""What one version of a table of ours changed, row by row, where it is too much for the driver's memory."""
+"""The row-by-row change of one version of a table of ours, computed by Spark if it is too large for the driver's memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMS: Final = "__form_{}"
 
 
 def rows_of(engine: Engine, path: str, version: int, files: Sequence[DataFile] | None) -> DataFrame:
-    """Return the rows of some files of a table at a version that holds them; all rows without *files*."""
+    """Return the rows of some files of a table, at a version that includes the files; all rows if *files* is None."""
     with spoken("reading what was published", table=path, version=version):
         frame = engine.spark.read.format("delta").option("versionAsOf", version).load(path)
         if files is None:
@@ -34,7 +34,7 @@ def rows_of(engine: Engine, path: str, version: int, files: Sequence[DataFile] |
 
 
 def replayed(feed: DataFrame) -> DataFrame:
-    """Return the rows that a feed leads to; see :func:`materializer.lake.output_diff.replayed`."""
+    """Return the rows that result from a feed; see :func:`materializer.lake.output_diff.replayed`."""
     came = sf.col(CHANGE).isin(Change.INSERT.value, Change.POSTIMAGE.value)
     rows = feed.withColumn(_SIGN, sf.when(came, 1).otherwise(-1)).drop(*[name for name, _ in META])
     return _repeated(_summed(rows), sf.col(_SIGN)).drop(_SIGN)
@@ -65,7 +65,7 @@ def changed(old: DataFrame, new: DataFrame, place: Sequence[str] | None) -> Data
 
 
 def reasoned(rows: DataFrame, new: str, late: str, beyond: Reason) -> DataFrame:
-    """Return changed *rows* with the column ``_reason``; *new* and *late* are predicates, or "" for nowhere."""
+    """Return changed *rows* with the column ``_reason``; *new* and *late* are predicates, or "" if they hold nowhere."""
     is_new, is_late = (sf.expr(where) if where else sf.expr("false") for where in (new, late))
     change = sf.col(CHANGE)
     reason = (
@@ -79,7 +79,7 @@ def reasoned(rows: DataFrame, new: str, late: str, beyond: Reason) -> DataFrame:
 
 
 def alike(rows: DataFrame, reason: Reason | None) -> DataFrame:
-    """Return changed *rows* with one reason; without one, by what became of each."""
+    """Return changed *rows* with one reason for all or, if it is None, with a reason by each row's kind of change."""
     if reason is not None:
         return rows.withColumn(REASON, sf.lit(reason.value))
     change = sf.col(CHANGE)
@@ -90,7 +90,7 @@ def alike(rows: DataFrame, reason: Reason | None) -> DataFrame:
 
 
 def published(rows: DataFrame, n: int, source_version: int | None, at_ms: int) -> DataFrame:
-    """Return *rows* with the refresh, the source version and the time that they were published at."""
+    """Return *rows* with the refresh number, the source version and the time of their publication."""
     return (
         rows.withColumn("_refresh", sf.lit(n).cast("bigint"))
         .withColumn("_source_version", sf.lit(source_version).cast("bigint"))
@@ -99,7 +99,7 @@ def published(rows: DataFrame, n: int, source_version: int | None, at_ms: int) -
 
 
 def fitted(rows: DataFrame, types: Mapping[str, str]) -> DataFrame:
-    """Return *rows* with these columns, null where they have none."""
+    """Return *rows* with exactly these columns; a column that the rows do not have is null."""
     has = set(rows.columns)
     return rows.select(*[(_named(n) if n in has else sf.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
 
@@ -109,7 +109,7 @@ def _named(name: str) -> Column:
 
 
 def _form(frame: DataFrame, name: str) -> Column:
-    """Return what a column is grouped by: a map can not be."""
+    """Return the form of a column for grouping, because Spark cannot group by a map."""
     column = _named(name)
     return sf.array_sort(sf.map_entries(column)) if isinstance(frame.schema[name].dataType, MapType) else column
 
@@ -123,6 +123,6 @@ def _summed(rows: DataFrame) -> DataFrame:
 
 
 def _repeated(rows: DataFrame, times: Column) -> DataFrame:
-    """Return each row so many times."""
+    """Return each row repeated *times* times."""
     rows = rows.where(times > 0)
     return rows.withColumn("__at", sf.explode(sf.sequence(sf.lit(1), times.cast("int")))).drop("__at")

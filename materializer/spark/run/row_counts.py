@@ -1,4 +1,4 @@
-"""How many raw rows stored partials or results were made from, held against those that a recompute counted."""
+"""Compare how many raw rows stored partials or results were made from with how many a recompute counted."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _N: Final = "n"
 
 @dataclass(frozen=True, slots=True)
 class Fewer:
-    """Buckets, or slices of an engine's results, that a recompute would make from too few raw rows.
+    """Buckets, or slices of an engine's results, for which a recompute counted too few raw rows.
 
     Args:
-        buckets: How many have fewer rows.
-        rows: Rows that are missing in all, more than were seen to go.
-        first: Start of the first one.
-        last: Start of the last one; of an engine the one up to which most are missing.
-        was: Rows that the first one was made from; of an engine the rows counted by all results up to the last.
-        now: What was so becomes.
+        buckets: Number of buckets with fewer rows.
+        rows: Number of missing rows in all, beyond the deleted rows that capture has seen.
+        first: Start of the first such bucket.
+        last: Start of the last such bucket; for an engine, the slice up to which most rows are missing.
+        was: Stored row count of the first bucket; for an engine, the stored count of all results up to *last*.
+        now: The recomputed count in place of *was*.
     """
 
     buckets: int
@@ -46,14 +46,14 @@ def fewer_rows(
     computed: pa.Table | DataFrame,
     gone: Mapping[int, SpanSet],
 ) -> Fewer | None:
-    """Return where *computed* counts fewer rows than *kept* less those that were seen to go; None where nowhere.
+    """Return where *computed* counts fewer rows than *kept* less the deletes that capture has seen; None if nowhere.
 
     Args:
         spark: The session.
-        definition: Tells the column that counts rows.
-        kept: At least the stored partials of the spans.
-        computed: New partials of at least the spans.
-        gone: Buckets by how many rows were seen to go from each at most.
+        definition: The definition, with the column that counts rows.
+        kept: The stored partials of the spans, or more.
+        computed: The new partials of the spans, or more.
+        gone: Buckets by the maximum number of deleted rows that capture has seen in each.
     """
     count, time_type = str(definition.layout.row_count), definition.time_type
     every = spans_sql(SLICE, SpanSet.union(s for spans in gone.values() for s in spans), time_type)
@@ -86,14 +86,14 @@ def fewer_rows(
 def fewer_counted(
     spark: SparkSession, definition: Definition, kept: DataFrame, computed: pa.Table | DataFrame, gone: int
 ) -> Fewer | None:
-    """Return where an engine's results that begin before an instant count fewer rows in all than before; None where nowhere.
+    """Return where an engine's results up to some slice count fewer rows in all than the stored ones; None if nowhere.
 
     Args:
         spark: The session.
-        definition: An engine's.
-        kept: The stored results of what is replaced.
-        computed: Those computed anew.
-        gone: Counts that may be missing: of rows that were seen to go.
+        definition: The definition of the engine's aggregate.
+        kept: The stored results that are replaced.
+        computed: The new results.
+        gone: How many counts may be missing, because capture has seen the deletes of their rows.
     """
     computed = _frame(spark, definition, computed, _N)
     both = kept.select(SLICE, sf.col(_N).alias("was"), sf.lit(0).alias("now")).unionByName(
@@ -109,7 +109,7 @@ def fewer_counted(
         sf.sum("now").over(upto).alias("now"),
         sf.sum(sf.expr("int(now < was)")).over(upto).alias("buckets"),
     )
-    worst = sf.expr("struct(was - now AS rows, -at AS before)")  # where most are missing, the first of several
+    worst = sf.expr("struct(was - now AS rows, -at AS before)")  # most missing rows; of several, the first
     found = (
         in_all.where(sf.expr("was - now") > gone)
         .agg(

@@ -1,7 +1,7 @@
-"""Spark as the services see it: compute a plan, commit a large result, read changes, answer questions about a source.
+"""Spark as the services use it: compute a plan, commit a large result, read changes, answer questions about a source.
 
-An engine holds a session of its own (UTC, ANSI on) beside the user's. It is made on first use, because starting a JVM
-takes longer than anything that can be done without one.
+:class:`Engine` has its own session (UTC, ANSI on) next to the user's. The session is created on first use, because starting
+a JVM takes longer than all work that needs no JVM.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from materializer.spark.runtime.python_aggregates import register
 from materializer.spark.runtime.session import jvm_pid, refuse_unsafe_settings, work_session
 
 SMALL_CHANGES: Final = 200_000
-"""Inserted rows that the driver reads itself for a merge; more are read by Spark."""
+"""Maximum number of inserted rows that the driver reads itself for a merge; Spark reads more."""
 ONE_PARTITION: Final = 50_000
-"""Rows up to which a query is neither compiled nor re-planned, and an engine's runs in one task, without a shuffle."""
+"""Maximum number of rows for a query without compilation and re-planning, and for an engine in one task without a shuffle."""
 MAX_STARTS: Final = 100_000
-"""Buckets that are told apart one by one; more are told by the spans that they are in, however many these are."""
+"""Maximum number of buckets to list one by one; if there are more, spans around them are used, however many these are."""
 FEW_WINDOWS: Final = 10 * ONE_PARTITION
-"""Windows up to which an engine's query runs so: few rows may make many."""
+"""Maximum number of windows for an engine's query in one task: even few rows may make many windows."""
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _SIMPLE: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -67,22 +67,22 @@ _SIMPLE: Final = {
 _INTERPRETED: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _PLAIN: Final = {*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", ""}
-"""Types of arguments, without their sizes; none for the star of ``count(*)``."""
+"""Types of arguments, without their sizes; the empty text stands for the star of ``count(*)``."""
 
 
 @dataclass(slots=True)
 class Computed:
-    """The rows of a plan, either fetched (driver's lane) or still in Spark.
+    """The computed rows of a plan, either fetched (driver's lane) or still in Spark.
 
     Args:
         partials: New partials.
         output: Finalised rows of the output.
-        rows: Rows of *partials*.
-        output_rows: Rows of *output*, when known.
-        buckets: Distinct buckets among them.
-        rows_read: Source rows that were aggregated.
-        group: Job group that counts the Spark jobs.
-        spans: What is replaced when a gate held some of the plan's buckets back; None for all of them.
+        rows: Number of rows of *partials*.
+        output_rows: Number of rows of *output*, if known.
+        buckets: Number of distinct buckets among them.
+        rows_read: Number of source rows that were aggregated.
+        group: Job group of the Spark jobs, to count them.
+        spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
     """
 
     partials: pa.Table | DataFrame
@@ -101,18 +101,18 @@ class Engine:
     """Spark for one lake.
 
     Args:
-        spark: The user's session; it is left as it is found.
-        python: Aggregates written in Python, by name.
+        spark: The user's session, which is not changed.
+        python: Aggregates that are written in Python, by name.
 
     Raises:
-        ForeignSettingError: If the session would drop missing or corrupt files without a word.
+        ForeignSettingError: If the session would skip missing or corrupt files silently.
     """
 
     def __init__(self, spark: SparkSession, python: Mapping[str, PythonAggregate] = MappingProxyType({})) -> None:
         refuse_unsafe_settings(spark)
         self.spark = work_session(spark)
         self._bridge = jvm.bridge_of(self.spark)
-        # says every refusal a second time, with the whole plan
+        # this logger repeats every refusal, with the whole plan
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self.windows = Windowing(self.spark)
         self._group = ""
@@ -121,11 +121,11 @@ class Engine:
             register(self.spark, aggregate)
 
     def jvm_pid(self) -> int:
-        """Return the process id of the Spark driver on this host, 0 when it is elsewhere."""
+        """Return the process id of the Spark driver on this host; 0 if the driver is elsewhere."""
         return jvm_pid(self.spark) or 0
 
     def death(self) -> Death | None:
-        """Return how Spark's process ended; None while it lives."""
+        """Return how Spark's process ended; None while it is alive."""
         return jvm.death(self._bridge)
 
     # -- a refresh -------------------------------------------------------------------------------------------------------
@@ -143,16 +143,16 @@ class Engine:
         """Return the partials and output rows of all buckets of *plan*.
 
         Args:
-            definition: What is computed.
-            source: Where raw rows come from, pinned to the plan's source version.
-            partials_path: Our partials table; kept ones are read at the version the plan was made on.
-            plan: What to do.
-            hull: Where the source has rows at all, when known.
-            work: What an engine computes.
+            definition: The definition to compute.
+            source: The source of the raw rows, pinned to the plan's source version.
+            partials_path: Our partials table; stored rows are read at the version on which the plan was made.
+            plan: The plan.
+            hull: The span in which the source has rows, if known.
+            work: The work of an engine.
 
         Raises:
             DataError: If the rows of a bucket make its aggregates fail.
-            SourceDamagedError: If a file that is needed is gone.
+            SourceDamagedError: If a file that the plan needs does not exist.
         """
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
@@ -187,7 +187,7 @@ class Engine:
     def _parts(
         self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, hull: Span | None
     ) -> tuple[list[DataFrame], list[Observation]]:
-        """Return frames whose union is all partials of the plan's buckets and of the clean ones between them."""
+        """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
         raw, gone = _raw_spans(plan), plan.discarded
         merges = [step for step in plan.steps if isinstance(step, Merge)]
         starts = self._starts(definition, raw)
@@ -211,7 +211,7 @@ class Engine:
                 observations.append(seen)
                 inside = step.spans
                 if hull is not None and not all(s.is_bounded for s in step.spans):
-                    inside = step.spans & SpanSet.of(hull)  # elsewhere not: merged rows may be gone from the source
+                    inside = step.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
                 news.append(c.build(definition, rows, inside))
             parts.append(c.merge(definition, [kept, *news]) if news else kept)
         return parts, observations
@@ -237,7 +237,7 @@ class Engine:
     def _inside(
         self, definition: Definition, rows: DataFrame, around: SpanSet, starts: DataFrame | None, hull: Span | None
     ) -> tuple[DataFrame, SpanSet]:
-        """Return those of some source rows that count, and spans around where they lie."""
+        """Return the source rows that count, and spans around their times."""
         inside = around & SpanSet.of(hull) if hull else around
         rows = c.relevant_rows(definition, rows, around)
         return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
@@ -245,7 +245,7 @@ class Engine:
     def source_rows(
         self, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
     ) -> DataFrame:
-        """Return the source rows that *plan* aggregates: all of what is recomputed, the inserted ones of what is merged.
+        """Return the source rows that *plan* aggregates: all rows of recomputed spans, only inserted rows of merged spans.
 
         Shape:
             The columns of the source.
@@ -255,7 +255,7 @@ class Engine:
         around = raw if starts is None else raw.at_most(MAX_SPANS)
         every = c.read_version(
             self.spark, source, plan.source_version
-        )  # columns that no measure reads are asked about too
+        )  # a quality suite may also check columns that no measure reads
         rows, _ = self._inside(definition, every, around, starts, hull)
         parts = [rows] if raw else []
         merges = [step for step in plan.steps if isinstance(step, Merge)]
@@ -265,7 +265,7 @@ class Engine:
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
     def _starts(self, definition: Definition, spans: SpanSet) -> DataFrame | None:
-        """Return the starts of the buckets of *spans* when they are in too many pieces for a predicate, and not too many."""
+        """Return the bucket starts of *spans* if the spans, but not the starts, are too many for a predicate; else None."""
         grid, starts = definition.grid, []
         if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else MAX_STARTS for s in spans) >= MAX_STARTS:
             return None
@@ -304,12 +304,12 @@ class Engine:
         return Computed(frame, output, counts["rows"], output_rows, counts["buckets"], 0, group, [frame])
 
     def free(self, computed: Computed) -> None:
-        """Give back what the computation holds in memory."""
+        """Release the memory of a computation."""
         try:
             for frame in computed.cached:
                 frame.unpersist()
         except Exception as exc:
-            if death_behind(exc) is None:  # what was in memory went with it
+            if death_behind(exc) is None:  # a dead JVM has released its memory
                 raise
         finally:
             computed.cached.clear()
@@ -317,7 +317,7 @@ class Engine:
     def finalise_committed(
         self, definition: Definition, path: str, version: int, spans: SpanSet, *, fetch: bool
     ) -> pa.Table | DataFrame:
-        """Return the output rows of partials that are committed already; recovery publishes them."""
+        """Return the output rows of partials that are already committed; recovery publishes them."""
         with spoken("finalising committed partials", table=path, version=version):
             frame = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             output = c.finalise(definition, c.kept_partials(definition, frame, spans), spans)
@@ -326,14 +326,14 @@ class Engine:
     def fewer_rows(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
     ) -> row_counts.Fewer | None:
-        """Return where a computation counts fewer raw rows than the kept partials were made from; see :mod:`.guard`.
+        """Return where a computation counts fewer raw rows than the stored partials; see :mod:`.row_counts`.
 
         Args:
-            definition: What is computed.
-            path: Our partials table; kept ones are read at the version the plan was made on.
-            plan: The refresh.
-            computed: What it computed.
-            gone: Buckets by how many rows were seen to go from each at most.
+            definition: The definition of the aggregate.
+            path: Our partials table; stored rows are read at the version on which the plan was made.
+            plan: The plan of the refresh.
+            computed: The computation.
+            gone: Buckets by the maximum number of deleted rows that capture has seen in each.
         """
         spans = SpanSet.union(s for found in gone.values() for s in found)
         with self.counted(), spoken("counting the rows of kept partials", table=path, version=plan.partials.version):
@@ -344,9 +344,9 @@ class Engine:
     def fewer_counted(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
     ) -> row_counts.Fewer | None:
-        """Return where an engine's results count fewer rows than the kept ones; see :mod:`.guard`.
+        """Return where an engine's results count fewer rows than the stored ones; see :mod:`.row_counts`.
 
-        Arguments are those of :meth:`fewer_rows`, but for *gone*: counts that may be missing.
+        The arguments are those of :meth:`fewer_rows`, except *gone*: the number of counts that may be missing.
         """
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
@@ -359,13 +359,13 @@ class Engine:
         return read_small.scanned(self.spark, path, plan.partials.version)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
-        """Return the rows of an output at a version that it did not have at another, each as often as it came.
+        """Return the rows that an output has at one version and not at an earlier one, each as often as it was added.
 
         Args:
             path: The output.
-            after: The earlier version, None for an empty table.
+            after: The earlier version; None for an empty table.
             upto: The later version.
-            where: Predicate for where to look.
+            where: Predicate of the rows to compare.
         """
         reader = self.spark.read.format("delta")
         with spoken("reading what was published", table=path, version=upto):
@@ -396,16 +396,16 @@ class Engine:
     def lay_out(
         self, path: str, version: int, names: Sequence[str], where: str, folder: str, *, order: list[str], files: int
     ) -> None:
-        """Write the rows of some files of a table into another table, cut by time; see :func:`materializer.spark.query.write.lay_out`.
+        """Write the rows of some files into another table, cut by time; see :func:`materializer.spark.query.write.lay_out`.
 
         Args:
             path: The table.
-            version: Its version.
-            names: The files.
-            where: Predicate that holds for all their rows; only prunes.
-            folder: The other table, empty.
+            version: The version of the table.
+            names: The names of the files.
+            where: Predicate that holds for all their rows; it only prunes.
+            folder: The other table, which is empty.
             order: Columns to sort by, the bucket first.
-            files: How many files to make.
+            files: Number of files to write.
         """
         with spoken("reading", table=path, version=version):
             frame = self.spark.read.format("delta").option("versionAsOf", version).load(path).where(where)
@@ -415,11 +415,11 @@ class Engine:
     # -- questions -------------------------------------------------------------------------------------------------------
 
     def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
-        """Return the definition with all types known, checked by Spark's own analysis; see :mod:`.analyse`."""
+        """Return the definition with all types, checked by Spark's analysis; see :mod:`materializer.spark.describe.analyse`."""
         return analyse(self.spark, spec, StructType.fromJson(json.loads(schema_json)))
 
     def table_named(self, name: str) -> SourceIdentity:
-        """Return the table of a catalog name.
+        """Return the table with a catalog name.
 
         Raises:
             TableNotFoundError: If the catalog has no such Delta table.
@@ -435,7 +435,7 @@ class Engine:
     def newest_time(
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int = POS_INF
     ) -> int | None:
-        """Return the largest event time of the source, below an instant, as an instant, by a scan; None without rows."""
+        """Return the largest event time of the source below an instant, as an instant, by a scan; None without rows."""
         column = quoted(definition.spec.time_column)
         with spoken("looking for the newest row", table=source.path, version=version):
             frame = c.read_version(self.spark, source, version)
@@ -452,7 +452,7 @@ class Engine:
         return changes(self.spark, definition, source, after, upto, frozen=frozen)
 
     def read_output(self, path: str, version: int | None = None) -> DataFrame:
-        """Return the published rows, of the newest version unless one is given."""
+        """Return the published rows of a version, by default the newest."""
         reader = self.spark.read.format("delta")
         with spoken("reading the output", table=path):
             return (reader if version is None else reader.option("versionAsOf", version)).load(path)
@@ -469,17 +469,17 @@ class Engine:
         work: Work | None = None,
         inside: str | None = None,
     ) -> OnTheFly:
-        """Return rows as of the plan's source version: clean buckets as published, the plan's computed on the fly.
+        """Return rows as of the plan's source version: clean buckets from the output, the plan's buckets computed on the fly.
 
         Args:
-            definition: What is computed.
-            source: Where raw rows come from.
-            paths: The tables ``partials`` and ``output``; both are read at the versions the plan was made on.
-            plan: What is dirty, and how it would be refreshed.
-            clean: Predicate over the output for the rows to take from there; None for all.
-            hull: Where the source has rows at all, when known.
-            work: What an engine computes.
-            inside: Predicate over the output for the rows that are wanted of all these; None for all.
+            definition: The definition to compute.
+            source: The source of the raw rows.
+            paths: The tables ``partials`` and ``output``; both are read at the versions on which the plan was made.
+            plan: The dirty buckets, and how a refresh would compute them.
+            clean: Predicate over the output for the rows to take from it; None for all.
+            hull: The span in which the source has rows, if known.
+            work: The work of an engine.
+            inside: Predicate over the result for the rows to return; None for all.
 
         Raises:
             ChangeFeedGapError: If Spark refuses the changes that the plan merges.
@@ -487,7 +487,7 @@ class Engine:
 
         def build() -> Observed:
             above = source.counted if isinstance(source, c.ComputedSource) else list
-            above()  # planning has asked for rows, too
+            above()  # planning has asked for rows, too, and these counts are not part of the read
             published = self.read_output(paths["output"], plan.output.version)
             published = published.where(clean) if clean else published
             if not plan.spans:
@@ -507,13 +507,13 @@ class Engine:
         return OnTheFly(self, build, table=source.path, version=plan.source_version)
 
     def over(self, source: SourceIdentity, rows: OnTheFly) -> SourceIdentity:
-        """Return a source whose rows are those of another always-fresh read; the changes of its versions are as stored."""
+        """Return a source with the rows of another always-fresh read; the changes of its versions are the stored ones."""
         return c.ComputedSource(source.path, source.table_id, source.name, rows.taken)
 
     def times(
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int
     ) -> tuple[int, int, int | None] | None:
-        """Return the first and the newest event time of a source, and the newest one below an instant; None without rows."""
+        """Return the first and the newest event time of a source, and the newest below an instant; None without rows."""
         time, inside = quoted(definition.spec.time_column), SpanSet.of(Span(NEG_INF, before))
         with spoken("looking for the newest row", table=source.path, version=version):
             frame = c.read_version(self.spark, source, version).where(f"{time} IS NOT NULL")
@@ -539,9 +539,12 @@ class Engine:
         partials: str = "",
         frozen: int = NEG_INF,
     ) -> Compared:
-        """Compare published rows with the reference form over *most_rows* raw rows at most; see :mod:`.compare`."""
+        """Compare published rows with the reference form; see :mod:`materializer.spark.query.compare`.
+
+        The source may hold at most *most_rows* raw rows in *spans*; few rows are planned simply.
+        """
         inside = spans & SpanSet.of(hull) if hull else spans
-        # the reference is plain Spark as everybody has it: what compiled projections are for is not left out
+        # the reference is plain Spark as users have it, so compiled projections stay on
         simply = self._planned_simply(compiles=True) if most_rows <= ONE_PARTITION else nullcontext()
         with simply, spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
@@ -555,26 +558,26 @@ class Engine:
             return compare(definition, raw, published, spans, inside, examples=examples)
 
     def jobs_of(self, computed: Computed) -> int:
-        """Return how many Spark jobs a computation and its commits took; 0 where Spark does not tell (Connect)."""
+        """Return how many Spark jobs a computation and its commits took; 0 if Spark does not count them (Connect)."""
         return self.jobs_in(computed.group)
 
     def jobs_in(self, group: str) -> int:
-        """Return how many Spark jobs ran under a group; 0 where Spark does not tell (Connect), or is dead."""
+        """Return how many Spark jobs ran under a group; 0 if Spark does not count them (Connect) or is dead."""
         try:
             return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group))
         except (PySparkException, AttributeError):
             return 0
         except Exception as exc:
-            if death_behind(exc) is None:  # it is asked after the work, which stays done
+            if death_behind(exc) is None:  # the count comes after the work, which stays done
                 raise
             return 0
 
     @contextmanager
     def _planned_simply(self, *, compiles: bool) -> Iterator[None]:
-        """Let Spark neither compile stages nor re-plan the query of the block: for few rows that takes longer than running it.
+        """Run the block's query without stage compilation and re-planning, which take longer than running it over few rows.
 
         Args:
-            compiles: Whether it compiles projections all the same, each on its own.
+            compiles: Whether Spark still compiles projections, each on its own.
         """
         values = _SIMPLE if compiles else {**_SIMPLE, **_INTERPRETED}
         before = {name: self.spark.conf.get(name) for name in values}
@@ -590,7 +593,7 @@ class Engine:
 
     @contextmanager
     def counted(self, group: str = "") -> Iterator[None]:
-        """Count the jobs of the block under a group, the refresh's unless one is given; the thread's own is put back."""
+        """Count the jobs of the block under a group (by default the refresh's), then restore the thread's own group."""
         try:
             context = self.spark.sparkContext
         except (PySparkException, AttributeError):
@@ -600,7 +603,7 @@ class Engine:
 
         def put_back() -> None:
             for key, value in before.items():
-                # the annotation says text, but None is how Spark takes a property away
+                # the annotation says `str`, but None removes a property in Spark
                 context.setLocalProperty(key, value)  # type: ignore[arg-type]
 
         context.setJobGroup(group or self._group, "materializer")
@@ -610,7 +613,7 @@ class Engine:
 
 @contextmanager
 def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
-    """Put back what a block changed in the JVM; when the block is stopped, that is told, and not that the JVM ended with it."""
+    """Restore JVM settings after a block; an error of the block takes precedence over an error of the restore (dead JVM)."""
     try:
         yield
     except BaseException:
@@ -621,10 +624,11 @@ def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
 
 
 def _is_plain(definition: Definition) -> bool:
-    """Whether only aggregates of ours over plain values are computed, so that nothing need be compiled for few rows.
+    """Return whether only aggregates of ours over plain values are computed, so that few rows need no compilation.
 
-    Compiled and interpreted projections are to give the same, and do not quite: of strings with a collation Spark 4.1 keeps no
-    copy in an interpreted buffer (``InternalRow.getWriter`` knows plain strings alone), and a later row takes their place.
+    Compiled and interpreted projections should give the same result, but they do not for strings with a collation: Spark 4.1
+    does not copy such a string into an interpreted buffer (``InternalRow.getWriter`` knows plain strings only), so a later
+    row overwrites it.
     """
     spec = definition.spec
     calls = [c for f in [*(m.formula for m in spec.measures), spec.having] if f is not None for c in f.calls]

@@ -1,1 +1,1 @@
-"""The JVM: how it is started, what it is given, how it fails and dies."""
+"""The JVM: how it starts, its settings, and how it fails and dies."""

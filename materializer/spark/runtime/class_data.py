@@ -1,8 +1,8 @@
-"""A class-data archive: what a JVM has loaded and checked of Spark's and Delta's classes once, for all that come after.
+"""A class-data archive: classes of Spark and Delta that one JVM has loaded and verified, stored for later JVMs.
 
-Much of what a small refresh costs in a process of its own is Java loading classes (`python -m tests.benchmarks.process`). An
-archive of them is mapped into memory instead. It belongs to one Java and one class path; Java checks both, and starts without
-it when they differ. So the Delta jars stand on the class path itself.
+A small refresh in its own process spends much of its time on Java's loading of classes (`python -m tests.benchmarks.process`).
+Mapping an archive into memory replaces this loading. An archive belongs to one Java and one class path. Java checks both, and
+starts without the archive if they differ. So the Delta jars have to be on the class path itself.
 
 Source: JEP 350, dynamic class-data archives.
 """
@@ -20,12 +20,12 @@ CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 def place(cache: Path, jars: Sequence[Path], environ: Mapping[str, str] | None = None) -> Path:
-    """Return where the archive for this Java, this Spark and *jars* lies, or would lie.
+    """Return the path of the archive for this Java, this Spark and *jars*; the archive need not exist.
 
     Args:
         cache: Our cache folder.
         jars: The Delta jars.
-        environ: The environment that says which Java runs; the process's own by default.
+        environ: The environment that determines which Java runs; by default that of the process.
     """
     env = os.environ if environ is None else environ
     home = env.get("JAVA_HOME")
@@ -36,12 +36,12 @@ def place(cache: Path, jars: Sequence[Path], environ: Mapping[str, str] | None =
 
 
 def options(jars: Sequence[Path], given: str = "") -> dict[str, str]:
-    """Return the Spark options that put *jars*, then what the user has *given*, on the class path of the JVM."""
+    """Return the Spark options that put *jars*, and then the user's class path *given*, on the class path of the JVM."""
     return {CLASS_PATH: os.pathsep.join([*(str(p) for p in jars), *([given] if given else [])])}
 
 
 def using(archive: Path) -> str:
-    """Return the JVM flag that maps an archive, or nothing when there is none."""
+    """Return the JVM flag that maps an archive; "" if the archive does not exist."""
     return f"-XX:SharedArchiveFile={archive}" if archive.is_file() else ""
 
 

@@ -1,4 +1,4 @@
-"""Spark's exceptions, said as ours: with the table, the version, the step and what it means."""
+"""Translate Spark's exceptions into ours, with the table, the version, the step and an explanation."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Thrown:
     """One exception of the JVM.
 
     Args:
-        name: Its class.
-        condition: Spark's condition, "" where it has none.
-        message: Its message.
+        name: The class of the exception.
+        condition: Spark's error condition; "" if there is none.
+        message: The message.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Thrown:
 
 
 def thrown(exc: BaseException) -> tuple[Thrown, ...]:
-    """Return what the JVM threw, outermost first, each with its cause after it; nothing for what is none of the JVM's."""
+    """Return the JVM's exceptions, outermost first, each followed by its cause; nothing for an exception of another origin."""
     found: list[Thrown] = []
     at = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
     while at is not None and len(found) < _MOST_CAUSES:
@@ -93,19 +93,19 @@ def _condition(at: Any) -> str:
     from py4j.java_gateway import is_instance_of
     from pyspark import SparkContext
 
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 (pyspark's own errors ask in this way)
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 (pyspark's own errors use it, too)
     return (is_instance_of(gateway, at, "org.apache.spark.SparkThrowable") and at.getCondition()) or ""
 
 
 def conditions(exc: BaseException, causes: Sequence[Thrown] | None = None) -> tuple[str, ...]:
     """Return the error conditions that an exception of Spark names, outermost first.
 
-    Over Connect, and when the exception of a task could not be sent to the driver, there is only text: a condition stands
-    there in brackets, before its sentence.
+    Over Connect, and if a task's exception could not be sent to the driver, there is only text, in which a condition stands in
+    brackets before its sentence.
 
     Args:
         exc: The exception.
-        causes: What :func:`thrown` says of it, when known.
+        causes: The result of :func:`thrown` for it, if known.
     """
     causes = thrown(exc) if causes is None else causes
     found = [one.condition for one in causes if one.condition]
@@ -117,10 +117,10 @@ def conditions(exc: BaseException, causes: Sequence[Thrown] | None = None) -> tu
 
 
 def _too_large(causes: Sequence[Thrown]) -> Thrown | None:
-    """Return what says that the driver was to hold more than it can, or None.
+    """Return the exception which says that the driver would have to hold more than it can, or None.
 
-    For results beyond `spark.driver.maxResultSize` Spark 4.1 has no condition and no class: ``TaskSetManager.canFetchMoreResults``
-    aborts the job with a sentence that names the setting. A test against Spark itself sees when that changes.
+    Spark 4.1 has no condition and no class for results beyond `spark.driver.maxResultSize`:
+    ``TaskSetManager.canFetchMoreResults`` aborts the job with a sentence that names the setting. A test against Spark itself detects a change of this sentence.
     """
     for one in causes:
         is_limit = one.name == "org.apache.spark.SparkException" and not one.condition and _LIMIT in one.message
@@ -130,10 +130,10 @@ def _too_large(causes: Sequence[Thrown]) -> Thrown | None:
 
 
 def _refused(exc: BaseException, causes: Sequence[Thrown], text: str) -> str:
-    """Return why the file system refused, "" when it did not.
+    """Return why the file system refused; "" if it did not refuse.
 
-    Python tells by a number. Java has a class for some refusals; for the others it has the words of the operating system,
-    in the message of an ``IOException``.
+    Python gives an error number. Java has a class for some refusals; for the others, the message of an ``IOException`` has the
+    words of the operating system.
     """
     number = exc.errno if isinstance(exc, OSError) else None
     messages = [one.message for one in causes] or [text]
@@ -146,13 +146,13 @@ def _refused(exc: BaseException, causes: Sequence[Thrown], text: str) -> str:
 
 @contextmanager
 def spoken(step: str, *, table: str = "", version: int | None = None, wrote: str | None = None) -> Iterator[None]:
-    """Turn what Spark raises inside the block into an error of ours.
+    """Turn exceptions of Spark inside the block into errors of ours.
 
     Args:
-        step: What was being done, as the subject of the message.
-        table: The table it was done on.
-        version: Its version.
-        wrote: What had been written; the class default when omitted.
+        step: The step that runs, as the subject of the message.
+        table: The table of the step.
+        version: The version of the table.
+        wrote: What had been written; by default the text of the error's class.
     """
     outer = sys.exception()
     try:
@@ -168,11 +168,11 @@ def spoken(step: str, *, table: str = "", version: int | None = None, wrote: str
 
 
 def was_interrupted(exc: BaseException | None, outer: BaseException | None = None) -> bool:
-    """Whether an error came up while Ctrl-C was on its way: pyspark asks a job that was cancelled for its result once more.
+    """Return whether an error arose during a Ctrl-C: pyspark asks a cancelled job for its result once more.
 
     Args:
         exc: The error.
-        outer: What was being handled already when the work began; an old Ctrl-C is no new one.
+        outer: The exception that was already being handled when the work began: an earlier Ctrl-C does not count.
 
     Examples:
         >>> try:
@@ -192,14 +192,14 @@ def was_interrupted(exc: BaseException | None, outer: BaseException | None = Non
 
 
 def _is_engine(exc: Exception) -> bool:
-    """Whether *exc* comes from Spark or its bridges; anything else is ours, or a bug."""
+    """Return whether *exc* comes from Spark or its bridges; any other exception is ours, or a bug."""
     return isinstance(exc, (OSError, EOFError)) or type(exc).__module__.split(".")[0] in ("pyspark", "py4j", "pyarrow")
 
 
 def translate(
     exc: BaseException, *, step: str, table: str = "", version: int | None = None, wrote: str | None = None
 ) -> MaterializerError:
-    """Return the error of ours that says what *exc* means."""
+    """Return the error of ours that explains *exc*."""
     causes, text = thrown(exc), str(exc)
     found = conditions(exc, causes)
     said = next((one.message for one in causes if one.condition), text)
@@ -232,7 +232,7 @@ def _where(table: str, version: int | None) -> str:
 
 
 def _sentence(text: str) -> str:
-    # what Java raised stands after py4j's own sentence and its class
+    # Java's message stands after py4j's own sentence and the exception's class
     lines = (part.strip() for part in text.removeprefix("py4j.protocol.Py4JJavaError:").splitlines())
     line = next((part for part in lines if part and not part.startswith("An error occurred while calling")), "")
     line = re.sub(r"^:?\s*(?:[a-z]\w*\.)+[A-Z]\w*(?:\$\w+)*:\s*", "", line)
@@ -254,7 +254,7 @@ _GAPS: Final = (
 
 @contextmanager
 def feed_gaps(table: str, after: int, upto: int) -> Iterator[None]:
-    """Turn a refusal of the change feed inside the block into :class:`ChangeFeedGapError`, other failures as usual."""
+    """Turn a refusal of the change feed in the block into :class:`ChangeFeedGapError`; other failures as in :func:`spoken`."""
     outer = sys.exception()
     try:
         yield

@@ -1,8 +1,8 @@
-"""The two jars that Delta needs beside Spark: where they are, and how they are fetched once.
+"""The two jars that Delta needs in addition to Spark: their location, and how they are fetched once.
 
-Spark ships everything else that the Delta artifact names, so all of that is excluded: two jars of 9 MB instead of 33 of
-87 MB. Spark's own resolver fetches them at the first start; :func:`keep` copies them to a cache, and every later start
-needs neither the resolver nor a network.
+Spark ships all other dependencies of the Delta artifact, so these are excluded: two jars of 9 MB instead of 33 of
+87 MB. Spark's own resolver fetches them at the first start. :func:`keep` copies them to a cache, so that later starts
+need neither the resolver nor a network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HINT: Final = (
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the user's cache that is ours; it need not exist."""
+    """Return our folder in the user's cache; it need not exist."""
     env = os.environ if environ is None else environ
     if home := env.get("XDG_CACHE_HOME"):
         return Path(home) / "materializer"
@@ -40,14 +40,14 @@ def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find(given: Path | None, cache: Path) -> tuple[Path, ...] | None:
-    """Return the paths of the two jars, or None when they have to be fetched.
+    """Return the paths of the two jars, or None if they have to be fetched.
 
     Args:
-        given: Folder that the user named, or None.
+        given: The folder that the user named, or None.
         cache: Our cache folder.
 
     Raises:
-        JarsUnreachableError: If the user named a folder that does not hold both; nothing is fetched behind their back.
+        JarsUnreachableError: If the user's folder does not hold both jars; nothing is fetched without the user's consent.
     """
     if given is not None:
         paths = tuple(given / name for name in NAMES)
@@ -74,14 +74,14 @@ def options(paths: tuple[Path, ...] | None, cache: Path) -> dict[str, str]:
 
 
 def keep(cache: Path) -> None:
-    """Copy what the resolver fetched to where :func:`find` looks; an unwritable cache only costs the next start."""
+    """Copy the fetched jars to the cache that :func:`find` reads; if the cache is unwritable, the next start fetches again."""
     fetched = [next((cache / "ivy" / "jars").glob(f"*{name}"), None) for name in NAMES]
     target = cache / "jars"
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, path in zip(NAMES, fetched, strict=True):
             if path is not None:
-                # another process may look at the same moment: a jar is there whole or not at all
+                # another process may read the cache now: a jar must be there whole or not at all
                 part = target / f".{name}.{os.getpid()}"
                 shutil.copyfile(path, part)
                 part.replace(target / name)

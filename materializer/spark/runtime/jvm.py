@@ -1,7 +1,7 @@
-"""The process that Spark runs in: whether it lives, how it ended, and how pyspark is made to forget one that is dead.
+"""The process of Spark's JVM: whether it is alive, how it ended, and how pyspark is made to forget a dead one.
 
-pyspark keeps the bridge to its JVM in class attributes, for ever: once that process is gone, whatever is asked of Spark is
-refused by a socket that nobody listens on. What can be asked for sure is the process itself.
+pyspark keeps the bridge to its JVM in class attributes for ever. After the JVM has died, every call of Spark therefore fails on
+a socket without a listener. Only the process itself tells reliably whether the JVM is alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from materializer.errors import MaterializerError, SparkDiedError
 
 PATIENCE: Final = 5.0
-"""Seconds in which a process ends that has closed its sockets already, or is about to."""
+"""Seconds to wait for the end of a process that has closed its sockets, or is about to close them."""
 HEAP_FULL: Final = 52
 """Exit status of a JVM in which a task ran out of heap: ``org.apache.spark.util.SparkExitCode.OOM``."""
 _LINES: Final = 20
@@ -33,12 +33,12 @@ _NEW: Final = "make a new session and open the lake with it; the process that Sp
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How the process that Spark ran in ended.
+    """How the process of Spark ended.
 
     Args:
-        status: Its exit status, negative for a signal, as far as known.
-        is_ours: Whether it was started here, and not by whoever gave us a session.
-        log: What it said last.
+        status: Exit status, negative for a signal, as far as known.
+        is_ours: Whether this process started it; False if the session came from the user.
+        log: The last lines of its output.
     """
 
     status: int | None
@@ -47,12 +47,12 @@ class Death:
 
     @property
     def by_signal(self) -> int:
-        """The signal that ended it, 0 for none; a shell in between tells it as 128 and more."""
+        """The signal that ended the process, 0 for none; a shell in between reports it as 128 plus the signal."""
         status = self.status or 0
         return -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
 
     def words(self) -> str:
-        """Say how it ended."""
+        """Return how the process ended, in words."""
         if self.by_signal:
             known = {one.value: one.name for one in signal.Signals}
             return f"was ended by signal {self.by_signal} ({known.get(self.by_signal, 'unknown')})"
@@ -61,7 +61,7 @@ class Death:
         return "is gone" if self.status is None else f"ended with status {self.status}"
 
     def hint(self) -> str:
-        """Say what to do about it."""
+        """Return what the user can do about it."""
         if not self.is_ours:
             return _NEW
         if self.by_signal == signal.SIGKILL:
@@ -74,11 +74,11 @@ class Death:
         return f"look at what it said last, {_AGAIN}"
 
     def error(self, doing: str = "", *, wrote: str | None = None) -> SparkDiedError:
-        """Return the error that tells of it.
+        """Return the error that reports the death.
 
         Args:
-            doing: What was being done.
-            wrote: What had been written; the class default when omitted.
+            doing: The step that was running.
+            wrote: What had been written; by default the text of the error's class.
         """
         whose = "Spark" if self.is_ours else "the Spark of the session that was given"
         values: dict[str, Any] = {"status": self.status, "signal": self.by_signal, "log": self.log}
@@ -89,7 +89,7 @@ class Death:
 
 @dataclass(slots=True)
 class _Known:
-    """What this process knows of JVMs: the bridge to the one that it started, where that one writes, and the last death."""
+    """The JVM state of this process: the bridge to the JVM that it started, the log of that JVM, and the last death."""
 
     gateway: Any = None
     log: Path | None = None
@@ -100,24 +100,24 @@ _known: Final = _Known()
 
 
 def launched(gateway: Any, log: Path) -> None:
-    """Remember the bridge to a JVM that was started here, and the file of what it says."""
+    """Remember the bridge to a JVM that this process started, and the file of its output."""
     if gateway is not _known.gateway:
         _known.gateway, _known.log = gateway, log
 
 
 def bridge_of(spark: Any) -> Any:
-    """Return the bridge to the JVM of a session; None over Spark Connect, which has none."""
+    """Return the bridge to the JVM of a session; None over Spark Connect, which has no bridge."""
     return getattr(getattr(spark, "_sc", None), "_gateway", None)
 
 
 def death(gateway: Any, *, seconds: float = 0.0) -> Death | None:
-    """Return how the JVM behind a bridge ended; None while it lives, or when nobody here can tell.
+    """Return how the JVM behind a bridge ended; None while it is alive, or if this process cannot know.
 
     Args:
         gateway: The bridge.
-        seconds: How long to wait for its end.
+        seconds: How long to wait for the end of the JVM.
     """
-    process = getattr(gateway, "proc", None)  # none where another process started it
+    process = getattr(gateway, "proc", None)  # None if another process started the JVM
     if process is None:
         return None
     status = process.poll()
@@ -131,15 +131,15 @@ def death(gateway: Any, *, seconds: float = 0.0) -> Death | None:
 
 
 def death_behind(exc: BaseException) -> Death | None:
-    """Return how Spark's JVM ended, when that is why *exc* was raised; None while it lives.
+    """Return how Spark's JVM ended, if that is why *exc* was raised; None while the JVM is alive.
 
-    Only the type of *exc* is looked at, because whoever is asked for its text may be dead. One that tells of a lost
-    connection while a JVM lives is about another one, that is gone.
+    Only the type of *exc* is used, because reading its text may need the dead JVM. If *exc* reports a lost connection while a
+    JVM is alive, it is about an earlier JVM that has died.
     """
     context = _context()
     if context is None or isinstance(exc, MaterializerError):
         return None
-    gateway = context._gateway  # noqa: SLF001 (nothing public leads to the process)
+    gateway = context._gateway  # noqa: SLF001 (there is no public way to the process)
     is_lost = _is_lost_connection(exc)
     found = death(gateway)
     if found is None and _is_of_spark(exc) and (is_lost or _is_stopped(context)):
@@ -151,7 +151,7 @@ def death_behind(exc: BaseException) -> Death | None:
 
 
 def forget() -> Death | None:
-    """Make pyspark forget a JVM that is dead, so that the next session gets a new one; return how it ended."""
+    """Make pyspark forget a dead JVM, so that the next session starts a new one; return how the dead one ended."""
     context = _context()
     gateway: Any = None if context is None else context._gateway  # noqa: SLF001
     found = death(gateway)
@@ -160,7 +160,7 @@ def forget() -> Death | None:
     _known.last = found
     from pyspark.sql import SparkSession, SQLContext
 
-    with context._lock:  # noqa: SLF001 (there is no public way: all of them ask the JVM first)
+    with context._lock:  # noqa: SLF001 (there is no public way: every public call asks the JVM first)
         active = context._active_spark_context  # noqa: SLF001
         context._gateway = context._jvm = context._active_spark_context = None  # noqa: SLF001
     sessions: Any = SparkSession
@@ -178,7 +178,7 @@ def forget() -> Death | None:
 
 
 def watched(cls: _T) -> _T:
-    """Have every public method of a class tell of a dead JVM by :class:`SparkDiedError`, whatever pyspark raises then."""
+    """Make every public method of a class raise :class:`SparkDiedError` for a dead JVM, whatever pyspark raises."""
     for name, member in list(vars(cls).items()):
         is_public = name == "__init__" or not name.startswith("_")
         if is_public and isfunction(member) and not isgeneratorfunction(unwrap(member)):
@@ -197,10 +197,10 @@ def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def telling(*, wrote: str | None = None) -> Iterator[None]:
-    """Tell of a dead JVM by :class:`SparkDiedError`, whatever pyspark raises in the block.
+    """Raise :class:`SparkDiedError` for a dead JVM, whatever pyspark raises in the block.
 
     Args:
-        wrote: What had been written; the class default when omitted.
+        wrote: What had been written; by default the text of the error's class.
     """
     try:
         yield
@@ -211,7 +211,7 @@ def telling(*, wrote: str | None = None) -> Iterator[None]:
 
 
 def refuse_dead(frame: Any, doing: str) -> None:
-    """Refuse what somebody found out about a frame who takes a dead JVM for an answer.
+    """Refuse the result of a check of a frame if the JVM is dead, because the check may have taken the failure for a result.
 
     Raises:
         SparkDiedError: If the JVM of the frame's session is dead.
@@ -221,10 +221,10 @@ def refuse_dead(frame: Any, doing: str) -> None:
 
 
 class Quiet(logging.Filter):
-    """Leaves out that py4j lost a connection, which it tells the root logger with a traceback: whoever called is told, too."""
+    """Drops py4j's log record of a lost connection, with its traceback: the caller gets the exception anyway."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is told."""
+        """Return whether to keep a record."""
         return (record.module, record.funcName) != ("java_gateway", "send_command")
 
 
@@ -232,14 +232,14 @@ QUIET: Final = Quiet()
 
 
 def _context() -> Any:
-    """Return the class that holds the bridge, None while nobody has loaded pyspark."""
+    """Return the class that holds the bridge; None if pyspark is not loaded."""
     return getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
 
 
 def _is_lost_connection(exc: BaseException) -> bool:
     from py4j.protocol import Py4JError, Py4JNetworkError
 
-    # py4j raises the root of its errors itself where no answer came
+    # py4j raises the base class of its errors itself if no answer came
     if isinstance(exc, Py4JNetworkError) or type(exc) is Py4JError:
         return True
     return isinstance(exc, (ConnectionError, EOFError)) and _is_raised_in_bridge(exc)
@@ -254,7 +254,7 @@ def _is_raised_in_bridge(exc: BaseException) -> bool:
 
 
 def _is_of_spark(exc: BaseException) -> bool:
-    """Whether an exception can come from a dead JVM; pyspark fails on its own state where that was taken away."""
+    """Return whether an exception can come from a dead JVM; pyspark may also fail on its own state after :func:`forget`."""
     origin = type(exc).__module__.split(".")[0]
     return isinstance(exc, (OSError, EOFError, AttributeError, AssertionError)) or origin in (
         "pyspark",
@@ -264,13 +264,13 @@ def _is_of_spark(exc: BaseException) -> bool:
 
 
 def _is_stopped(context: Any) -> bool:
-    """Whether Spark has stopped, as it does when its JVM is about to end."""
+    """Return whether Spark has stopped, which happens shortly before its JVM ends."""
     active = context._active_spark_context  # noqa: SLF001
     if active is None:
         return False
     try:
         return bool(active._jsc.sc().isStopped())  # noqa: SLF001
-    except Exception:  # noqa: BLE001 (nobody answers any more)
+    except Exception:  # noqa: BLE001 (the JVM does not answer any more)
         return True
 
 

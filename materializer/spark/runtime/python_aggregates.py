@@ -1,4 +1,4 @@
-"""Aggregates written in Python, made callable in a session as grouped pandas functions."""
+"""Register aggregates written in Python in a session, as grouped pandas functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from materializer.core.aggregates.python import PythonAggregate
 def register(spark: SparkSession, aggregate: PythonAggregate) -> None:
     """Make *aggregate* callable in SQL expressions of *spark*'s session; no other session sees it."""
     with warnings.catch_warnings():
-        # the kind of function is given by name, because a user's function carries no type hints that Spark reads
+        # the kind of function is given by name, because a user's function has no type hints that Spark could read
         warnings.simplefilter("ignore", UserWarning)
         function = pandas_udf(aggregate.function, aggregate.returns, PandasUDFType.GROUPED_AGG)
     spark.udf.register(aggregate.name, function)

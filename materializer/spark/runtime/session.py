@@ -1,7 +1,7 @@
-"""Spark sessions: the embedded one of commands and tests, and the own session state that work runs in.
+"""Spark sessions: the embedded session of commands and tests, and the separate session state for our work.
 
-A user's session is taken as it is and left as it was found; :func:`work_session` gives the state that every query of
-ours runs in: UTC, ANSI on. :func:`start` is only for those who bring no session.
+A user's session is used as it is and is not changed. :func:`work_session` creates the session state in which all our
+queries run: UTC, ANSI on. :func:`start` is only for callers without a session.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _HOME_HINT: Final = (
 )
 _CONF: Final = Path(__file__).parent / "conf"
 
-# `short` trades peak speed for start: half the time to the first result; its compiler alone would keep 48 MB of code, which a
-# long session of small queries outgrows and compiles again and again. `long` is the JVM as it comes.
+# `short` trades peak speed for a fast start: half the time to the first result. Its compiler alone would keep 48 MB of code; a
+# long session of small queries exceeds that and compiles the same code again and again. `long` is the JVM's default.
 _FLAGS: Final[Mapping[Profile, str]] = {
     "short": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
     "long": "-XX:+UseParallelGC",
@@ -56,29 +56,29 @@ _UNSAFE: Final = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreC
 _WORK: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # others read INT96 as nanoseconds, which end in 2262
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take INT96 as nanoseconds, which end in 2262
 }
-# set at run time by users to reach their stores and catalogs; new session state would not know them
+# users set these at run time to reach their stores and catalogs; new session state would not have them
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 
 
 def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str] = ()) -> SparkSession:
     """Start the embedded Spark with Delta, or return the session that this process already has.
 
-    Sets the process's time zone to UTC and `PYSPARK_PYTHON` to this interpreter, because Python workers and
-    `collect` follow them. What the JVM prints goes to a file; its end is quoted when the start fails.
+    The call sets the process's time zone to UTC and `PYSPARK_PYTHON` to this interpreter, because Python workers and
+    `collect` use them. The JVM's output goes to a file, and the error of a failed start quotes its last lines.
 
     Args:
         config: Settings.
-        archive_to: Where the JVM writes a class-data archive when it ends; it uses none itself then.
-        loads: Modules that are needed next; they are imported while the JVM starts, which leaves Python idle for a second.
+        archive_to: Where the JVM writes a class-data archive when it ends; this JVM uses no archive itself.
+        loads: Modules that are needed next; they are imported while the JVM starts, when Python is idle for a second.
 
     Raises:
         JavaMissingError: If there is no Java on PATH or in `JAVA_HOME`.
-        JavaTooOldError: If it is older than 17.
+        JavaTooOldError: If Java is older than 17.
         JarsUnreachableError: If the Delta jars are neither cached nor given, and cannot be fetched.
-        ForeignSettingError: If the options switch on what loses rows without a word.
-        SparkDiedError: If the session of this process is somebody else's, and its JVM is dead.
+        ForeignSettingError: If the options switch on a setting that loses rows silently.
+        SparkDiedError: If another caller created this process's session, and its JVM is dead.
         SparkError: If Spark does not start for another reason.
     """
     from pyspark import SparkConf, SparkContext
@@ -106,43 +106,43 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
     logging.getLogger().addFilter(jvm.QUIET)
     try:
         with _quiet_launch(log):
-            # pyspark's own handler for Ctrl-C comes with the context and must not see the seconds until the session
+            # the context brings pyspark's own Ctrl-C handler; ours has to replace it before the session, which takes seconds
             conf = SparkConf().setAppName("materializer").setAll(list(options.items()))
             _stop_by_hand(SparkContext.getOrCreate(conf))
             spark = SparkSession.builder.getOrCreate()
     except (PySparkException, OSError) as exc:
         raise _failed(log, fetching=found is None) from exc
     except Exception as exc:
-        # py4j's own errors (a constructor of the JVM that failed) have no common root but Exception
+        # py4j's own errors (a constructor of the JVM that failed) have no common base but Exception
         if type(exc).__module__.startswith("py4j"):
             raise _failed(log, fetching=found is None, said=str(exc)) from exc
         raise
     finally:
         launcher: Any = SparkContext
-        jvm.launched(launcher._gateway, log)  # noqa: SLF001 (nothing public leads to the process)
+        jvm.launched(launcher._gateway, log)  # noqa: SLF001 (there is no public way to the process)
     if found is None:
         jars.keep(cache)
     return spark
 
 
 def end(spark: SparkSession, *, seconds: float = 300) -> bool:
-    """Stop the embedded Spark and wait until its JVM has ended, which first writes an archive if it was told to.
+    """Stop the embedded Spark and wait until its JVM has ended; if asked to, the JVM writes its archive first.
 
     The next :func:`start` of this process launches a JVM of its own.
 
     Args:
-        spark: What :func:`start` returned.
-        seconds: How long to wait.
+        spark: The session that :func:`start` returned.
+        seconds: How long to wait at most.
 
     Returns:
-        Whether it has ended.
+        Whether the JVM has ended.
     """
     context: Any = type(spark.sparkContext)
-    gateway: Any = context._gateway  # noqa: SLF001 (nothing public waits for the JVM)
+    gateway: Any = context._gateway  # noqa: SLF001 (there is no public way to wait for the JVM)
     spark.stop()
     gateway.shutdown()
-    context._gateway = context._jvm = None  # noqa: SLF001 (else pyspark's next context talks to the JVM that has ended)
-    gateway.proc.stdin.close()  # what Spark's launcher waits for
+    context._gateway = context._jvm = None  # noqa: SLF001 (else pyspark's next context would use the JVM that has ended)
+    gateway.proc.stdin.close()  # Spark's launcher waits for this
     try:
         return bool(gateway.proc.wait(seconds) == 0)
     except subprocess.TimeoutExpired:
@@ -150,11 +150,11 @@ def end(spark: SparkSession, *, seconds: float = 300) -> bool:
 
 
 def _load_meanwhile(modules: Sequence[str]) -> None:
-    """Import modules in another thread, which is safe as all of pyspark that both need is loaded: neither waits for the other."""
+    """Import modules in another thread; no thread waits for the other, because all of pyspark that both need is loaded."""
 
     def load() -> None:
         for name in modules:
-            with suppress(Exception):  # who needs it imports it again, and is told
+            with suppress(Exception):  # the code that needs the module imports it again and gets the error
                 import_module(name)
 
     if modules:
@@ -162,16 +162,16 @@ def _load_meanwhile(modules: Sequence[str]) -> None:
 
 
 def _stop_by_hand(context: SparkContext) -> None:
-    """Have Ctrl-C cancel all jobs and raise KeyboardInterrupt.
+    """Make Ctrl-C cancel all jobs and raise KeyboardInterrupt.
 
-    pyspark's own handler asks the JVM over the very connection that the interrupted call waits on, which fails with an
-    error of the bridge; another thread has a connection of its own.
+    pyspark's own handler calls the JVM over the connection on which the interrupted call waits, so that it fails with an
+    error of the bridge. Here another thread cancels the jobs over its own connection.
     """
     if threading.current_thread() is not threading.main_thread():
         return
 
     def cancel() -> None:
-        with suppress(Exception):  # it has ended already
+        with suppress(Exception):  # the JVM may have ended already
             context.cancelAllJobs()
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -182,7 +182,7 @@ def _stop_by_hand(context: SparkContext) -> None:
 
 
 def work_session(spark: SparkSession) -> SparkSession:
-    """Return own session state over *spark*'s engine: UTC, ANSI on, none of the user's temporary views or settings.
+    """Return separate session state in *spark*'s application: UTC, ANSI on, without the user's temporary views and settings.
 
     Raises:
         ForeignSettingError: If *spark* ignores missing or corrupt files.
@@ -206,18 +206,18 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def refuse_unsafe_settings(spark: SparkSession) -> None:
-    """Refuse a session that skips files it cannot read: changes would vanish without a word.
+    """Refuse a session that skips unreadable files, because changes would vanish silently.
 
     Raises:
-        ForeignSettingError: Naming the setting.
+        ForeignSettingError: With the name of the setting.
     """
     refuse_unsafe_options({key: spark.conf.get(key, "false") or "false" for key in _UNSAFE})
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
-    """Return the process id of the driver's JVM when it runs on this host beside us, else None.
+    """Return the process id of the driver's JVM if it runs on this host beside this process, else None.
 
-    It is our child when Python started it, our parent under `spark-submit`; over Connect it is somebody else's.
+    The JVM is a child if Python started it, and the parent under `spark-submit`; over Connect it is neither.
     """
     if is_connect(spark):
         return None
@@ -232,7 +232,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> int:
     """Return the major version of the Java that Spark will use: `JAVA_HOME`'s, else the one on PATH.
 
     Raises:
-        JavaMissingError: If there is none, or it does not run.
+        JavaMissingError: If there is no Java, or it does not run.
         JavaTooOldError: If it is older than 17.
     """
     env = os.environ if environ is None else environ
@@ -256,7 +256,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> int:
 
 
 def refuse_unsafe_options(options: Mapping[str, str]) -> None:
-    """Refuse options that skip files which cannot be read; raises as :func:`refuse_unsafe_settings`."""
+    """Refuse options that skip unreadable files; the errors are those of :func:`refuse_unsafe_settings`."""
     for key in _UNSAFE:
         value = options.get(key, "false")
         if value.strip().lower() == "true":
@@ -291,7 +291,7 @@ def _options(
     if found is not None and config.spark.profile == "short" and given.get("spark.master", "local").startswith("local"):
         loaded = class_data.options(found, given.pop(class_data.CLASS_PATH, ""))
         archived = class_data.making(archive_to) if archive_to else class_data.using(class_data.place(cache, found))
-    # ours first: of two equal JVM flags the later one counts, and that is to be the user's
+    # our flags come first: of two equal JVM flags the later one counts, and the user's flag is to win
     flags = f"{_FLAGS[config.spark.profile]} -Duser.timezone=UTC -Dlog4j2.configurationFile={_CONF.as_uri()}/log4j2.properties"
     flags = f"{flags} {archived} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
     extensions = ["io.delta.sql.DeltaSparkSessionExtension", *_split(given.pop("spark.sql.extensions", ""))]
@@ -310,7 +310,7 @@ def _options(
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # else every call on a column tells the JVM where it stands in Python: more than half of what a small refresh says to it
+        # otherwise every call on a column sends its place in Python to the JVM: more than half of a small refresh's messages
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
         **loaded,
@@ -338,7 +338,7 @@ def _scratch() -> Path:
 
 @contextmanager
 def _quiet_launch(log: Path) -> Iterator[None]:
-    """While inside, Spark's start script reads our `spark-env.sh`, which sends the JVM's output to *log*."""
+    """Make Spark's start script read our `spark-env.sh` inside the block; it sends the JVM's output to *log*."""
     ours = {"SPARK_CONF_DIR": str(_CONF), "MATERIALIZER_JVM_LOG": str(log)}
     if theirs := os.environ.get("SPARK_CONF_DIR"):
         ours["MATERIALIZER_SPARK_CONF_DIR"] = theirs
@@ -371,7 +371,7 @@ def _failed(log: Path, *, fetching: bool, said: str = "") -> JarsUnreachableErro
 
 
 def _processes() -> Iterator[tuple[int, int, str]]:
-    """Yield (pid, parent's pid, command line) of every process of this host that can be seen."""
+    """Yield (pid, parent's pid, command line) of every visible process of this host."""
     proc = Path("/proc")
     if not (proc / "self" / "stat").exists():
         shown = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=False)  # noqa: S607
@@ -386,6 +386,6 @@ def _processes() -> Iterator[tuple[int, int, str]]:
             stat = (folder / "stat").read_text()
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # it has just ended, or is not ours to see
-        # the name in parentheses may hold spaces and parentheses; what follows the last one does not
+            continue  # the process has just ended, or is not visible to this user
+        # the name in parentheses may hold spaces and parentheses itself; the text after the last parenthesis does not
         yield int(folder.name), int(stat.rpartition(")")[2].split()[1]), command
