@@ -1,6 +1,6 @@
-"""Where a table's rows lie in time at one version, from the statistics of its files; no row is read.
+"""The time range of a table's rows at one version, from the statistics of its files alone.
 
-Every answer errs on the side of "may be there": a file without statistics is everywhere.
+Every answer errs on the side of "may contain rows": a file without statistics may contain rows of any time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from materializer.lake.table import DeltaFolder
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """One data file: its rows, its size, and the half-open run of time that holds its rows."""
+    """One data file: its rows, its size, and the half-open time range that contains its rows."""
 
     rows: int
     bytes: int
@@ -36,7 +36,7 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Files that say nothing about their times; *rows* counts those that say nothing about rows as one each."""
+    """Files whose statistics give no times; in *rows*, a file without a row count counts as one row."""
 
     files: int = 0
     rows: int = 0
@@ -45,14 +45,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading some spans costs.
+    """The cost of reading some spans.
 
     Args:
-        rows: Rows of all files that may hold something: an upper bound.
-        bytes: Bytes of these files.
-        files: How many they are.
-        likely_rows: Rows when each file's rows were spread evenly over its time.
-        is_exact: Whether *rows* is exact: no file is cut by a span and every file is known.
+        rows: Number of rows of all files that may contain something: an upper bound.
+        bytes: Size of these files.
+        files: Number of these files.
+        likely_rows: Estimated rows, if each file's rows are spread evenly over its time.
+        is_exact: Whether *rows* is exact: no span cuts a file, and the times of every file are known.
     """
 
     rows: int
@@ -69,8 +69,8 @@ class Extent:
     Args:
         version: The version.
         files: Files whose times are known, sorted by start.
-        unknown: The others.
-        null_times: Rows without a time; None when some file does not say.
+        unknown: The files whose times are unknown.
+        null_times: Number of rows without a time; None if unknown for some file.
     """
 
     version: int
@@ -80,23 +80,23 @@ class Extent:
 
     @property
     def hull(self) -> Span | None:
-        """The smallest span that holds all files with known times, or None when there are none."""
+        """The smallest span that contains all files with known times; None if there are none."""
         return Span(self.files[0].start, max(f.end for f in self.files)) if self.files else None
 
     def newest_before(self, edge: int) -> int | None:
-        """Return the time of a row before *edge* that is as new as the files tell; None when they tell of none.
+        """Return the newest time before *edge* at which the files are known to have a row; None if no row is known.
 
-        A file that reaches beyond the edge tells of its first row only.
+        Of a file that extends beyond the edge, only the time of its first row is used.
         """
         known = (f.end - 1 if f.end <= edge else f.start for f in self.files if f.start < edge)
         return max(known, default=None)
 
     def rows_in(self, spans: SpanSet) -> int:
-        """Return the rows that likely lie in *spans*, files without statistics counted whole."""
+        """Return the estimated rows in *spans*; files without statistics count whole."""
         return self.estimate(spans).likely_rows
 
     def estimate(self, spans: SpanSet) -> Estimate:
-        """Return what reading *spans* costs."""
+        """Return the cost of reading *spans*."""
         unknown = self.unknown if spans else Unknown()
         rows, size, count, likely = unknown.rows, unknown.bytes, unknown.files, float(unknown.rows)
         is_exact = count == 0
@@ -115,17 +115,17 @@ class Extent:
 
 
 def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
-    """Return where the rows of a table lie in time at one version.
+    """Return the time ranges of a table's files at one version.
 
     Args:
         path: Folder of the table.
-        version: Its version.
+        version: The version of the table.
         column: Its time column.
         time_type: Type of that column.
 
     Raises:
         SourceDamagedError: If the version can no longer be read.
-        TableNotFoundError, NotADeltaTableError, StorageError: As their names say.
+        TableNotFoundError, NotADeltaTableError, StorageError: As for :func:`~materializer.lake.table.open_table`.
     """
     with DeltaFolder.at(path).reading(version) as table:
         all_files = list(file_bounds(table, time_column(table, column, time_type)))
@@ -215,7 +215,7 @@ def instants_of(values: Any, time_type: TimeType) -> Any:
 
 
 def _near(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> list[FileStat]:
-    """Return the files that meet the hull of *spans*; of many files and one late row they are few."""
+    """Return the files that meet the hull of *spans*: few of many files if *spans* is one late row."""
     hull = spans.hull
     if hull is None:
         return []
@@ -224,7 +224,7 @@ def _near(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> list[FileStat]:
 
 
 def _overlaps(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> Iterator[tuple[FileStat, int]]:
-    """Yield each file that meets *spans*, with the length of its time inside them."""
+    """Yield each file that meets *spans*, with the length of its time range inside them."""
     starts = [s.start for s in spans]
     for file in _near(sorted_files, spans):
         first = max(bisect_right(starts, file.start) - 1, 0)

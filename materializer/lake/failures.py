@@ -1,4 +1,4 @@
-"""What goes wrong below us, in our own words: the errors of `deltalake`, `pyarrow` and the file system."""
+"""Errors of `deltalake`, `pyarrow` and the file system, translated into ours."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 @contextmanager
 def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]:
-    """Turn failures of *doing* something to the table at *path* into errors of ours.
+    """Translate failures of the block, which is *doing* something to the table at *path*, into errors of ours.
 
     Raises:
-        TableNotFoundError: If nothing is at *path*.
-        NotADeltaTableError: If something is there, but no Delta log.
-        CatalogManagedError: If only a catalog knows its newest version.
-        SourceDamagedError: If the log has a hole or cannot be parsed, or a file that it names is gone.
-        StorageError: If the disk is full, permission is refused, or anything else failed while reading or writing.
+        TableNotFoundError: If there is nothing at *path*.
+        NotADeltaTableError: If *path* exists but holds no Delta log.
+        CatalogManagedError: If only a catalog knows the table's newest version.
+        SourceDamagedError: If the log has a hole or cannot be parsed, or if a file that it names does not exist.
+        StorageError: If the disk is full, permission is refused, or reading or writing failed in another way.
     """
     try:
         yield
@@ -56,7 +56,7 @@ def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]
     except (DeltaError, OSError, ValueError) as exc:
         raise failure(path, doing, exc, wrote=wrote) from exc
     except Exception as exc:
-        if type(exc) is not Exception:  # what Rust raises without a class of its own; everything else is a bug of ours
+        if type(exc) is not Exception:  # Rust raises a plain `Exception`; any other is a bug of ours
             raise
         raise failure(path, doing, exc, wrote=wrote) from exc
 
@@ -73,7 +73,7 @@ def missing(path: str) -> MaterializerError:
 
 
 def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> MaterializerError:
-    """Return the error of ours for *exc*, which came while *doing* something to the table at *path*."""
+    """Return the error of ours for *exc*, which was raised while *doing* something to the table at *path*."""
     reason = first_line(exc)
     if _STORAGE.search(str(exc)) or (isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}):
         hint = "free some space or mend the permission, then run the same command again"
@@ -93,7 +93,7 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
 
 
 def unfit(path: str) -> str:
-    """Return why the Delta library cannot open a table at *path*, whatever lies there; "" when it can.
+    """Return why the Delta library cannot open any table at *path*, whatever it holds; "" if the library can.
 
     Examples:
         >>> unfit("/lake/a%20b"), unfit("/lake/50%")
@@ -105,7 +105,7 @@ def unfit(path: str) -> str:
 
 
 def first_line(exc: BaseException) -> str:
-    """Return the part of a message that people can read: no colours, no stack trace, at most 300 characters."""
+    """Return the readable part of a message: no colours, no stack trace, at most 300 characters."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip() and "<unknown>" not in line]
     return (lines[0] if lines else type(exc).__name__)[:300]

@@ -1,4 +1,4 @@
-"""Changes of a source and kept rows of ours that are few enough for the driver to read by itself."""
+"""Changes of a source, rows and stored results that are few enough for the driver to read itself."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spa
 
 
 def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
-    """Return the changed rows of (after, upto], every image, or None when Spark has to read them.
+    """Return the changed rows of (after, upto] with every image; None if Spark has to read them.
 
     Args:
         path: The source.
-        after: Version that is known already.
-        upto: Last version.
-        columns: Columns to return; ``_change_type`` comes beside.
-        max_rows: Bound by the statistics of the files that came and went.
+        after: The version that is known already.
+        upto: The last version.
+        columns: Columns to return, in addition to ``_change_type``.
+        max_rows: Maximum number of rows in the added and removed files, by their statistics.
     """
     try:
         run = commits(path, after, upto)
@@ -65,16 +65,16 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
 def read_small_rows(
     path: str, version: int, columns: Sequence[str], spans: SpanSet, *, time: str, time_type: TimeType, max_rows: int
 ) -> pa.Table | None:
-    """Return the rows of the files that may hold something of *spans*, or None when Spark has to read them.
+    """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
 
     Args:
         path: A table.
-        version: At this version.
+        version: The version of the table.
         columns: Columns to return.
-        spans: Where rows are wanted; rows elsewhere may be among those returned.
-        time: The column whose statistics say where a file's rows lie.
-        time_type: Its type.
-        max_rows: Bound by the statistics of these files.
+        spans: The wanted spans; the result may also contain rows outside of them.
+        time: The time column, whose statistics place a file in time.
+        time_type: The type of that column.
+        max_rows: Maximum number of rows in these files, by their statistics.
     """
     try:
         with DeltaFolder.at(path).reading(version) as table:
@@ -89,7 +89,7 @@ def read_small_rows(
 def _files_of(
     table: DeltaTable, path: str, columns: Sequence[str], spans: SpanSet, time: TimeColumn, max_rows: int
 ) -> ds.FileSystemDataset | None:
-    """Return the files that may hold something of *spans* as a dataset, or None when Spark has to read them."""
+    """Return the files that may contain rows of *spans* as a dataset; None if Spark has to read them."""
     if features_of(table).obstacle:
         return None
     wanted, rows, hull = set(), 0, spans.hull
@@ -106,10 +106,10 @@ def _files_of(
 
 
 def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDataset | None:
-    """Return some files of a table as a dataset, None when one of them cannot be found."""
+    """Return some files of a table as a dataset; None if one of them cannot be found."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, for which a look at a lake must not wait
 
-    # Spark stores timestamps as INT96, which would become nanoseconds and could not hold every time
+    # Spark stores timestamps as INT96; as nanoseconds, which is the default, they could not hold every time
     options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     if table.metadata().partition_columns or any(name.startswith("/") or ":" in name for name in wanted):
         whole = table.to_pyarrow_dataset(parquet_read_options=options)
@@ -124,7 +124,7 @@ def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDat
 
 
 def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
-    """Whether what a column holds is more than its Arrow type says: padded texts, times that are names of folders."""
+    """Return whether a column needs more than its Arrow type to be read: padded strings, times that are folder names."""
     folders = set(table.metadata().partition_columns) & set(columns)
     for field in json.loads(table.schema().to_json())["fields"]:
         if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
@@ -135,7 +135,7 @@ def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
 
 
 def _has_old_times(footer: pq.FileMetaData) -> bool:
-    """Whether Spark counts the days of a file in the Julian calendar before 1582; the library never does."""
+    """Return whether Spark wrote a file's days before 1582 in the Julian calendar, which the library never uses."""
     told = footer.metadata or {}
     if told.keys() & _JULIAN:
         return True
@@ -152,15 +152,15 @@ def read_small_kept(
     time_type: TimeType,
     max_rows: int,
 ) -> pa.Table | None:
-    """Return kept result rows, or None when the table has more than *max_rows*.
+    """Return stored result rows; None if the table has more than *max_rows*.
 
     Args:
         path: A partials table of an engine.
-        version: At this version.
+        version: The version of the table.
         columns: Columns to return.
-        since: Only rows whose slice lies here, and rows that are not final; None for all.
+        since: Only rows whose slice is in these spans, and rows that are not final; None for all.
         time_type: Type of ``slice``.
-        max_rows: More rows are read by Spark.
+        max_rows: Maximum number of rows of the table.
     """
     counted = row_count(path)
     if counted is None or counted > max_rows:
@@ -174,7 +174,7 @@ def read_small_kept(
 
 
 def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
-    """Return an Arrow column that says which of *times* lie in *spans*."""
+    """Return an Arrow column that tells which of *times* are in *spans*."""
     at = instants_of(times, time_type)
     found = pa.chunked_array([pa.array([False] * len(at), pa.bool_())])
     for span in spans:

@@ -1,8 +1,8 @@
-"""The transaction log of a Delta table, read as what it is: one file of JSON lines for each version.
+"""The transaction log of a Delta table, read directly: one file of JSON lines for each version.
 
-Only what later decisions stand on is kept: who committed what, which files came and went, and where their times lie.
-A version file that is gone is a :class:`~materializer.errors.LogGapError` when everything older is gone too (it was
-cleaned away) and a :class:`~materializer.errors.SourceDamagedError` when older ones are still there (a hole).
+Only what later decisions need is read: the author of a commit, its added and removed files, and their time ranges.
+A missing version file is a :class:`~materializer.errors.LogGapError` if all older ones are missing too (the log was
+cleaned up), and a :class:`~materializer.errors.SourceDamagedError` if older ones still exist (a hole).
 
 Source: the Delta protocol, sections *Delta Log Entries* and *Actions*.
 """
@@ -45,19 +45,19 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One ``add`` or ``remove``.
+    """One ``add`` or ``remove`` action.
 
     Args:
-        path: As written in the log (relative and URL-encoded).
-        bytes: Its size; 0 when a remove does not say.
-        rows: Its live rows, None when unknown.
-        nulls: Rows whose time is null, None when unknown.
-        span: Where its times lie, end excluded; None when unknown or when it holds no times.
-        is_known: Whether *span* tells the truth; a known file without a span holds no times.
-        data_change: Whether rows changed, rather than only moved between files.
-        has_deletion_vector: Whether some of its rows are marked as deleted.
+        path: The path as the log has it (relative and URL-encoded).
+        bytes: Size of the file; 0 if a remove does not give it.
+        rows: Number of live rows; None if unknown.
+        nulls: Number of rows whose time is null; None if unknown.
+        span: Time range of the rows, end excluded; None if unknown or if the file holds no times.
+        is_known: Whether *span* is reliable; a known file without a span holds no times.
+        data_change: Whether the commit changed rows; False if it only moved rows between files.
+        has_deletion_vector: Whether some of the file's rows are marked as deleted.
         partition: Partition values.
-        stats: The text of its statistics, None without.
+        stats: The text of the statistics; None if there are none.
     """
 
     path: str
@@ -116,16 +116,16 @@ class Commit:
     """One version of a table.
 
     Args:
-        version: Its number.
-        timestamp: When, milliseconds since the epoch; the in-commit timestamp where there is one.
-        operation: As the writer called it.
+        version: The version number.
+        timestamp: Time of the commit in milliseconds since the epoch; the in-commit timestamp if there is one.
+        operation: The operation as the writer named it.
         user_metadata: ``commitInfo.userMetadata``.
         metadata: The new metadata, if this commit changed it.
         protocol: The new protocol, if this commit changed it.
-        adds: Files that came.
-        removes: Files that went.
+        adds: Added files.
+        removes: Removed files.
         change_files: Files of the change data feed.
-        transactions: Transaction identifiers that it records, with their numbers.
+        transactions: Transaction identifiers in the commit, with their numbers.
     """
 
     version: int
@@ -141,20 +141,20 @@ class Commit:
 
     @property
     def is_data_change(self) -> bool:
-        """Whether it changed rows."""
+        """Whether the commit changed rows."""
         return bool(self.change_files) or any(f.data_change for f in (*self.adds, *self.removes))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """What a commit of ours says about itself.
+    """The note that a commit of ours carries.
 
     Args:
-        version: Version of the table that it made.
+        version: Version of the table that the commit made.
         n: Refresh number; 0 for maintenance.
         plan_id: Id of the plan.
         kind: ``data``, ``fence``, ``maintain`` or ``switch``.
-        source_version: Source version that the plan was made against, if any.
+        source_version: Source version of the plan, if any.
     """
 
     version: int
@@ -171,14 +171,14 @@ def commits(
 
     Args:
         path: Folder of the table.
-        after: Last version that is not wanted.
-        upto: Last version that is.
-        column: Column whose spans are wanted, as statistics name it; none are told without *time_type*.
-        time_type: Its type.
+        after: The version before the first commit to return.
+        upto: The last version to return.
+        column: Column whose time ranges are read, by its name in the statistics.
+        time_type: Type of the column; without it no time ranges are read.
 
     Raises:
-        LogGapError: If one of them was cleaned out of the log.
-        SourceDamagedError: If one is missing although older ones are there, or cannot be parsed.
+        LogGapError: If one of the commits was cleaned out of the log.
+        SourceDamagedError: If a commit is missing although older ones exist, or if it cannot be parsed.
     """
     found = TimeColumn(column, time_type, column) if column and time_type else None
     return [read_commit(path, version, found) for version in range(after + 1, upto + 1)]
@@ -190,9 +190,9 @@ def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Co
 
 
 def has_change(path: str, after: int, upto: int) -> bool:
-    """Whether rows or columns changed in versions (*after*, *upto*]; a version that cannot be read may have changed both.
+    """Return whether rows or columns changed in versions (*after*, *upto*]; an unreadable version counts as a change.
 
-    Maintenance and fences change neither, nor do compaction and vacuum of others.
+    Maintenance and fences do not change them, nor do compaction and vacuum by other writers.
     """
     try:
         run = (read_commit(path, version) for version in range(after + 1, upto + 1))
@@ -202,7 +202,7 @@ def has_change(path: str, after: int, upto: int) -> bool:
 
 
 def feed_reaches_back(path: str) -> bool:
-    """Whether the change feed was on from the table's first version, and that commit can still be read."""
+    """Return whether the change feed was on from the table's first version, and the commit of that version is readable."""
     try:
         made = read_commit(path, 0).metadata
     except (LogGapError, SourceDamagedError):
@@ -214,8 +214,8 @@ def latest_version(path: str) -> int:
     """Return the newest version.
 
     Raises:
-        TableNotFoundError: If nothing is at *path*.
-        NotADeltaTableError: If no Delta log is there.
+        TableNotFoundError: If there is nothing at *path*.
+        NotADeltaTableError: If there is no Delta log at *path*.
     """
     versions = _versions(path)
     if not versions:
@@ -224,14 +224,14 @@ def latest_version(path: str) -> int:
 
 
 def is_attempt(path: str) -> bool:
-    """Whether *path* holds nothing but a log without a commit: what a full disk left of a table that was being made."""
+    """Return whether *path* holds only a log without a commit: the rest of a table whose creation failed on a full disk."""
     if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
         return False
     return set(os.listdir(path)) <= {"_delta_log"} and not _versions(path)  # noqa: PTH208  likewise
 
 
 def is_begun(path: str) -> bool:
-    """Whether a table stands at *path*, or what is left of one; an attempt is neither."""
+    """Return whether *path* holds a table or the rest of one; a failed creation (:func:`is_attempt`) is neither."""
     return bool(_versions(path)) or (os.path.isdir(f"{path}/_delta_log") and not is_attempt(path))  # noqa: PTH112  text, later a URL
 
 
@@ -241,7 +241,7 @@ def commit_file(path: str, version: int) -> str:
 
 
 def find_notes(path: str, after_version: int) -> list[CommitNote]:
-    """Return the notes of our own commits after a version, in order; other writers' commits have none.
+    """Return the notes of our own commits after a version, in order; commits of other writers have no note.
 
     Raises:
         LogGapError: If a commit after *after_version* was cleaned out of the log.
@@ -251,10 +251,10 @@ def find_notes(path: str, after_version: int) -> list[CommitNote]:
 
 
 def note_of(path: str, version: int) -> CommitNote | None:
-    """Return the note of a commit of ours, None for one of others; what else it holds is not parsed.
+    """Return the note of our commit; None for another writer's. The rest of the commit is not parsed.
 
     Raises:
-        LogGapError: If it was cleaned out of the log.
+        LogGapError: If the commit was cleaned out of the log.
     """
     for line in _lines(path, version):
         if '"commitInfo"' in line:
@@ -275,7 +275,7 @@ def _note(version: int, text: object) -> CommitNote | None:
 
 
 def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
-    """Return one action; raises SourceDamagedError when it is not a JSON object."""
+    """Return one action; raises SourceDamagedError if the line is not a JSON object."""
     try:
         data = json.loads(line)
     except ValueError as exc:
@@ -325,7 +325,7 @@ def _gap(path: str, version: int) -> Exception:
 
 
 def _versions(path: str) -> list[int]:
-    """Return all versions that have a commit file; a checkpoint's version when there is nothing else."""
+    """Return all versions that have a commit file; if there are none, the versions of checkpoints."""
     try:
         names = os.listdir(f"{path}/_delta_log")  # noqa: PTH208  text, later a URL
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""What one version of a table of ours changed, row by row, in the driver's memory and without a JVM.
+"""The row-by-row change that one version made to a table of ours, computed in the driver's memory without a JVM.
 
-A version's removed files hold its old rows and its added files the new ones; what is in both was only written again.
+A version's removed files hold the old rows and its added files the new ones. A row in both was only rewritten.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rows_of(path: str, files: Sequence[DataFile], shape: pa.Schema) -> pa.Table:
     """Return the rows of some files of a table.
 
     Raises:
-        SourceDamagedError: If one of them is gone.
+        SourceDamagedError: If one of the files does not exist.
     """
     parts = [shape.empty_table()]
     for file in files:
@@ -58,7 +58,7 @@ def rows_of(path: str, files: Sequence[DataFile], shape: pa.Schema) -> pa.Table:
 
 
 def all_rows(path: str, version: int) -> pa.Table:
-    """Return all rows of a table at a version; raises as :func:`rows_of`."""
+    """Return all rows of a table at a version; the errors are those of :func:`rows_of`."""
     shape, files = files_of(path, version)
     return rows_of(path, files, shape)
 
@@ -74,7 +74,7 @@ def files_of(path: str, version: int) -> tuple[pa.Schema, list[DataFile]]:
 
 
 def replayed(feed: pa.Table) -> pa.Table:
-    """Return the rows that a feed leads to: each as often as it came and did not go; without the feed's own columns."""
+    """Return the rows that result from a feed, each as often as it was added minus removed, without the feed's columns."""
     rows = feed.drop_columns([name for name, _ in META])
     came = pc.is_in(feed[CHANGE], pa.array([Change.INSERT.value, Change.POSTIMAGE.value]))
     new, old = rows.filter(came), rows.filter(pc.invert(came))
@@ -83,12 +83,12 @@ def replayed(feed: pa.Table) -> pa.Table:
 
 
 def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Table:
-    """Return the change from the rows *old* to the rows *new*, with the column ``_change``; equal rows are no change.
+    """Return the change from the rows *old* to the rows *new*, with the column ``_change``; equal rows are left out.
 
     Args:
-        old: Rows before.
-        new: Rows after, with the same columns.
-        place: Columns that tell which row became which, in order of their weight; without them nothing is an update.
+        old: Rows before the change.
+        new: Rows after the change, with the same columns.
+        place: Columns that identify a row before and after an update, most important first; None if there are no updates.
     """
     gone, came = _differing(old, new)
     pairs = _paired(old, gone, new, came, place) if place else {}
@@ -115,10 +115,10 @@ def reasoned(
     """Return changed *rows* with the column ``_reason``.
 
     Args:
-        rows: From :func:`changed`.
-        column: The column that places a row in time.
-        time_type: Its type.
-        spans: Where inserted rows are new, where rows are late, and the reason elsewhere.
+        rows: Rows from :func:`changed`.
+        column: The column with the time of a row.
+        time_type: The type of that column.
+        spans: Spans in which inserted rows are new, spans in which rows are late, and the reason for other rows.
         is_end: Whether *column* holds the ends of buckets.
     """
     new, late, beyond = spans
@@ -134,7 +134,7 @@ def reasoned(
 
 
 def alike(rows: pa.Table, reason: Reason | None) -> pa.Table:
-    """Return changed *rows* with one reason; without one, by what became of each."""
+    """Return changed *rows* with one reason for all or, if it is None, with a reason by each row's kind of change."""
     if reason is not None:
         return rows.append_column(REASON, pa.array([reason.value] * len(rows), pa.string()))
     by_change = {Change.INSERT.value: Reason.NEW.value, Change.DELETE.value: Reason.DELETE.value}
@@ -143,7 +143,7 @@ def alike(rows: pa.Table, reason: Reason | None) -> pa.Table:
 
 
 def published(rows: pa.Table, n: int, source_version: int | None, at_ms: int) -> pa.Table:
-    """Return *rows* with the refresh, the source version and the time that they were published at."""
+    """Return *rows* with the refresh number, the source version and the time of their publication."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     for name, value, kind in (
         ("_refresh", n, pa.int64()),
@@ -155,7 +155,7 @@ def published(rows: pa.Table, n: int, source_version: int | None, at_ms: int) ->
 
 
 def united(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
-    """Return the columns of both, those of *new* first; None when one has two types."""
+    """Return the columns of both schemas, those of *new* first; None if a column has two types."""
     fields = {field.name: field for field in new}
     for field in old:
         if field.name in fields and fields[field.name].type != field.type:
@@ -165,7 +165,7 @@ def united(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
 
 
 def columns_to_add(path: str, shape: pa.Schema) -> list[str] | None:
-    """Return which columns of *shape* a table does not have; None when it has one of another type."""
+    """Return the columns of *shape* that a table does not have; None if the table has one of them with another type."""
     has = {field.name: field.type for field in shape_of(path, open_table(path).version())}
     if any(f.name in has and has[f.name] != f.type for f in shape):
         return None
@@ -173,7 +173,7 @@ def columns_to_add(path: str, shape: pa.Schema) -> list[str] | None:
 
 
 def add_columns(path: str, columns: Sequence[Sequence[str]]) -> None:
-    """Give a table of ours more columns, null in all its rows."""
+    """Add columns to a table of ours; they are null in all existing rows."""
     from deltalake import Schema  # noqa: PLC0415 (rare)
 
     opened = open_table(path)
@@ -191,13 +191,13 @@ def spark_columns(shape: pa.Schema) -> list[tuple[str, str]]:
 def feed_rows(
     path: str, *, after: int | None, reason: str | None, limit: int | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]], int]:
-    """Return column names, up to *limit* rows of a feed in the order of their refreshes, and how many there are.
+    """Return column names, up to *limit* rows of a feed in the order of their refreshes, and the number of all rows.
 
     Args:
         path: The feed.
-        after: Refresh of which, and of earlier ones, no row is wanted.
-        reason: The reason that is wanted; None for all.
-        limit: Rows at most; None for all.
+        after: Only rows of later refreshes are returned.
+        reason: Only rows with this reason are returned; None for all.
+        limit: Maximum number of rows; None for all.
     """
     opened = open_table(path)
     with translated(path, "reading"):
@@ -212,7 +212,7 @@ def feed_rows(
 
 
 def _differing(old: pa.Table, new: pa.Table) -> tuple[list[int], list[int]]:
-    """Return the places of rows of *old* and of *new* that the other does not have, each as often as it has it more."""
+    """Return the positions of the surplus rows of *old* and of *new*: those without an equal partner on the other side."""
     ours, theirs = list(_forms(old)), list(_forms(new))
     return _surplus(ours, Counter(theirs)), _surplus(theirs, Counter(ours))
 
@@ -228,7 +228,7 @@ def _surplus(rows: list[Any], others: Counter[Any]) -> list[int]:
 
 
 def _paired(old: pa.Table, gone: list[int], new: pa.Table, came: list[int], place: Sequence[str]) -> dict[int, int]:
-    """Return which row of *old* became which of *new*: those that are alone in their place on both sides."""
+    """Return which row of *old* became which row of *new*: pairs of rows that are unique in their place on both sides."""
     left, right = _by_place(old.select(list(place)), gone), _by_place(new.select(list(place)), came)
     return {at[0]: right[key][0] for key, at in left.items() if len(at) == 1 and len(right.get(key, ())) == 1}
 
@@ -241,7 +241,7 @@ def _by_place(rows: pa.Table, at: list[int]) -> dict[Any, list[int]]:
 
 
 def _forms(rows: pa.Table) -> Iterator[Any]:
-    """Yield each row as something that can be compared and hashed; NaN equals NaN."""
+    """Yield each row in a form that can be compared and hashed; NaN equals NaN."""
     if not rows.num_columns:
         return iter([()] * rows.num_rows)
     columns = []

@@ -1,4 +1,4 @@
-"""Which rows lie in some spans."""
+"""Find the rows that are in some spans."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _I64_MAX: Final = (1 << 63) - 1
 
 
 def inside(instants: Any, spans: SpanSet, *, is_end: bool = False) -> Any:
-    """Return which of some instants lie in *spans*, as an array of truth values.
+    """Return which instants are in *spans*, as an array of booleans.
 
     Args:
         instants: Array of 64-bit instants without nulls.
         spans: The spans.
-        is_end: Whether the instants are exclusive ends, so that a span takes (start, end].
+        is_end: Whether the instants are exclusive ends; a span then contains (start, end].
     """
     values = np.asarray(instants, dtype=np.int64)
     if not spans:

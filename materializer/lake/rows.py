@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def row_count(path: str) -> int | None:
-    """Return the rows of the newest version as its files count them, None when some file does not."""
+    """Return the number of rows of the newest version, from file statistics; None if some file has no row count."""
     table = open_table(path)
     with translated(path, "reading"):
         counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
@@ -30,7 +30,7 @@ def row_count(path: str) -> int | None:
 
 
 def lost_file(path: str) -> str | None:
-    """Return a data file of the newest version that is gone, None when all are there."""
+    """Return a data file of the newest version that does not exist; None if all exist."""
     table = open_table(path)
     with translated(path, "reading"):
         names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
@@ -59,11 +59,11 @@ def newest_rows(
 
     Args:
         path: A table of ours.
-        column: The column that places a row in time.
-        time_type: Its type.
-        limit: Rows at most.
+        column: The column with the time of a row.
+        time_type: The type of that column.
+        limit: Maximum number of rows.
         start: First instant, or None.
-        end: First instant after, or None.
+        end: First instant after the rows, or None.
         is_end: Whether *column* holds the ends of buckets.
     """
     opened = open_table(path)

@@ -1,7 +1,7 @@
-"""Where the times of a data file lie, from the statistics that its ``add`` action carries.
+"""The time range of a data file, from the statistics in its ``add`` action.
 
-Statistics of timestamps are cut to milliseconds, so an exclusive end is the maximum plus one millisecond; other types
-are exact and end one unit later. What cannot be read with certainty is unknown (None), never guessed.
+Statistics of timestamps are truncated to milliseconds, so the exclusive end is the maximum plus one millisecond. Other types
+are exact, and their exclusive end is the maximum plus one unit. An uncertain value is unknown (None), never guessed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _FRACTION: Final = re.compile(r"\.(\d{6})\d+")
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A time column as the log knows it.
+    """A time column as the log describes it.
 
     Args:
-        name: Its name.
-        time_type: Its type.
-        physical: Its name in statistics and partition values; differs on column-mapped tables.
-        is_partition: Whether the table is partitioned by it.
+        name: The name of the column.
+        time_type: The type of the column.
+        physical: Its name in statistics and partition values, which differs on column-mapped tables.
+        is_partition: Whether the table is partitioned by the column.
     """
 
     name: str
@@ -41,13 +41,13 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What statistics say about one file.
+    """The statistics of one file.
 
     Args:
-        rows: Rows in it, deleted ones included; None when unknown.
-        nulls: Rows whose time is null; None when unknown.
-        span: Where its times lie, end excluded; None when unknown or when it holds no times.
-        is_known: Whether *span* tells the truth; a known file without a span holds no times.
+        rows: Number of rows, deleted ones included; None if unknown.
+        nulls: Number of rows whose time is null; None if unknown.
+        span: Time range of the rows, end excluded; None if unknown or if the file holds no times.
+        is_known: Whether *span* is reliable; a known file without a span holds no times.
     """
 
     rows: int | None = None
@@ -57,11 +57,11 @@ class Bounds:
 
 
 def unit(time_type: TimeType, *, is_cut: bool = True) -> int:
-    """Return how far behind a maximum the exclusive end lies.
+    """Return the distance from a maximum to the exclusive end.
 
     Args:
         time_type: Type of the column.
-        is_cut: Whether timestamps are cut to milliseconds, as in statistics (partition values are not).
+        is_cut: Whether timestamps are truncated to milliseconds, as in statistics (partition values are not).
     """
     if time_type is TimeType.DATE:
         return DAY
@@ -69,9 +69,9 @@ def unit(time_type: TimeType, *, is_cut: bool = True) -> int:
 
 
 def instant(value: Any, time_type: TimeType) -> int | None:
-    """Return the instant of a statistic or a partition value, or None when it cannot be told.
+    """Return the instant of a statistic or a partition value; None if it cannot be determined.
 
-    A timestamp without a zone stands in an unknown zone, so it is None; years outside 1 to 9999 are None as well.
+    A timestamp without a zone has an unknown zone, so its instant is None; years outside 1 to 9999 are None as well.
 
     Examples:
         >>> instant("1970-01-01T01:00:00.001+01:00", TimeType.TIMESTAMP)
@@ -93,18 +93,18 @@ def instant(value: Any, time_type: TimeType) -> int | None:
 
 
 def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> Bounds:
-    """Return what the statistics and partition values of an ``add`` say about *column*.
+    """Return the bounds of *column* from the statistics and partition values of an ``add``.
 
     Args:
-        stats: The parsed ``stats`` text, empty when there was none.
-        partition: Its partition values.
-        column: The column asked for; None asks for the number of rows only.
+        stats: The parsed ``stats`` text; empty if there was none.
+        partition: The partition values.
+        column: The time column; None returns only the number of rows.
     """
     rows = stats.get("numRecords")
     if column is None:
         return Bounds(rows)
     if column.is_partition:
-        if column.physical not in partition:  # a remove may leave its partition values out
+        if column.physical not in partition:  # a remove may omit its partition values
             return Bounds(rows)
         return partition_bounds(rows, partition.get(column.physical), column.time_type)
     nulls = (stats.get("nullCount") or {}).get(column.physical)
@@ -125,7 +125,7 @@ def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -
     )
 
 
-@lru_cache(maxsize=65_536)  # most files of a table are those of the last refresh
+@lru_cache(maxsize=65_536)  # most files of a table are the same as at the last refresh
 def column_bounds(
     rows: int | None, nulls: int | None, lowest: int | None, highest: int | None, time_type: TimeType
 ) -> Bounds:

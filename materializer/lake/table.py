@@ -1,4 +1,4 @@
-"""What a Delta table is at its newest version: identity, schema, features, transaction numbers."""
+"""A Delta table at its newest version: identity, schema, features, transaction numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HARMLESS: Final = frozenset(
         "rowTracking", "allowColumnDefaults", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
     }
 )  # fmt: skip
-"""Features that do not change how rows are read."""
+"""Features that do not change how rows have to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class TableHead:
 
 @dataclass(frozen=True, slots=True)
 class TableFeatures:
-    """What decides who may read and write a table.
+    """The features that determine who may read and write a table.
 
     Args:
-        has_deletion_vectors: Its protocol allows rows to be marked as deleted.
-        has_column_mapping: Its columns may have other names in the files.
-        is_clustered: It has liquid clustering.
-        has_row_tracking: Its protocol tracks rows.
-        is_catalog_managed: Only its catalog knows its newest version.
+        has_deletion_vectors: Whether its protocol allows rows to be marked as deleted.
+        has_column_mapping: Whether its columns may have other names in the files.
+        is_clustered: Whether it has liquid clustering.
+        has_row_tracking: Whether its protocol tracks rows.
+        is_catalog_managed: Whether only its catalog knows its newest version.
         partition_columns: Partition columns, in order.
         names: All features that the protocol names.
     """
@@ -60,7 +60,7 @@ class TableFeatures:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the library must not read rows of the table, where it would be wrong without a word; None when it may."""
+        """Why the library must not read rows of the table, because it would read them wrongly; None if it may."""
         if self.has_deletion_vectors:
             return "the table has deletion vectors"
         if self.has_column_mapping or "columnMapping" in self.names:
@@ -73,13 +73,13 @@ class TableFeatures:
 
 
 class DeltaFolder:
-    """A Delta table in a folder, looked at again and again.
+    """A Delta table in a folder, for repeated reads of its newest version.
 
-    Looking at an unchanged table costs two ``stat`` calls: the newest commit file must be the very file it was (a table
-    that was dropped and recreated has another), and the next one must not be there.
+    To check an unchanged table costs two ``stat`` calls: the newest commit file must be the same file as before (a table
+    that was dropped and recreated has another one), and the next commit file must not exist.
 
     Args:
-        path: Where it lies; nothing is read before the first question.
+        path: Folder of the table; nothing is read before the first call.
     """
 
     _known: ClassVar[dict[str, DeltaFolder]] = {}
@@ -93,26 +93,26 @@ class DeltaFolder:
 
     @classmethod
     def at(cls, path: str) -> DeltaFolder:
-        """Return the one folder object of this process for *path*, so that repeated looks stay cheap."""
+        """Return this process's only object for *path*, so that repeated checks stay cheap."""
         key = os.path.abspath(path)  # noqa: PTH100  text, later a URL
         with cls._guard:
             return cls._known.setdefault(key, cls(key))
 
     def exists(self) -> bool:
-        """Whether a Delta table is there."""
+        """Return whether a Delta table exists at the path."""
         try:
             return latest_version(self.path) >= 0
         except (TableNotFoundError, NotADeltaTableError):
             return False
 
     def head(self) -> TableHead:
-        """Return the newest version and the table's id.
+        """Return the newest version and the id of the table.
 
         Raises:
-            TableNotFoundError: If nothing is there.
-            NotADeltaTableError: If something is, but no Delta log.
-            SourceDamagedError: If its log has a hole or cannot be parsed.
-            StorageError: If it cannot be read.
+            TableNotFoundError: If there is nothing at the path.
+            NotADeltaTableError: If the path exists but holds no Delta log.
+            SourceDamagedError: If the log has a hole or cannot be parsed.
+            StorageError: If the table cannot be read.
         """
         table = self.opened()
         return TableHead(table.version(), str(table.metadata().id))
@@ -130,22 +130,22 @@ class DeltaFolder:
         return dict(self.opened().metadata().configuration)
 
     def features(self) -> TableFeatures:
-        """Return what the protocol and the properties allow."""
+        """Return the features of the table, from its protocol and properties."""
         return features_of(self.opened())
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the largest number recorded under a transaction identifier, None when there is none."""
+        """Return the largest number recorded under a transaction identifier; None if there is none."""
         with self._lock, translated(self.path, "reading"):
             try:
                 found: int | None = self.opened().transaction_version(app_id)
             except DeltaError:
-                # it looks through the commits that there were when the table was opened: their log may have been shortened
+                # the library scans the commits that existed when the table was opened, but the log may have been shortened
                 self._table = None
                 found = self.opened().transaction_version(app_id)
             return found
 
     def opened(self) -> DeltaTable:
-        """Return the newest version, opened; it belongs to this object and moves on with it."""
+        """Return the open handle at the newest version; this object owns the handle and updates it."""
         with self._lock:
             if self._table is not None:
                 version = self._table.version()
@@ -159,7 +159,7 @@ class DeltaFolder:
             return self._table
 
     def _moved_on(self, table: DeltaTable) -> bool:
-        """Bring an open table to its newest version; False when it has to be opened anew, as when its log was shortened."""
+        """Update an open table to its newest version; False if it must be opened again, for example after a shortened log."""
         try:
             table.update_incremental()
         except (DeltaError, OSError):
@@ -169,7 +169,7 @@ class DeltaFolder:
 
     @contextmanager
     def reading(self, version: int) -> Iterator[DeltaTable]:
-        """Give the table at a version to one who only looks: the one that is open where that is its version, else another."""
+        """Yield the table at a version for reading, reusing the open handle when it is at that version."""
         with self._lock:
             table = self.opened()
             if table.version() == version:
@@ -178,20 +178,20 @@ class DeltaFolder:
         yield open_table(self.path, version)
 
     def taken(self) -> DeltaTable:
-        """Give the newest version away, to one who commits to it; nobody else uses that object from now on."""
+        """Return the handle at the newest version for a commit; from now on only the caller may use it."""
         with self._lock:
             table, self._table = self.opened(), None
             return table
 
     def given_back(self, table: DeltaTable) -> None:
-        """Take back what was given away, now that it is the newest version again."""
+        """Take back a handle from :meth:`taken`, which is at the newest version again."""
         with self._lock:
             if self._table is None:
                 self._table, self._seen = table, identity(self.path, table.version())
 
 
 def identity(path: str, version: int) -> tuple[int, ...] | None:
-    """Return what tells the commit file of *version* from any other file, None when it is gone."""
+    """Return an identity of the commit file of *version* that no other file has; None if the file does not exist."""
     try:
         stat = os.stat(commit_file(path, version))  # noqa: PTH116  text, later a URL
     except OSError:
@@ -200,9 +200,9 @@ def identity(path: str, version: int) -> tuple[int, ...] | None:
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """Return the table at a version, the newest when None; raises as :meth:`DeltaFolder.head`.
+    """Return the table at a version, by default the newest; the errors are those of :meth:`DeltaFolder.head`.
 
-    That reads its log: where the same table is looked at again and again, ask its :class:`DeltaFolder`.
+    This reads the log of the table. For repeated reads of one table, use its :class:`DeltaFolder`.
     """
     if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
         raise missing(path)
@@ -211,7 +211,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
 
 def features_of(table: DeltaTable) -> TableFeatures:
-    """Return what a table's protocol and properties allow."""
+    """Return the features of a table, from its protocol and properties."""
     protocol, metadata = table.protocol(), table.metadata()
     names = frozenset(protocol.reader_features or ()) | frozenset(protocol.writer_features or ())
     mapping = metadata.configuration.get("delta.columnMapping.mode") or "none"

@@ -1,4 +1,4 @@
-"""A Delta table of trading sessions: one row for each, with the date of its trading day."""
+"""A Delta table of trading sessions: one row for each session, with the date of its trading day."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ COLUMNS: Final = {
     "session_begin": ("timestamp", "timestamp_ntz"),
     "session_end": ("timestamp", "timestamp_ntz"),
 }
-"""Name of each column and the types that it may have."""
+"""The name of each column, and the types that it may have."""
 
 
 def trading_sessions(path: str) -> list[tuple[date, datetime, datetime]]:
-    """Return (date, begin, end) of each session; instants have a zone, what a clock shows has none.
+    """Return (date, begin, end) of each session; instants have a zone, wall-clock times have none.
 
     Raises:
-        ValueError: If the table is no such table.
+        ValueError: If the table does not have these columns.
     """
     table = open_table(path)
     types = {field.name: getattr(field.type, "type", "") for field in table.schema().fields}

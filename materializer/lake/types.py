@@ -1,4 +1,4 @@
-"""Spark's names of types, as text and as the JSON that stands in a Delta table's schema.
+"""Spark's names of types, as text and as the JSON in a Delta table's schema.
 
 Text is what ``DataFrame.schema.simpleString`` and ``DESCRIBE`` use: ``bigint``, ``decimal(38,5)``,
 ``array<struct<a:int>>``.
@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|decimal\(\s*\d+\s*,\s*-?\d+\s*\)
 
 
 def text_of(data_type: Any) -> str:
-    """Return the text of a type given as schema JSON.
+    """Return the text of a type that is given as schema JSON.
 
     Examples:
         >>> text_of({"type": "array", "elementType": "long", "containsNull": True})
@@ -40,10 +40,10 @@ def text_of(data_type: Any) -> str:
 
 
 def json_of(text: str) -> Any:
-    """Return the schema JSON of a type given as text; everything inside may be null.
+    """Return the schema JSON of a type that is given as text; all nested values may be null.
 
     Raises:
-        ValueError: If *text* is no type that Delta can store.
+        ValueError: If *text* is not a type that Delta can store.
 
     Examples:
         >>> json_of("map<string,int>")

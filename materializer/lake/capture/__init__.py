@@ -1,1 +1,1 @@
-"""What a range of source versions did to which buckets: never less than what changed."""
+"""Which buckets a range of source versions changed, and how: never less than what changed."""

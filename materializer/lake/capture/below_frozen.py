@@ -1,7 +1,7 @@
-"""What source versions did below a frozen bound, version by version.
+"""The changes of source versions below a frozen boundary, version by version.
 
-There raw rows may go: a version that only deletes in a bucket is retention and counts for nothing; one that only inserts
-can be merged; anything else is a conflict that nothing can be computed from.
+Raw rows below the boundary may be deleted by retention. So a version that only deletes in a bucket counts as retention and
+makes nothing dirty. A version that only inserts can be merged. Any other change is a conflict, which cannot be computed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from materializer.lake.log import Commit, DataFile
 from materializer.lake.statistics import Bounds
 
 _DELETED_IN_PLACE = "DELETE"
-"""The operation that leaves a file where it is and marks more of its rows as deleted."""
+"""The operation that leaves a file in place and marks more of its rows as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Changed rows that have a time, in the order of the feed: arrays of one length."""
+    """Changed rows with a time, in the order of the feed: arrays of equal length."""
 
     instants: Any
     versions: Any
@@ -33,12 +33,12 @@ class Rows:
 
 
 def below(look: Look) -> SpanSet:
-    """Return the time in which raw rows may go."""
+    """Return the time below the frozen boundary, in which raw rows may be deleted."""
     return SpanSet() if look.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, look.frozen))
 
 
 def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
-    """Return what rows of the change feed of versions *first* to *last* say, all of them below the bound."""
+    """Return the result for rows of the change feed of versions *first* to *last*, all below the boundary."""
     if not len(rows.instants):
         return Captured()
     starts, ends = buckets(np.unique(rows.instants), look.floor, look.next_edge)
@@ -64,7 +64,7 @@ def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
 
 
 def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFile | Bounds]) -> Captured:
-    """Return what the files that came and went with one version say about the time below the bound."""
+    """Return the result for the time below the boundary, from the files that one version added and removed."""
     marked = {f.path for f in commit.removes} if commit.operation.upper() == _DELETED_IN_PLACE else set()
     stays = [f for f in came if f.has_deletion_vector and f.path in marked]
     new = [f for f in came if f not in stays]
@@ -78,7 +78,7 @@ def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFi
 
 
 def is_retention(look: Look, commit: Commit) -> bool:
-    """Whether a version did nothing but take away whole files that lie below the bound; no row has to be read then."""
+    """Return whether a version only removed whole files below the boundary; then no row has to be read."""
     if look.frozen == NEG_INF or commit.change_files or any(f.data_change for f in commit.adds):
         return False
     went = [look.original(f) for f in commit.removes if f.data_change]
@@ -89,7 +89,7 @@ def is_retention(look: Look, commit: Commit) -> bool:
 
 
 def retention(look: Look, run: list[Commit]) -> Captured:
-    """Return the versions of *run*, each of which :func:`is_retention`, as counted and nothing dirty."""
+    """Return the result for *run*, whose versions are all :func:`is_retention`: counted rows, nothing dirty."""
     counts, expired = [], 0
     for commit in run:
         went = [look.original(f) for f in commit.removes if f.data_change]
@@ -106,5 +106,5 @@ def _spans(look: Look, files: list[Any]) -> SpanSet:
 
 
 def _rows(look: Look, files: list[Any]) -> int:
-    """Return the rows of the files that lie wholly below the bound."""
+    """Return the number of rows of the files that are entirely below the boundary."""
     return sum(f.rows or 0 for f in files if f.span is not None and f.span.end <= look.frozen)

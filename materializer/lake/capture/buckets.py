@@ -1,4 +1,4 @@
-"""From the instants of many rows to the few buckets that hold them, without a step for each row."""
+"""Find the few buckets that contain the instants of many rows, without a Python step for each row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from materializer.core.refresh.invalidation import MAX_KEYS
 from materializer.core.time.spans import Span, SpanSet
 
 MAX_PIECES: Final = 200
-"""More groups of buckets than this are joined, however much finer they would be."""
+"""Maximum number of groups of buckets; more groups are joined into coarser ones."""
 
 _I64_MIN: Final = -(1 << 63)
 _I64_MAX: Final = (1 << 63) - 1
@@ -24,12 +24,12 @@ Keys = frozenset[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Changed rows that have a time.
+    """Changed rows with a time.
 
     Args:
-        instants: 64-bit instant of each, an Arrow column without nulls.
-        is_insert: Whether each was inserted.
-        keys: Their key columns, or None when keys are not known.
+        instants: The 64-bit instants, an Arrow column without nulls.
+        is_insert: Whether each row was inserted.
+        keys: The key columns of the rows; None if the keys are unknown.
     """
 
     instants: Any
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Buckets of which the same is known."""
+    """Buckets with the same known facts."""
 
     spans: SpanSet
     is_insert_only: bool
@@ -48,7 +48,7 @@ class Piece:
 
 
 def pieces_of(change: Change, floor: Callable[[int], int], next_edge: Callable[[int], int]) -> list[Piece]:
-    """Return the buckets of some changed rows, grouped by what is known about them.
+    """Return the buckets of some changed rows, grouped by the facts known about them.
 
     Args:
         change: The rows.
@@ -79,7 +79,7 @@ def pieces_of(change: Change, floor: Callable[[int], int], next_edge: Callable[[
 def buckets(
     sorted_instants: Any, floor: Callable[[int], int], next_edge: Callable[[int], int]
 ) -> tuple[list[int], list[int]]:
-    """Return starts and ends of the buckets that hold some sorted instants; one step for each bucket."""
+    """Return starts and ends of the buckets that contain some sorted instants, in one step for each bucket."""
     starts, ends = [], []
     i = 0
     while i < len(sorted_instants):
@@ -92,12 +92,12 @@ def buckets(
 
 
 def whole_buckets(spans: SpanSet, floor: Callable[[int], int], next_edge: Callable[[int], int]) -> SpanSet:
-    """Return *spans*, which are bounded, widened to whole buckets."""
+    """Return bounded *spans* widened to whole buckets."""
     return SpanSet.union(Span(floor(s.start), next_edge(floor(s.end - 1))) for s in spans)
 
 
 def _keys(keys: pa.Table | None, at: Any, count: int) -> list[Keys | None]:
-    """Return the distinct keys in each bucket; None where they are many, or of a type that JSON does not carry."""
+    """Return the distinct keys in each bucket; None if they are many, or of a type that JSON cannot hold."""
     if keys is None or not all(_is_plain(f.type) for f in keys.schema):
         return [None] * count
     names = [f"k{i}" for i in range(keys.num_columns)]
@@ -119,7 +119,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bool, Keys | None], list[int]]:
-    """Return at most two groups, by whether they are insert-only, with the union of their keys when that is small."""
+    """Return at most two groups, by whether they are insert-only, with the union of their keys if it is small."""
     result: dict[tuple[bool, Keys | None], list[int]] = {}
     for flag in (True, False):
         members = [i for (insert_only, _), found in groups.items() if insert_only is flag for i in found]

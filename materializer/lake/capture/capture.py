@@ -1,14 +1,14 @@
-"""What changed in a table between two versions, found without a JVM and never less than the truth.
+"""Find what changed in a table between two versions, without a JVM and never less than what changed.
 
-For each run of versions the best rung that is provably complete:
+Each run of versions uses the best rung that is provably complete:
 
-1. *feed*: the rows of the change data feed; each names its bucket, and its key where that is a plain column;
-2. *files*: the statistics of the files that came and went;
-3. *lost*: everything, with the reason.
+1. *feed*: the rows of the change data feed; each row gives its bucket, and its key if the key is a plain column;
+2. *files*: the statistics of the added and removed files;
+3. *lost*: everything is dirty, with the reason.
 
-The library reads the feed rightly only where files have no deletion vectors and columns no other names, and where the
-feed was on all the time; there Spark has to (:class:`NeedsSpark`), or the caller takes :func:`capture_by_files`. What
-the feed returns is counted against the log, version by version; a difference is a lower rung, never a shrug.
+The library reads the feed correctly only if files have no deletion vectors, columns are not renamed in the files, and the
+feed was on all the time. Otherwise Spark has to read it (:class:`NeedsSpark`), or the caller uses :func:`capture_by_files`.
+The rows of the feed are counted against the log, version by version. If the counts differ, the run falls to a lower rung.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ def capture_without_spark(
     Args:
         path: The table.
         after: Last version whose changes are known, excluded.
-        upto: Last version to look at, included.
-        table_id: The table it must be.
-        time_column: Its time column.
+        upto: Last version to read, included.
+        table_id: The expected id of the table.
+        time_column: The time column.
         time_type: Type of that column.
-        keys: Key columns, when every key is a plain column; None when keys cannot be told from a row.
-        max_rows: Changed rows that are read here; more are left to Spark.
+        keys: Key columns, if every key is a plain column; None if a row does not give its keys.
+        max_rows: Maximum number of changed rows to read here; Spark reads more.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
-        frozen_below: An edge; below it raw rows may go, see :mod:`materializer.lake.capture.below_frozen`.
+        frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
 
     Raises:
-        SourceReplacedError: If the table is another one, now or at some version of the run.
-        SourceRolledBackError: If its newest version is below *upto* or *after*.
-        SourceDamagedError: If its log has a hole.
+        SourceReplacedError: If the table is another one, now or at some version of the range.
+        SourceRolledBackError: If the table's newest version is below *upto* or *after*.
+        SourceDamagedError: If the log has a hole.
     """
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
     _check_identity(table, after, upto, table_id)
@@ -105,9 +105,9 @@ def capture_by_files(
     reason: str,
     frozen_below: int = NEG_INF,
 ) -> Captured:
-    """Return what changed in versions *from_version* to *to_version* by the statistics of files, both included.
+    """Return what changed in versions *from_version* to *to_version*, both included, from the statistics of files.
 
-    For a segment whose feed Spark could not read. *after* is the version before the whole run, as for
+    This is for a segment whose feed Spark could not read. *after* is the version before the whole range, as for
     :func:`capture_without_spark`; *reason* says why the feed is not used.
     """
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
@@ -178,7 +178,7 @@ def _captured(look: Look, commits: list[Commit]) -> Captured | NeedsSpark:
 
 
 def _parts(look: Look, run: list[Commit]) -> Iterable[tuple[list[Commit], bool]]:
-    """Yield neighbouring commits of a run, and whether they only took away whole files below the frozen bound."""
+    """Yield neighbouring commits of a run, and whether they only removed whole files below the frozen boundary."""
     if look.frozen == NEG_INF:
         yield run, False
         return
@@ -203,7 +203,7 @@ def _of_run(look: Look, run: list[Commit], refusal: str | None, blocked: str | N
 
 
 def _runs(look: Look, commits: list[Commit]) -> Iterable[tuple[list[Commit], str | None]]:
-    """Yield neighbouring commits that stand on the same rung, with the reason why it is not the feed."""
+    """Yield neighbouring commits on the same rung, with the reason why this rung is not the feed (None if it is)."""
     metadata = _metadata_before(look, commits)
     run: list[Commit] = []
     reason: str | None = None
@@ -220,7 +220,7 @@ def _runs(look: Look, commits: list[Commit]) -> Iterable[tuple[list[Commit], str
 
 
 def _refusal(look: Look, before: Metadata | None, after: Metadata | None) -> str | None:
-    """Return why a commit between two states of the metadata is not read from the feed, None when it is."""
+    """Return why a commit between two states of the metadata must not be read from the feed; None if it may."""
     if before is None or after is None:
         return "it is not known whether the change feed was on"
     if not before.has_change_feed or not after.has_change_feed:
@@ -236,7 +236,7 @@ def _types(metadata: Metadata, names: set[str]) -> list[tuple[str, str]]:
 
 
 def _metadata_before(look: Look, commits: list[Commit]) -> Metadata | None:
-    """Return the metadata at the version before the run: the newest, unless something in between replaced it."""
+    """Return the metadata at the version before the run: the newest metadata, unless a commit since then replaced it."""
     newest = look.table.opened()
     later = commits
     if newest.version() > commits[-1].version:
@@ -257,7 +257,7 @@ def _metadata_before(look: Look, commits: list[Commit]) -> Metadata | None:
 
 
 def _blocked(look: Look, commits: list[Commit]) -> str | None:
-    """Return why the library must not read this feed, or None."""
+    """Return why the library must not read this feed; None if it may."""
     features = look.table.features()
     names = features.names.union(*(c.protocol.features for c in commits if c.protocol))
     modes = [c.metadata.configuration.get("delta.columnMapping.mode") or "none" for c in commits if c.metadata]
@@ -299,13 +299,13 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
 
 
 def _gone(look: Look, run: list[Commit]) -> int:
-    """Return how many rows the files held that went; a file that does not tell may have held any number."""
+    """Return how many rows the removed files held; a file without a row count may have held any number."""
     went = [look.original(f) for commit in run for f in commit.removes if f.data_change]
     return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in went))
 
 
 def _lost(look: Look, first: int, last: int, reason: str, *, gone: int = 0) -> Captured:
-    """Return that everything may have changed; *gone* rows at most were seen to go."""
+    """Return that everything may have changed; at most *gone* rows were deleted."""
     old = below_frozen.below(look)
     piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, gone, None, first, last)
     conflict = CapturedPiece(old, Rung.LOST, False, 0, None, first, last, is_frozen=True)

@@ -1,4 +1,4 @@
-"""What one capture knows about the files of a table while it walks through the versions."""
+"""The state of one capture: what it knows about the table's files while it reads version after version."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from materializer.lake.table import DeltaFolder, open_table
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One capture: what was asked, and what was found about the table's files so far.
+    """One capture: its arguments, and what it knows about the table's files so far.
 
     Args:
         table: The table.
-        after: Version before the run.
-        column: Its time column.
+        after: The version before the range.
+        column: The time column of the table.
         keys: Key columns, or None.
-        max_rows: Changed rows that the driver reads.
+        max_rows: Maximum number of changed rows that the driver reads.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
-        files: What is known about files, by decoded path; grows.
-        before: Whether the files of the version before the run were read; grows to one element.
-        frozen: Below it raw rows may go; ``NEG_INF`` when nothing is frozen.
+        files: The known files by decoded path; the mapping grows.
+        before: Whether the files of the version before the range were read; the list grows to one element.
+        frozen: The boundary below which raw rows may be deleted; ``NEG_INF`` if nothing is frozen.
     """
 
     table: DeltaFolder
@@ -44,22 +44,22 @@ class Look:
     frozen: int = NEG_INF
 
     def ahead(self) -> Look:
-        """Return a look of its own that starts with what this one knows, to learn from later commits."""
+        """Return a copy with the files known so far, which may learn from later commits without changing this one."""
         return replace(self, files=dict(self.files), before=list(self.before))
 
     def learn(self, commit: Commit) -> None:
-        """Remember the files that a commit added: a later remove says nothing about them."""
+        """Remember the files that a commit added, because a later remove has no statistics."""
         for file in commit.adds:
             self.files[unquote(file.path)] = file
 
     def original(self, file: DataFile) -> DataFile | Bounds | None:
-        """Return what is known about a removed file: itself, its add in the run, or the snapshot before the run."""
+        """Return what is known about a removed file, from the remove, its add in the range, or the snapshot before it."""
         if file.is_known and file.rows is not None:
             return file
         name = unquote(file.path)
         if name not in self.files and not self.before:
             self.before.append(True)
-            with contextlib.suppress(MaterializerError):  # then the file stays unknown, and the caller says so
+            with contextlib.suppress(MaterializerError):  # the file then stays unknown, which the caller handles
                 for key, _, bounds in file_bounds(open_table(self.table.path, self.after), self.column):
                     self.files.setdefault(key, bounds)
         return self.files.get(name) or (file if file.is_known else None)

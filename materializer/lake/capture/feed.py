@@ -1,4 +1,4 @@
-"""The change data feed of a few versions, read by the library and counted against the log."""
+"""The change data feed of a few versions, read by the library, with its rows counted against the log."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from materializer.lake.log import Commit, DataFile
 from materializer.lake.types import columns_of
 
 MAX_CHANGE_FILES: Final = 500
-"""More change files than this are read by Spark."""
+"""Maximum number of change files to read here; Spark reads more."""
 
 _INSERT, _PRE, _POST, _DELETE = "insert", "update_preimage", "update_postimage", "delete"
 
 
 class FeedUnreadableError(Exception):
-    """The feed of a run cannot be read, or does not hold what the log names; says why."""
+    """The feed of a run cannot be read, or does not match the log; the message says why."""
 
 
 def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
-    """Return what the feed of a run of versions says, or the run as a segment for Spark when it is large.
+    """Return the result of the feed of a run of versions, or the run as a segment for Spark if the feed is large.
 
     Raises:
-        FeedUnreadableError: If a file is gone, or rows are missing; another rung has to be taken.
+        FeedUnreadableError: If a file does not exist or rows are missing; the caller has to use another rung.
     """
     first, last = run[0].version, run[-1].version
     try:
@@ -71,7 +71,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
 
 
 def _expected_rows(look: Look, run: list[Commit]) -> dict[int, int] | None:
-    """Return how many rows the feed has for each version, None when there are too many files to tell."""
+    """Return the number of rows that the feed must have for each version; None if there are too many files to count."""
     expected = {}
     opened = 0
     for commit in run:
@@ -152,7 +152,7 @@ def _counted(
 
 
 def _split(look: Look, change: Change, is_delete: Any, versions: Any) -> tuple[Change, below_frozen.Rows]:
-    """Return the changed rows at or above the frozen bound, and those below it."""
+    """Return the changed rows at or above the frozen boundary, and those below it."""
     is_old = pc.less(change.instants, max(look.frozen, -(1 << 63)))
     stays = pc.invert(is_old)
     above = Change(

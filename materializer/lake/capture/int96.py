@@ -1,8 +1,8 @@
-"""Times before 1678 or after 2262, which the library misreads in the change feed of tables that Spark writes.
+"""Detect times before 1678 or after 2262, which the library misreads in the change feed of tables that Spark writes.
 
-Spark stores timestamps as INT96 unless it is told otherwise. The library reads those as 64-bit nanoseconds, and a time that
-they cannot hold becomes another one without a word. Files whose statistics show only nearer times, and files with 64-bit
-timestamps, are read right.
+Spark stores timestamps as INT96 by default. The library reads INT96 as 64-bit nanoseconds, and a time outside their range
+silently becomes another one. The library reads files correctly if their statistics show only times inside the range, or if
+they store timestamps in 64 bits.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from materializer.lake.table import open_table
 
 _ZONED: Final = re.compile(r"timestamp(?!_ntz)")
 _FARTHEST: Final = (1 << 63) // 1_000 - 1_000
-"""Microseconds from 1970 that nanoseconds hold, less the millisecond that statistics cut off."""
+"""Range of nanoseconds in 64 bits, as microseconds from 1970, less the millisecond that statistics truncate."""
 
 
 def far_times(
     path: str, after: int, run: Sequence[Commit], schema: Iterable[tuple[str, str]], columns: Collection[str]
 ) -> str | None:
-    """Return why the library must not read the feed of *run*, or None.
+    """Return why the library must not read the feed of *run*; None if it may.
 
     Args:
         path: The table.
         after: A version before the run.
         run: Commits of the table.
         schema: (name, Spark type text) of its columns.
-        columns: Those that are read.
+        columns: The columns to read.
 
     Raises:
-        OSError: If a file of the feed is gone.
+        OSError: If a file of the feed does not exist.
     """
     names = {name for name, kind in schema if name in columns and _ZONED.search(kind)}
     if not names:
@@ -68,12 +68,12 @@ def _is_near(file: DataFile, names: Iterable[str]) -> bool:
 
 
 def _was_near(file: DataFile, names: Collection[str], near: dict[str, bool], path: str, after: int) -> bool:
-    """Whether a removed file held near times only: by itself, its add in the run, or the snapshot before the run."""
+    """Return whether a removed file held only near times, by the remove, its add in the run, or the snapshot before it."""
     name = unquote(file.path)
     if file.stats:
         return _is_near(file, names)
     if name not in near:
-        with suppress(MaterializerError):  # the log was cleaned of that version: the files of the feed tell
+        with suppress(MaterializerError):  # the log no longer has that version: the files of the feed decide
             near.update({**_snapshot(path, after, names), **near})
     return near.setdefault(name, False)
 

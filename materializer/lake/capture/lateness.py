@@ -13,12 +13,12 @@ _SECOND = 1_000_000
 
 
 def lateness_of(instants: Any, versions: Any, known: Mapping[int, int]) -> Lateness:
-    """Return how late inserted rows were.
+    """Return how late inserted rows arrived.
 
     Args:
-        instants: Event time of each, microseconds since the epoch, an Arrow column without nulls.
-        versions: The version that inserted each, an Arrow column.
-        known: When each version was committed, microseconds since the epoch.
+        instants: Event times in microseconds since the epoch, an Arrow column without nulls.
+        versions: The version that inserted each row, an Arrow column.
+        known: Commit time of each version in microseconds since the epoch.
     """
     if not len(instants):
         return Lateness()
@@ -29,11 +29,11 @@ def lateness_of(instants: Any, versions: Any, known: Mapping[int, int]) -> Laten
 
 
 def histogram(micros: Any, rows: Any = None) -> Lateness:
-    """Return the histogram of lengths of time.
+    """Return the histogram of durations.
 
     Args:
-        micros: A numpy array of microseconds; negative ones count as none.
-        rows: How many rows each stands for; one when None.
+        micros: A numpy array of microseconds; negative values count as zero.
+        rows: Number of rows behind each value; None for one each.
     """
     seconds = np.maximum(micros / _SECOND, 1.0)
     steps = np.minimum(np.ceil(STEPS * np.log2(seconds)), LAST).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a capture found: dirty buckets, rows counted by kind, and what is left for Spark."""
+"""The result of a capture: dirty buckets, rows counted by kind, and the versions that Spark has to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from materializer.core.time.spans import SpanSet
 
 
 class Rung(StrEnum):
-    """How finely changes are known."""
+    """The precision of what is known about changes."""
 
     FEED = "feed"
     FILES = "files"
@@ -20,17 +20,17 @@ class Rung(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CapturedPiece:
-    """Some dirty buckets, and what is known about them.
+    """Some dirty buckets with the facts known about them.
 
     Args:
         times: Whole buckets.
-        rung: How they were found.
-        is_insert_only: Whether every change in them was an insert, as the feed or the files that came and went tell.
-        rows: Changed rows in them; on the lower rungs the rows of whole files, where nothing is known those that went.
-        keys: The changed keys, None for any.
-        from_version: First version of the run they were found in.
+        rung: The rung that found them.
+        is_insert_only: Whether every change in them was an insert, by the feed or by the added and removed files.
+        rows: Changed rows in them. On lower rungs these are the rows of whole files; if nothing is known, the deleted rows.
+        keys: The changed keys; None for any key.
+        from_version: First version of the run with the change.
         to_version: Last version of that run.
-        is_frozen: Whether it lies below the frozen bound; what was neither insert-only nor delete-only is a conflict there.
+        is_frozen: Whether the piece is below the frozen boundary; it is a conflict there, unless insert-only.
     """
 
     times: SpanSet
@@ -45,10 +45,10 @@ class CapturedPiece:
 
 @dataclass(frozen=True, slots=True)
 class VersionCount:
-    """Rows by kind that one version changed; on the lower rungs the rows of the files that came and went.
+    """Rows by kind that one version changed; on lower rungs, the rows of the added and removed files.
 
-    Every row is in a piece, or counted in *null_time*, or went below the frozen bound. *expired* counts rows that went
-    there with whole files, and nowhere else.
+    Every row is in a piece, or is counted in *null_time*, or was deleted below the frozen boundary. *expired* counts only
+    rows that were deleted there with whole files.
     """
 
     version: int
@@ -73,12 +73,12 @@ class Captured:
     """Everything that changed in a run of versions.
 
     Args:
-        pieces: What is dirty.
-        per_version: Rows by kind, for versions that changed data.
-        reasons: Why a lower rung was taken, where it was.
-        schemas: (version, schema JSON) of each change of the metadata, for the caller to compare the columns it reads.
+        pieces: The dirty buckets.
+        per_version: Rows by kind, for each version that changed data.
+        reasons: The reasons for each use of a lower rung.
+        schemas: (version, schema JSON) of each metadata change; the caller compares the columns that it reads.
         lateness: How late the inserted rows were that the driver read.
-        expired: Rows that went below the frozen bound, as far as known.
+        expired: Number of rows deleted below the frozen boundary, as far as known.
     """
 
     pieces: tuple[CapturedPiece, ...] = ()
@@ -101,7 +101,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of versions, both ends included, that Spark has to read from the change feed, and why."""
+    """A run of versions, both ends included, whose change feed Spark has to read, and the reason."""
 
     from_version: int
     to_version: int
@@ -110,12 +110,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class NeedsSpark:
-    """Some versions can be read finely, but only by Spark; the rest is *captured*."""
+    """Some versions have a precise feed that only Spark can read; *captured* is the result of the others."""
 
     segments: tuple[Segment, ...]
     captured: Captured
 
     @property
     def reason(self) -> str:
-        """Why, in one line."""
+        """The reason, in one line."""
         return "; ".join(dict.fromkeys(s.reason for s in self.segments))

@@ -1,8 +1,8 @@
-"""The driver's lane: small commits to tables of ours, without a JVM.
+"""The driver's lane: small commits to our tables, without a JVM.
 
-A commit is made against the very version that was opened, without the library's own rebasing: between looking at the
-transaction number and writing it nothing can slip in. The library never skips a write by itself, so the number is
-compared here. Our tables have no deletion vectors, no column mapping, no clustering and no partitions.
+A commit is made against exactly the version that was opened, without the library's rebasing. So no other commit can come
+between the check of the transaction number and the write. The library never skips a write by itself, so this module compares
+the numbers. Our tables have no deletion vectors, no column mapping, no clustering and no partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
     "delta.dataSkippingNumIndexedCols": "-1",
 }
-"""What every table of ours is created with, so that no default of a session decides; binary columns have no statistics."""
+"""Properties of every new table of ours, so that session defaults have no effect; binary columns have no statistics."""
 
 NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
@@ -49,14 +49,14 @@ WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAP
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What one commit did.
+    """The result of one commit.
 
     Args:
-        version: The version it made.
-        files_added: New files.
-        files_removed: Files that went.
-        bytes: Bytes of the new files.
-        rows_copied: Rows outside the spans that had to be written again.
+        version: The version that the commit made.
+        files_added: Number of added files.
+        files_removed: Number of removed files.
+        bytes: Size of the added files.
+        rows_copied: Number of rows outside the spans that had to be rewritten.
     """
 
     version: int
@@ -77,15 +77,15 @@ def create_table(
     """Create an empty table of ours.
 
     Args:
-        path: Folder, which must not hold a table yet.
+        path: Folder, which must not hold a table.
         schema: Arrow schema, or (name, Spark type text) of each column.
-        name: Its name, for people.
-        description: Its description, for people.
-        properties: Table properties besides ``PROPERTIES``, which they may replace.
+        name: The table's name, for people.
+        description: The table's description, for people.
+        properties: Additional table properties; they override ``PROPERTIES``.
 
     Raises:
-        ForeignTableError: If a table is there already.
-        StorageError: If it cannot be written.
+        ForeignTableError: If the folder already holds a table.
+        StorageError: If the table cannot be written.
     """
     if is_begun(path):
         raise ForeignTableError(
@@ -102,13 +102,13 @@ def create_table(
             name=name,
             description=description,
             configuration=configuration,
-            commit_properties=CommitProperties(max_commit_retries=0),  # or a loser creates it again, as version 1
+            commit_properties=CommitProperties(max_commit_retries=0),  # a retry would create it again, as version 1
             post_commithook_properties=NO_HOOKS,
         )
 
 
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:
-    """Append *table* in one commit that carries number *n*; raises as :func:`replace_all`."""
+    """Append *table* in one commit that carries number *n*; the errors are those of :func:`replace_all`."""
     return committed(
         path,
         app_id,
@@ -119,10 +119,10 @@ def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[s
 
 
 def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None:
-    """Record number *n* in an empty commit, so that a late writer with it is refused.
+    """Record number *n* in an empty commit, so that a late writer with this number is refused.
 
     Returns:
-        The version it made, or None when the table carries *n* or a higher number already.
+        The version that the commit made; None if the table already carries *n* or a higher number.
     """
     try:
         return committed(
@@ -146,20 +146,20 @@ def replace_all(
     *,
     row_bytes: float = 0,
 ) -> CommitResult:
-    """Give a table of ours new columns and new rows, in one commit that carries number *n*; its identity stays.
+    """Replace the columns and rows of a table of ours in one commit that carries number *n*; the table's id stays.
 
     Args:
         path: The table.
         columns: (name, Spark type text) of each column.
-        batches: Called with the Arrow schema that its batches must have, sorted as they are to lie; once an attempt.
+        batches: Returns the sorted batches for the Arrow schema that it is given; called once for each attempt.
         app_id: Transaction identifier.
-        n: Its number.
-        note: For ``commitInfo.userMetadata``.
-        row_bytes: Bytes of a row in a file, about; 0 when nobody knows.
+        n: The number of the commit.
+        note: The note for ``commitInfo.userMetadata``.
+        row_bytes: Approximate size of a row in a file; 0 if unknown.
 
     Raises:
-        WriteFencedError: If the table carries *n* or a higher number already.
-        RetryableError: If other commits came first, again and again.
+        WriteFencedError: If the table already carries *n* or a higher number.
+        RetryableError: If other writers' commits came first in every attempt.
         StorageError: If the disk is full or permission is refused.
     """
     shape = _arrow(columns)
@@ -180,14 +180,14 @@ def replace_all(
 
 
 def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
-    """Run *attempt* against the newest version until its commit is in, or must not be.
+    """Run *attempt* against the newest version until its commit succeeds or is refused.
 
     Args:
         path: The table.
-        app_id: Transaction identifier, or None for a commit that carries no number.
-        n: The number.
-        attempt: Commits against the very version of the table it is given, and brings that up to date.
-        new_rows: Rows of the commit that are new; the others were copied.
+        app_id: Transaction identifier; None for a commit without a number.
+        n: The number of the commit.
+        attempt: Commits against exactly the version of the table that it is given, and updates the table handle.
+        new_rows: Number of new rows in the commit; the other rows were copied.
     """
     folder = DeltaFolder.at(path)
     for _ in range(ATTEMPTS):
@@ -218,8 +218,8 @@ def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) ->
 
 
 def keep_short(opened: DeltaTable) -> None:
-    """Write a checkpoint with every so many commits."""
-    # The commit is in: whatever goes wrong here costs speed, not truth, and the next round number tries again.
+    """Write a checkpoint after every so many commits."""
+    # The commit has succeeded: a failure here only costs speed, and the next round number tries again.
     if opened.version() % CHECKPOINT_EVERY == 0:
         with contextlib.suppress(DeltaError, OSError):
             opened.create_checkpoint()
@@ -235,7 +235,7 @@ def _result(path: str, version: int, new_rows: int) -> CommitResult:
 
 
 def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
-    """Append sorted rows, in files of about the size they should have."""
+    """Append sorted rows, in files of about the target size."""
     write_to_delta(
         opened,
         table,
@@ -248,15 +248,15 @@ def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties)
 
 
 def stamped(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
-    """Return what a commit carries: the note and, where there is one, the number of its transaction."""
+    """Return the properties of a commit: the note and, if there is one, the number of its transaction."""
     text = json.dumps(dict(note), separators=(",", ":"))
     transactions = None if app_id is None else [Transaction(app_id, n)]
     return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
 
 
 def _file_size(table: pa.Table) -> int:
-    """Return how many bytes a file of these rows should hold."""
-    # Compressed columns take about half of what they take in memory.
+    """Return the target size in bytes of a file of these rows."""
+    # Compressed columns take about half of their size in memory.
     width = table.nbytes / table.num_rows if table.num_rows else 0
     return max(1 << 18, int(width * FILE_ROWS / 2))
 
@@ -271,7 +271,7 @@ def shape_of(opened: DeltaTable) -> pa.Schema:
 
 
 def fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
-    """Return *table* with the columns in the table's order; the library would cast other types without a word."""
+    """Return *table* with the columns in the table's order; the library would silently cast other types."""
     table = _in_utc(table)
     expected = columns_of(opened.schema().to_json())
     try:
@@ -300,7 +300,7 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 
 def part_of(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool = False) -> pa.Table:
-    """Return the rows of *table* whose *column*, the start or the end of a bucket, lies in *spans*."""
+    """Return the rows of *table* whose *column*, the start or the end of a bucket, is in *spans*."""
     return table.filter(pa.array(inside(values(table, column, time_type), spans, is_end=is_end)))
 
 
@@ -310,7 +310,7 @@ def values(table: pa.Table, column: str, time_type: TimeType) -> Any:
 
 
 def shaped(old: pa.Table, shape: pa.Schema) -> pa.Table:
-    """Return the rows of a file with the columns of its table, null where the file is older than a column."""
+    """Return the rows of a file with the columns of its table; a column added after the file is null."""
     columns = [
         old[field.name].cast(field.type) if field.name in old.column_names else pa.nulls(old.num_rows, field.type)
         for field in shape

@@ -1,4 +1,4 @@
-"""Copying a table of ours as it is at one version into another, without a JVM and a few rows at a time."""
+"""Copy one version of a table of ours into another table, without a JVM and a few rows at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from materializer.lake.table import open_table
 from materializer.lake.write.commit import CommitResult, replace_all
 
 BATCH_BYTES: Final = 1 << 26
-"""Rows go to the writer in pieces of so many bytes: it gives whole pieces to its threads, so files keep the order of time."""
+"""Size of the batches for the writer, which passes whole batches to its threads, so that files stay in the order of time."""
 
 
 def copy_rows(
@@ -31,21 +31,21 @@ def copy_rows(
     n: int,
     note: Mapping[str, Any],
 ) -> CommitResult:
-    """Replace all rows of one table of ours by those of another, columns too, in one commit that carries number *n*.
+    """Replace all rows and columns of one table of ours by those of another, in one commit that carries number *n*.
 
     Args:
-        source: The table that is read.
-        version: Its version.
-        path: The table that is written.
-        columns: (name, Spark type text) of the columns that it has afterwards; *source* has them all.
-        column: The column that places a row in time; files are copied in its order.
-        time_type: Its type.
+        source: The table to read.
+        version: The version to read.
+        path: The table to write.
+        columns: (name, Spark type text) of the written table's new columns; *source* has them all.
+        column: The column with the time of a row; files are copied in its order.
+        time_type: The type of that column.
         app_id: Transaction identifier.
-        n: Its number.
-        note: For ``commitInfo.userMetadata``.
+        n: The number of the commit.
+        note: The note for ``commitInfo.userMetadata``.
 
     Raises:
-        WriteFencedError: If *path* carries *n* or a higher number already.
+        WriteFencedError: If *path* already carries *n* or a higher number.
         StorageError: If the disk is full or permission is refused.
         SourceDamagedError: If *source* can no longer be read at *version*.
     """

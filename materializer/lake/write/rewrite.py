@@ -1,13 +1,13 @@
-"""The same rows of a table of ours in other files: cut by time, and committed without a change of data.
+"""Rewrite rows of a table of ours into other files: cut by time, and committed without a data change.
 
-New files are written into a table beside the old ones (a folder that readers do not look into), so that whoever writes,
-the library or Spark, makes its own statistics. Then they are moved, and one commit of the driver takes the new files in
-and the old ones out, file by file. It says so of every file (``dataChange`` is false), so change feeds, captures by file
-statistics and output handlers see nothing; it carries no transaction number. The commit is made against the version in
-which the old files were seen, so it happens wholly or not at all, whatever else is committed; Spark never commits it.
+New files are written into a second table in a subfolder that readers ignore. So the writer, the library or Spark, computes
+their statistics. Then the files are moved, and one commit of the driver adds the new files and removes the old ones. Every
+file action has ``dataChange`` false, so change feeds, captures by file statistics and output handlers see no change; the
+commit carries no transaction number. It is made against the version in which the old files were seen, so it succeeds or
+fails as a whole, whatever else is committed. Spark never makes it.
 
-``OPTIMIZE`` does not do here: the library's ``z_order`` on the bucket keeps the order, but writes the whole table again each
-time, into files of a hundred megabytes that hold all buckets.
+``OPTIMIZE`` is not suitable: the library's ``z_order`` on the bucket keeps the order, but rewrites the whole table each
+time, into files of a hundred megabytes that contain all buckets.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from materializer.lake.write.commit import (
 )
 
 SCRATCH: Final = "_maintain-"
-"""How folders begin that new files are written into."""
+"""Prefix of the folders for new files."""
 _STATISTICS: Final = "delta.dataSkippingNumIndexedCols"
 _WHOLE: Final = 1 << 40
 
 
 def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[Piece], int]:
-    """Return the newest version of a table, its files, and how many do not tell where their rows lie.
+    """Return the newest version of a table, its files, and the number of files without a known time range.
 
     Args:
         path: A table of ours.
-        column: The column that places a row in time.
-        time_type: Its type.
+        column: The column with the time of a row.
+        time_type: The type of that column.
     """
     opened = open_table(path)
     found, unknown = [], 0
@@ -81,17 +81,17 @@ def rewrite(
     note: Mapping[str, Any],
     before_commit: Callable[[], None] = lambda: None,
 ) -> CommitResult:
-    """Write the files of *group* again, in the driver's memory, and commit them.
+    """Rewrite the files of *group* in the driver's memory, and commit the new files.
 
     Args:
         path: A table of ours.
-        group: Its files.
-        column: The column that places a row in time.
-        time_type: Its type.
+        group: The files to rewrite.
+        column: The column with the time of a row.
+        time_type: The type of that column.
         order: Columns to sort by, *column* first.
-        target: Rows that a file should hold.
+        target: Target number of rows in a file.
         note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
-        before_commit: Called when the new files are there; may refuse.
+        before_commit: Called when the new files exist; it may refuse the commit.
 
     Raises:
         RetryableError: If one of the files is no longer part of the table; nothing was committed.
@@ -105,11 +105,11 @@ def rewrite(
 
 @contextmanager
 def scratch(path: str, opened: DeltaTable | None = None) -> Iterator[str]:
-    """Give a folder inside a table's that holds an empty table of the same columns; it goes when the block ends.
+    """Yield a folder inside the table's folder with an empty table of the same columns; it is removed after the block.
 
     Args:
         path: The table.
-        opened: The same, where it is open.
+        opened: The open handle of the table, if there is one.
     """
     folder = f"{path}/{SCRATCH}{uuid4().hex}"
     try:
@@ -125,10 +125,10 @@ def scratch(path: str, opened: DeltaTable | None = None) -> Iterator[str]:
 
 
 def exchange(path: str, group: Group, folder: str, note: Mapping[str, Any]) -> CommitResult:
-    """Take the files of the table at *folder* into the one at *path*, in place of those of *group*; raises as :func:`rewrite`.
+    """Replace the files of *group* in the table at *path* by those of the table at *folder*; errors as in :func:`rewrite`.
 
     Raises:
-        ValueError: If the new files do not hold as many rows as the old ones.
+        ValueError: If the new files do not have as many rows as the old ones.
     """
     adds = moved(folder, path, group.rows, data_change=False)
     for _ in range(ATTEMPTS):
@@ -168,10 +168,10 @@ def write_parts(folder: str, rows: pa.Table, column: str, time_type: TimeType, t
 
 
 def moved(folder: str, path: str, rows: int, *, data_change: bool) -> list[AddAction]:
-    """Move the files of the table at *folder* to that at *path*, and return what takes them in.
+    """Move the files of the table at *folder* to the one at *path*, and return the actions that add them.
 
     Raises:
-        ValueError: If they do not hold so many *rows*, or do not tell where these lie.
+        ValueError: If the files do not have *rows* rows, or do not give their time ranges.
     """
     new = _files(folder)
     if sum(f.rows or 0 for f in new) != rows or not all(f.stats for f in new):
@@ -181,10 +181,10 @@ def moved(folder: str, path: str, rows: int, *, data_change: bool) -> list[AddAc
 
 
 def removals(path: str, opened: DeltaTable, names: Sequence[str], *, data_change: bool) -> list[RemoveAction]:
-    """Return what takes files out.
+    """Return the actions that remove files.
 
     Raises:
-        RetryableError: If one of them is no longer part of the table.
+        RetryableError: If one of the files is no longer part of the table.
     """
     with translated(path, "reading", wrote=NOT_COMMITTED):
         actions = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()

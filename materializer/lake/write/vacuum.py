@@ -1,9 +1,9 @@
-"""Files in a table's folder that no version needs any more, and what its log has gathered.
+"""Remove files of a table's folder that no version needs any more, and shorten the table's log.
 
-A file goes when the newest version does not hold it, no commit of the retention took it out (so every version that was
-current then stays readable), and it is older than the retention itself and than the newest commit (so it is not of a write
-that goes on, by whosever clock). A version that the log was cleaned of counts for nothing; what cannot be told is kept. Unlike
-the library's vacuum this one commits nothing: a table that is cleaned has no new version.
+A file is removed under three conditions. The newest version does not contain it. No commit within the retention removed it,
+so that every version which was current then stays readable. It is older than the retention and than the newest commit, so
+that it does not belong to a write in progress, whatever the clocks of the writers. Versions that are no longer in the log do
+not count; a file in doubt is not removed. Unlike the library's vacuum, this one commits nothing: it makes no new version.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file, or a whole folder of unfinished work, that nobody needs: its name in the table's folder and its bytes."""
+    """A file, or a whole folder of unfinished work, that is not needed: its name in the table's folder and its size."""
 
     name: str
     bytes: int
@@ -41,13 +41,13 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What the log of a table has gathered.
+    """The state of a table's log.
 
     Args:
         version: Newest version.
-        since_checkpoint: Commits after the newest checkpoint, all of them without one.
-        expired: Files of the log that are older than is asked for, before a checkpoint that is so too: without them no
-            later version is lost.
+        since_checkpoint: Number of commits after the newest checkpoint; all commits if there is none.
+        expired: Number of log files older than the retention that precede a checkpoint which is also older: without these
+            files every later version stays readable.
     """
 
     version: int
@@ -56,7 +56,7 @@ class LogState:
 
 
 class _LogFile(NamedTuple):
-    """A file of a version in a table's log; of a checkpoint only a whole file says that it is one."""
+    """The log file of one version; *is_checkpoint* is true only for a checkpoint in one file."""
 
     version: int
     name: str
@@ -68,16 +68,16 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
     """Return what can be removed from a table's folder.
 
     Args:
-        path: A table of ours; nobody else writes to it meanwhile.
-        before: Versions that were current at this time or later stay readable; seconds since the epoch.
-        since: So do this version and later ones, when given.
+        path: A table of ours that has no other writer during the call.
+        before: Versions that were current at this time or later stay readable; in seconds since the epoch.
+        since: If given, this version and later ones stay readable, too.
     """
     found = list(_unfinished(path))
     needed = _needed(path, before, since)
     if needed is None:
         return found
     with translated(path, "reading"), os.scandir(path) as entries:
-        # what is newer than the newest commit may be of one that is being made, however far on this clock is
+        # a file newer than the newest commit may belong to a commit in progress, even if this machine's clock runs ahead
         before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
         for entry in entries:
             if entry.name.startswith(("_", ".")) or entry.name in needed or not entry.is_file():
@@ -89,10 +89,10 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
 
 
 def remove(path: str, found: Iterable[Leftover]) -> None:
-    """Remove leftovers of a table; one that is gone already is not an error.
+    """Remove leftovers of a table; a leftover that does not exist any more is not an error.
 
     Raises:
-        StorageError: If one may not be removed.
+        StorageError: If permission to remove one is refused.
     """
     with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
         for file in found:
@@ -105,12 +105,12 @@ def remove(path: str, found: Iterable[Leftover]) -> None:
 
 
 def log_state(path: str, *, seconds: float, since: int | None = None) -> LogState:
-    """Return what the log of a table has gathered.
+    """Return the state of a table's log.
 
     Args:
         path: The table.
-        seconds: What is older is not asked for.
-        since: But this version and later ones are, when given.
+        seconds: The retention of the log: older files may expire.
+        since: If given, this version and later ones stay readable.
     """
     version, files = latest_version(path), _log_files(path)
     newest = max((f.version for f in files if f.is_checkpoint), default=-1)
@@ -118,9 +118,9 @@ def log_state(path: str, *, seconds: float, since: int | None = None) -> LogStat
 
 
 def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
-    """Write a checkpoint, and remove what is not asked for before an older one; return whether that went well.
+    """Write a checkpoint, and remove expired files before an older one; return whether this succeeded.
 
-    Arguments are those of :func:`log_state`. The oldest files go first: whoever dies leaves no hole.
+    The arguments are those of :func:`log_state`. The oldest files are removed first, so that a crash leaves no hole.
     """
     opened = open_table(path)
     try:
@@ -128,12 +128,12 @@ def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
         for file in _expired(_log_files(path), seconds, since):
             os.remove(f"{path}/_delta_log/{file.name}")  # noqa: PTH107  text, later a URL
     except (DeltaError, OSError):
-        return False  # it only makes opening quicker
+        return False  # a shorter log only makes opening faster
     return True
 
 
 def _expired(files: Iterable[_LogFile], seconds: float, since: int | None) -> list[_LogFile]:
-    """Return the files of the log that nobody asks for, oldest first: those before the last checkpoint that nobody does."""
+    """Return the expired files of the log, oldest first: old files before the last checkpoint that is old itself."""
     old = sorted(f for f in files if f.time < time.time() - seconds)
     base = max((f.version for f in old if f.is_checkpoint and (since is None or f.version <= since)), default=-1)
     return [f for f in old if f.version < base]
@@ -149,7 +149,7 @@ def _log_files(path: str) -> list[_LogFile]:
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:
-    """Yield folders that a maintenance left when it died; whoever looks holds the lease."""
+    """Yield folders that a crashed maintenance has left; the caller holds the lease, so no maintenance is running."""
     with translated(path, "reading"), os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith(SCRATCH) and entry.is_dir():
@@ -158,10 +158,10 @@ def _unfinished(path: str) -> Iterator[Leftover]:
 
 
 def _needed(path: str, before: float, since: int | None) -> set[str] | None:
-    """Return the files of all versions that must stay readable, None when the log no longer tells.
+    """Return the files of all versions that must stay readable; None if the log does not have all these versions.
 
-    A log that was cleaned within what is asked for tells all that is left of it: what lies before its first commit cannot be
-    read by anybody, unless a checkpoint is older, or *since* is.
+    If the log was cleaned up within the retention, a version before its first commit is unreadable and needs no files. But the
+    result is None if an older checkpoint exists, or if *since* lies before the first commit.
     """
     opened = open_table(path)
     with translated(path, "reading"):
@@ -175,7 +175,7 @@ def _needed(path: str, before: float, since: int | None) -> set[str] | None:
                 f.version >= version for f in _log_files(path) if f.is_checkpoint
             )
             return needed if is_all else None
-        # the version before this commit was current until it
+        # the version before this commit was current until this commit
         if commit.timestamp < before * 1000 and (since is None or version <= since):
             return needed
         needed |= {unquote(f.path) for f in commit.removes}
@@ -193,7 +193,7 @@ def retention_of(properties: dict[str, str], name: str, default_hours: float) ->
 
 
 def hours(text: str | None) -> float | None:
-    """Return the hours of an interval such as ``interval 7 days`` or ``1 week 2 hours``; None when there is none.
+    """Return the hours of an interval such as ``interval 7 days`` or ``1 week 2 hours``; None if there is no interval.
 
     Examples:
         >>> hours("interval 1 week 12 hours"), hours(None), hours("interval 90 minutes")
