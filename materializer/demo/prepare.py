@@ -1,7 +1,7 @@
-"""What ``materializer setup`` does: fetch the jars, and make the class-data archive with the classes that a refresh needs.
+"""The work of ``materializer setup``: fetch the jars, and create the class-data archive with the classes of a refresh.
 
-Which classes those are is found out by doing it: an aggregate is defined, refreshed, refreshed again after a late row, a
-correction and a larger commit, and verified, in a lake of its own that is thrown away.
+To load these classes, a trial run defines an aggregate, refreshes it, refreshes it again after a late row, a correction
+and a larger commit, and verifies it. It does so in a temporary lake that is deleted.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ FROM trades GROUP BY 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What there is for quick starts.
+    """The preparations for quick starts.
 
     Args:
         jars: Names of the Delta jars.
-        archive: The class-data archive; None when it could not be made, or would not be used.
-        bytes: Its size.
-        seconds: What this call took.
-        is_new: Whether this call made it.
-        reason: Why there is no archive.
+        archive: The class-data archive; None if it could not be created, or would not be used.
+        bytes: Size of the archive.
+        seconds: Duration of this call.
+        is_new: Whether this call created the archive.
+        reason: The reason why there is no archive.
     """
 
     jars: tuple[str, ...]
@@ -58,17 +58,17 @@ class Prepared:
 
 
 def prepare(config: Config, *, again: bool = False) -> Prepared:
-    """Fetch the jars when they are not cached, and make the archive when there is none.
+    """Fetch the jars if they are not cached, and create the archive if there is none.
 
     Args:
-        config: Settings; its Java, jars and Spark options are those that later commands start with.
-        again: Make the archive even when there is one.
+        config: Settings; later commands start with the same Java, jars and Spark options.
+        again: Create the archive even if there is one.
 
     Raises:
         UsageError: If this process has a Spark session already.
-        JarsUnreachableError: If the jars can be fetched neither.
+        JarsUnreachableError: If the jars are not cached and cannot be fetched.
         StorageError: If the archive cannot be written.
-        MaterializerError: Whatever starting Spark found.
+        MaterializerError: If Spark does not start.
     """
     began = time.perf_counter()
     if session.is_running():
@@ -104,7 +104,7 @@ def _make(config: Config, target: Path) -> None:
             raise StorageError(
                 f"Java wrote no archive to '{part}'", hint="look whether there are 300 MB to spare there"
             )
-        part.replace(target)  # whole or not at all
+        part.replace(target)  # the target exists whole or not at all
     except OSError as exc:
         raise StorageError(f"no archive can be kept in '{target.parent}': {exc.strerror}") from exc
     finally:

@@ -1,6 +1,6 @@
-"""A full recompute by plain Spark: what a refresh is measured beside.
+"""A full recompute by plain Spark, with which refreshes are compared.
 
-It is the reference form over every row, written to a Delta table; it shares nothing with partials, plans or journal.
+It computes the reference form over every row and writes it to a Delta table; it uses no partials, plans or journal.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from materializer.spark.runtime.failures import spoken
 def write_recomputed(
     spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, path: str, *, hull: Span | None
 ) -> None:
-    """Compute everything from raw rows and overwrite the table at *path* with it.
+    """Compute everything from raw rows and overwrite the table at *path* with the result.
 
     Args:
         spark: A work session.
-        definition: What is computed.
-        source: Where raw rows come from.
-        version: Source version they are read at.
-        path: Where the result goes; whatever table is there is overwritten.
-        hull: Where the source has rows at all, when known.
+        definition: The definition to compute.
+        source: The source of the raw rows.
+        version: The version of the source.
+        path: Path of the result; a table at this path is overwritten.
+        hull: The span in which the source has rows, if known.
 
     Raises:
-        SourceDamagedError: If the source can no longer be read at that version.
+        SourceDamagedError: If the source can no longer be read at *version*.
     """
     everything = SpanSet.of(EVERYTHING)
     with spoken("recomputing everything with plain Spark", table=source.path, version=version):

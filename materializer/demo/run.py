@@ -1,7 +1,7 @@
-"""The demo: a year of flights, fed as they became known, and three aggregates that are kept true meanwhile.
+"""The demo: a year of flights, fed as they became known, and three aggregates that are refreshed meanwhile.
 
-Everything is done through the public façade, except what somebody else does to the source: that is written with
-``deltalake``, because ingest is nobody's Spark job.
+The demo uses the public façade for everything except the changes of the source. It writes those with ``deltalake``, because
+ingestion belongs to other systems.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ EXPECTATIONS: Final = DEFINITIONS.parent / "expectations"
 FED_FROM: Final = date(2013, 12, 1)
 DAYS: Final = 7
 RUN_ROWS: Final = 120_000
-"""Source rows of one run of a backfill; small, so that there are several to watch."""
+"""Source rows of one run of a backfill; small, so that the backfill has several runs."""
 COMPACTED: Final = 2_000_000
-"""Bytes of a file after OPTIMIZE; a year of flights would fit into one, and pruning would have nothing to skip."""
+"""File size in bytes for OPTIMIZE; otherwise a year of flights would be one file, and pruning could skip nothing."""
 CORRECTIONS: Final = (
     (
         "JetBlue's long delays of 12 July were 10 minutes shorter",
@@ -77,20 +77,20 @@ CORRUPTED: Final = (
 GATED: Final = "departures_hourly"
 NEW_YORK: Final = ZoneInfo("America/New_York")
 ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), date(2013, 11, 4)))
-"""New York put its clocks forward and back on the middle day."""
+"""Periods of three days; on the middle day New York set its clocks forward or back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out of a demo.
+    """The results of a demo.
 
     Args:
         day_hours: Length of a few days of ``departures_daily``, by New York date.
-        refreshes: Refreshes while the week was fed and after the corrections, in order.
-        idle: The refreshes after which nothing was left to do.
-        dirty: Aggregate → dirty spans before and after OPTIMIZE.
-        stopped: What the gate said of the corrupted day.
-        verified: Every aggregate beside plain Spark.
+        refreshes: Refreshes of the fed week and after the corrections, in order.
+        idle: The refreshes that found nothing left to do.
+        dirty: Dirty spans before and after OPTIMIZE, by aggregate.
+        stopped: The gate's message about the corrupted day.
+        verified: The comparison of every aggregate with plain Spark.
     """
 
     day_hours: dict[date, float]
@@ -102,7 +102,7 @@ class Outcome:
 
     @property
     def is_true(self) -> bool:
-        """Whether every aggregate is what plain Spark says."""
+        """Whether every aggregate equals the result of plain Spark."""
         return all(report.is_equal for report in self.verified)
 
 
@@ -110,15 +110,15 @@ _Move: TypeAlias = Callable[[int, int, str], None]
 
 
 def main(*, lake: Path | None = None, console: Console | None = None) -> int:
-    """Run the demo and return the exit status: 0 when every aggregate is true at the end.
+    """Run the demo and return the exit status: 0 if every aggregate is correct at the end.
 
     Args:
-        lake: Folder of the demo's lake, emptied first; ``.demo/lake`` in the working directory by default.
-        console: Where the story is told; standard output by default.
+        lake: Folder of the demo's lake, emptied first; by default ``.demo/lake`` in the working directory.
+        console: Console for the story; by default standard output.
 
     Raises:
-        UsageError: If *lake* holds something that no demo has made, or the data or definitions are not installed.
-        MaterializerError: Whatever starting Spark or refreshing found.
+        UsageError: If *lake* does not hold an earlier demo, or if the data or definitions are not installed.
+        MaterializerError: If Spark does not start or a refresh fails.
     """
     return 0 if tell(LAKE if lake is None else lake, Story(console)).is_true else 1
 
@@ -131,14 +131,14 @@ def tell(
     days: int = DAYS,
     spark: SparkSession | None = None,
 ) -> Outcome:
-    """Run the demo on a lake that is made afresh.
+    """Run the demo on a new lake.
 
     Args:
-        lake: Its folder.
-        story: Who tells what happens.
-        flights: What is loaded; every flight of the year by default.
-        days: Days of December that are fed one by one.
-        spark: A session to compute with; an embedded one is started by default.
+        lake: Folder of the lake.
+        story: The story, which prints the events.
+        flights: The flights to load; by default every flight of the year.
+        days: Number of days of December that are fed one by one.
+        spark: A session for the computations; by default an embedded session is started.
     """
     if not DEFINITIONS.is_dir():
         raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="run the demo from a checkout")
@@ -165,7 +165,7 @@ class _Demo:
         self.story.title("materializer: aggregates of a table that keeps changing, kept true for what changed.")
         self.story.say("Flights out of New York in 2013, in the order in which they became known. All times are UTC.")
         with ThreadPoolExecutor(max_workers=1) as starter:
-            # a JVM takes as long to start as the lake takes to write
+            # starting a JVM takes as long as writing the lake
             spark = starter.submit(self._start)
             to_come, held_back = self._write(flights, days, spark)
             spark_took = spark.result()
@@ -204,7 +204,7 @@ class _Demo:
                 rows += number
                 move(1 + [d for d, _ in before].index(day), len(before), f"{day}, {count(rows, 'flight')}")
                 if spark.done():
-                    spark.result()  # no Spark, no demo: say so now
+                    spark.result()  # without Spark there is no demo: fail now
 
             version = source.write_lake(self.path, before, on_commit=on_commit)
         took = time.perf_counter() - began
@@ -256,7 +256,7 @@ class _Demo:
                 f"{seconds(report.seconds)}",
                 width=20,
             )
-        # after all backfills, so that Spark is as warm for these as for the refreshes
+        # after all backfills, so that Spark is as warm here as in the refreshes
         self.full = {name: self._recompute_plainly(name) for name in self.names}
         told = ", ".join(f"{name} {seconds(took)}" for name, took in self.full.items())
         self.story.say(
@@ -264,7 +264,7 @@ class _Demo:
         )
 
     def _recompute_plainly(self, name: str) -> float:
-        """Measure once what every refresh is told beside."""
+        """Measure a full recompute once, to compare every refresh with it."""
         from materializer.demo.reference import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
 
         state = self.m.journal.view().named(name)
@@ -279,7 +279,7 @@ class _Demo:
         return took
 
     def _odd_days(self) -> dict[date, float]:
-        """Tell how long the days around the changes of the clock are, as the published rows say."""
+        """Print the lengths of the days around the changes of the clock, from the published rows."""
         hours: dict[date, float] = {}
         for first, last in ODD_DAYS:
             window = (f"{first}T00:00:00Z", f"{last + timedelta(days=3)}T00:00:00Z")
@@ -372,7 +372,7 @@ class _Demo:
     # -- 5: the gate -----------------------------------------------------------------------------------------------------
 
     def _stop(self) -> str:
-        """Let a day be corrupted, and see that it is not published; correct it, and see that it is."""
+        """Corrupt a day and check that it is not published; correct the day and check that it is published."""
         self.story.chapter(5, "A corrupted day is stopped")
         what, where, corrupted, corrected = CORRUPTED
         table, width = DeltaTable(str(self.path)), 12
@@ -446,7 +446,7 @@ class _Demo:
 
 
 def _settings(lake: Path) -> config.Config:
-    # the user's file may say where jars are and how much memory there is; the rest is the demo's
+    # the user's file may set the jars and the memory; all other settings are the demo's
     return replace(config.read(), lake=str(lake), sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
 
 
@@ -454,7 +454,7 @@ def _make_room(lake: Path) -> None:
     """Remove the lake of an earlier demo.
 
     Raises:
-        UsageError: If something else is there.
+        UsageError: If the folder holds something else.
     """
     if not lake.exists():
         return
@@ -473,12 +473,12 @@ def _lateness(flights: pa.Table) -> str:
 
 
 def _bounded(dirty: SpanSet) -> SpanSet:
-    # a deletion may leave nothing above the threshold to bound the tail with
+    # after a deletion there may be no row above the threshold to bound the open end with
     return SpanSet.of(*(span for span in dirty if span.is_bounded))
 
 
 def _command() -> str:
-    """Return how `materializer` is called from here."""
+    """Return the command that runs `materializer` from here."""
     if shutil.which("materializer"):
         return "materializer"
     script = Path(sys.executable).parent / "materializer"

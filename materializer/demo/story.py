@@ -1,6 +1,6 @@
-"""How the demo tells what happens: headings, facts, plans and what refreshes did, at most 100 columns wide.
+"""The output of the demo: headings, facts, plans and results of refreshes, at most 100 columns wide.
 
-On a terminal there is colour and a bar while something takes long; elsewhere the same text without either.
+A terminal also gets colour, and a progress bar during long steps; other outputs get the same text without them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Story:
-    """Tells the demo on a console.
+    """Prints the demo on a console.
 
     Args:
-        console: Where to; None for standard output, which is 100 columns wide where it is no terminal.
+        console: The console; None for standard output, 100 columns wide if it is not a terminal.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -40,20 +40,20 @@ class Story:
         self._width = min(console.width, WIDTH)
 
     def title(self, text: str) -> None:
-        """Tell what all of it is about."""
+        """Print the title."""
         self._line(text, "bold")
 
     def chapter(self, number: int, text: str) -> None:
-        """Begin a step of the story."""
+        """Print the heading of a step."""
         self._line("")
         self._line(f"{number}. {text}", "bold cyan")
 
     def say(self, text: str) -> None:
-        """Tell something in a sentence or two."""
+        """Print a sentence or two."""
         self.fact("", text)
 
     def fact(self, label: str, text: str, *, width: int = 0, style: str = "bold") -> None:
-        """Tell something under a label that is *width* columns wide; the text hangs beside it."""
+        """Print a text beside a label that is *width* columns wide; further lines of the text are indented."""
         head = " " * _INDENT + label.ljust(width) + ("  " if label or width else "")
         lines = textwrap.wrap(
             text, self._width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
@@ -65,18 +65,18 @@ class Story:
             self._console.print(shown, soft_wrap=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show rows under a header, the first column to the left, the others to the right."""
+        """Print rows under a header, with the first column left-aligned and the others right-aligned."""
         sizes = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
         for at, row in enumerate((header, *rows)):
             cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True))]
             self._line(" " * _INDENT + "   ".join(cells), "" if at else "bold")
 
     def gap(self) -> None:
-        """Leave a line empty."""
+        """Print an empty line."""
         self._line("")
 
     def commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Show commands to be copied, with what they are good for beside them."""
+        """Print commands to be copied, with their purposes beside them."""
         head, mark = " " * 2 * _INDENT, "  # "
         room = self._width - len(head + mark) - max(len(why) for _, why in commands)
         longest = min(room, max(len(text) for text, _ in commands))
@@ -86,7 +86,7 @@ class Story:
             self._console.print(shown, soft_wrap=True)
 
     def refreshed(self, name: str, grid: Grid, plan: Plan, report: RunReport, beside: str) -> None:
-        """Tell a refresh: what was planned and why, what it did, and what it stands beside."""
+        """Print a refresh: the plan and its reasons, the result, and the full recompute for comparison."""
         for label, text in [
             *((" plan", planned(step, grid)) for step in plan.steps),
             (" did", f"{done(report)}; {beside}"),
@@ -97,7 +97,7 @@ class Story:
 
     @contextmanager
     def bar(self, text: str) -> Iterator[Callable[[int, int, str], None]]:
-        """Show a bar on a terminal, and nothing elsewhere; give how to move it: (done, of all, what so far)."""
+        """Show a progress bar on a terminal, elsewhere nothing; yield the function that moves it: (done, total, text)."""
         columns = (
             TextColumn(" " * (_INDENT - 1) + "{task.description}"),
             BarColumn(bar_width=30),
@@ -113,7 +113,7 @@ class Story:
 
 
 def planned(step: Step, grid: Grid) -> str:
-    """Return a step of a plan in words: which buckets, how, why, what it reads, and why not otherwise; "" for none."""
+    """Return a step of a plan in words: its buckets, how and why, its reads, and why not another way; "" for none."""
     match step:
         case Settle():
             return ""
@@ -123,21 +123,21 @@ def planned(step: Step, grid: Grid) -> str:
             why = f"only inserts since version {after}"
         case _:
             assert_never(step)
-    # what was never there cannot be merged into; saying so each time tells nothing
+    # a merge is impossible into buckets that never existed; printing this each time would say nothing
     is_new = isinstance(step, Recompute) and step.changed_rows is None
     against = "" if is_new else "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason != why)
     return f"{strategy_of(step)} {buckets(spans, grid)}: {why}; reads {reads(estimate)}{against}"
 
 
 def reads(estimate: Estimate) -> str:
-    """Return what is read at most, in words."""
+    """Return the maximum that is read, in words."""
     if not estimate.files:
         return "nothing"
     return f"at most {count(estimate.rows, 'row')}, {size(estimate.bytes)} in {count(estimate.files, 'file')}"
 
 
 def done(report: RunReport) -> str:
-    """Return what a refresh did, in words."""
+    """Return the result of a refresh, in words."""
     return (
         f"read {count(report.rows_read, 'row')}, wrote {report.rows_written:,} in {count(report.buckets, 'bucket')}, "
         f"{count(report.jobs, 'Spark job')}, {seconds(report.seconds)}"
@@ -145,7 +145,7 @@ def done(report: RunReport) -> str:
 
 
 def buckets(spans: SpanSet, grid: Grid) -> str:
-    """Return how many buckets there are and where, in words; *spans* are whole buckets and bounded."""
+    """Return the number and the range of buckets, in words; *spans* are bounded whole buckets."""
     if not spans:
         return "no bucket"
     total = sum(sum(1 for _ in _edges(span.start, span.end, grid)) for span in spans)
@@ -185,7 +185,7 @@ def count(n: int, one: str, many: str = "") -> str:
 
 
 def size(n: int) -> str:
-    """Return bytes in the unit that suits them.
+    """Return a size in a suitable unit of bytes.
 
     Examples:
         >>> size(999), size(1_500), size(12_345_678)

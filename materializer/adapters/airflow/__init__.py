@@ -1,7 +1,7 @@
-"""Airflow: DAGs made of a lake's policies, operators and a sensor for people's own, a trigger that watches Delta tables.
+"""Airflow: DAGs generated from a lake's policies, operators and a sensor for hand-written DAGs, a trigger for Delta tables.
 
-The only package that imports Airflow; wanted is the extra ``airflow``. It imports no Spark: tasks run the command line in
-processes of their own.
+Only this package imports Airflow; it needs the extra ``airflow``. It imports no Spark: tasks run the command line in their
+own processes.
 """
 
 from __future__ import annotations

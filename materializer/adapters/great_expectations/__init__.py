@@ -1,1 +1,1 @@
-"""Great Expectations, for what is not compiled, and its Data Docs."""
+"""Great Expectations, for expectations that are not compiled, and for Data Docs."""

@@ -1,12 +1,12 @@
-"""Great Expectations as an auditor of frames, for the expectations that are not compiled, and as a writer of Data Docs.
+"""Great Expectations as an auditor of frames, for expectations that are not compiled, and as a writer of Data Docs.
 
-The library is an extra and takes seconds to import, so it is imported by the call that needs it. It is given a frame that
-is persisted already and told not to persist it again: it would never give it back. Its own verdict is not used, because it
-counts a failed warning as a failure.
+The library is an extra and takes seconds to import, so each function that needs it imports it. The frame is already
+persisted, and the library is told not to persist it again, because it would never release it. The library's own verdict is
+not used, because it counts a failed warning as a failure.
 
-Times are an exception to "no setting of the machine matters": Great Expectations reads those of a suite, and fetches those
-of a frame, in the time zone of the process. Bounds on times are compiled for that reason, unless a row condition stands
-beside them.
+Times are an exception to the rule that no setting of the machine matters: Great Expectations reads times of a suite, and
+fetches times of a frame, in the time zone of the process. Therefore bounds on times are compiled, unless they have a row
+condition.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_INDEXED: Final = 100_000
-"""Failing rows up to which the library is asked for the bucket of each; it fetches them all."""
+"""Maximum number of failing rows for asking the library for the bucket of each one; the library fetches all of them."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE: Final = "materializer.index"
 _ASSET: Final = "rows"
 _COUNTS: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 _OR_A_PARAMETER: Final = "value is not a valid dict"
-"""What the library adds for every argument that it refuses, because a parameter would be one."""
+"""Text that the library adds for every refused argument, because the argument could also be a parameter."""
 _VIEW: Final = "tmp_view"
-"""The view that the library leaves behind for queries."""
+"""The view for queries, which the library does not remove."""
 
 
 def examine(
     frame: DataFrame, suite: Suite, expectations: Sequence[Expectation], bucket: str, *, most: int
 ) -> tuple[list[Finding], Failing]:
-    """Answer expectations through Great Expectations, and say where they failed.
+    """Check expectations through Great Expectations, and return where they failed.
 
     Args:
-        frame: Persisted already.
-        suite: Where they come from.
-        expectations: With their parameters filled in.
+        frame: The frame, which is already persisted.
+        suite: The suite of the expectations.
+        expectations: The expectations, with their parameters filled in.
         bucket: Column that holds the bucket of a row.
-        most: Rows to fetch of each failed expectation; 0 to ask for neither rows nor buckets.
+        most: Maximum number of rows to fetch for each failed expectation; 0 fetches neither rows nor buckets.
 
     Returns:
-        A finding for each expectation, in their order, and the failing rows and buckets; buckets are None where the library
-        does not give every failing row.
+        A finding for each expectation, in their order, and the failing rows and buckets. Buckets are None if the library
+        does not return every failing row.
 
     Raises:
         QualityLibraryMissingError: If the library is not installed.
-        DefinitionError: If it refuses an argument.
+        DefinitionError: If the library refuses an argument.
     """
     with _batch(frame) as batch:
         results = _results(batch, suite.name, expectations, _COUNTS)
@@ -67,7 +67,7 @@ def examine(
 
 
 def refusals(expectations: Sequence[Expectation]) -> list[tuple[int, Problem]]:
-    """Return what Great Expectations finds wrong with arguments, each with the place of its expectation; nothing runs.
+    """Return the problems that Great Expectations finds in arguments, with the index of the expectation; nothing runs.
 
     Raises:
         QualityLibraryMissingError: If the library is not installed.
@@ -79,16 +79,16 @@ def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
     """Run a whole suite through Great Expectations and write its Data Docs.
 
     Args:
-        frame: What is checked.
-        suite: With its parameters filled in.
-        folder: Where the library keeps its project; made if needed, added to if it is there.
+        frame: The frame to check.
+        suite: The suite, with its parameters filled in.
+        folder: Folder of the library's project; it is created if missing, and extended if it exists.
 
     Returns:
         The page to open.
 
     Raises:
         QualityLibraryMissingError: If the library is not installed.
-        DefinitionError: If it refuses an argument.
+        DefinitionError: If the library refuses an argument.
     """
     gx = _library()
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _library() -> Any:
 
 @contextmanager
 def _batch(frame: DataFrame, folder: Path | None = None) -> Iterator[Any]:
-    """Give the frame as a batch of a context of its own: in memory, or kept in *folder*."""
+    """Yield the frame as a batch of a new context, which is in memory or in *folder*."""
     gx = _library()
     from great_expectations.data_context.types.base import (  # noqa: PLC0415 - as above
         DataContextConfig,
@@ -148,7 +148,7 @@ def _batch(frame: DataFrame, folder: Path | None = None) -> Iterator[Any]:
         context.enable_analytics(enable=False)
     source = context.data_sources.add_or_update_spark(name=_ASSET, persist=False)
     definition = source.add_dataframe_asset(_ASSET).add_batch_definition_whole_dataframe(_ASSET)
-    # queries run in the library's session, while the view they read is made in the frame's
+    # queries run in the library's session, but their view is created in the frame's session
     source.get_execution_engine().spark = frame.sparkSession
     try:
         yield definition.get_batch(batch_parameters={"dataframe": frame})
@@ -189,7 +189,7 @@ def _objects(expectations: Sequence[Expectation]) -> list[Any]:
 
 
 def _results(batch: Any, name: str, expectations: Sequence[Expectation], form: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the library's result of each expectation, by its place in the suite."""
+    """Return the library's result of each expectation, by its index in the suite."""
     if not expectations:
         return {}
     suite = _library().ExpectationSuite(name=name or _ASSET, expectations=_objects(expectations))
@@ -212,7 +212,7 @@ def _finding(e: Expectation, result: Any) -> Finding:
         e.severity,
         success=bool(result.success),
         observed=_plain(observed),
-        # of an empty frame the library counts nothing, which is none
+        # for an empty frame the library returns no count, which means 0
         unexpected_count=(unexpected or 0) if is_counted else unexpected,
         element_count=counts["element_count"] if is_counted else None,
         engine=Auditor.GREAT_EXPECTATIONS,
@@ -221,7 +221,7 @@ def _finding(e: Expectation, result: Any) -> Finding:
 
 
 def _error(info: Mapping[str, Any]) -> str:
-    """Return the first message of the library's exceptions, which are told flat or by metric."""
+    """Return the first message of the library's exceptions, which are a flat mapping or one by metric."""
     told = [info] if "raised_exception" in info else [i for i in info.values() if isinstance(i, Mapping)]
     return next((str(i["exception_message"]) for i in told if i.get("raised_exception")), "")
 
@@ -260,7 +260,7 @@ def _failing(
 def _instant(value: Any, kind: str) -> Any:
     """Return a fetched bucket as an instant."""
     if isinstance(value, datetime):
-        # the driver gives a timestamp in its own time zone, and one without a zone as it stands
+        # the driver returns a timestamp in its own time zone, and a timestamp without a zone unchanged
         aware = value.replace(tzinfo=UTC) if kind == "timestamp_ntz" else value.astimezone(UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
@@ -269,7 +269,7 @@ def _instant(value: Any, kind: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return what was observed as JSON can hold it."""
+    """Return an observed value in a form that JSON can hold."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set)):

@@ -1,8 +1,8 @@
-"""Views of Data Docs that show whatever data hold as text.
+"""Views of Data Docs that show all data as plain text.
 
-Great Expectations escapes the parameters of its sentences, but not cells of tables nor headers, where failing values and
-names of suites and columns stand. Here every text of a page is escaped before its template sees it. The library finds the
-classes by name, from the configuration that :func:`escaped_site` returns.
+Great Expectations escapes the parameters of its sentences, but not table cells and headers, which contain failing values and
+names of suites and columns. Here every text of a page is escaped before the template gets it. The library finds the
+classes by their names in the configuration that :func:`escaped_site` returns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from great_expectations.render.view.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
 
 _LEFT: Final = frozenset({"html_success_icon", "formatted_json", "markdown"})
-"""Texts that are markup of the library's own, or that it escapes when it renders them."""
+"""Keys of texts that are the library's own markup, or that the library escapes itself."""
 _OWN_MARKUP: Final = '<span class="mr-3 triangle"></span>'
 _SECTIONS: Final = ("expectations", "validations", "profiling")
 
@@ -37,7 +37,7 @@ def escaped(part: Any, key: str = "") -> Any:
 
     Args:
         part: Nested dictionaries and lists with texts and numbers.
-        key: Under which it stands.
+        key: The key of the part in its parent.
 
     Examples:
         >>> escaped({"table": [["a<b", 1]], "params": {"html_success_icon": "<i/>"}})
@@ -63,11 +63,11 @@ class EscapingPageView(DefaultJinjaPageView):  # type: ignore[misc]  # the libra
 
     @staticmethod
     def _escape_template_param_value(value: Any) -> Any:
-        """Leave a parameter as it is: every text was escaped before."""
+        """Return a parameter unchanged, because every text is already escaped."""
         return value
 
 
 class EscapingIndexPageView(EscapingPageView, DefaultJinjaIndexPageView):  # type: ignore[misc]  # as above
-    """The page that the others are reached from."""
+    """The page that links to all others."""
 
     _template = DefaultJinjaIndexPageView._template  # noqa: SLF001 - a subclass, and the order of its bases

@@ -1,1 +1,1 @@
-"""DAGs made of policies while Airflow reads a file: no Spark, no JVM."""
+"""DAGs generated from policies while Airflow parses a file: no Spark, no JVM."""

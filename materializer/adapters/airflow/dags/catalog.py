@@ -1,8 +1,8 @@
-"""Which aggregates there are, read without Spark: from the journal of a lake, or from a folder of definitions.
+"""List aggregates without Spark, from the journal of a lake or from a folder of definitions.
 
-Airflow reads files in ``dags/`` again and again, each time in a new process. What is read is therefore kept: in this
-process as the journal keeps it, and between processes: the list that lies beside the journal, else one file of Airflow's
-home, which holds for one version of the journal, and for each file of definitions until that changes.
+Airflow parses files in ``dags/`` again and again, each time in a new process. So the list is cached. Within a process the
+journal caches it. Between processes the list beside the journal is used, or else a file in Airflow's home. That file is valid
+for one version of the journal, and for each definition file until the definition file changes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from materializer.journal.catalog import Listed
 _NAME: Final = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW\s+[`\"]?(\w+)", re.IGNORECASE)
 _JOURNAL: Final = "journal"
 _FORMAT: Final = f"2 of {__version__}"
-"""Changes when what the kept file holds changes its meaning, and with the parser."""
+"""Format of the cache file; it changes with the meaning of the file's content, and with the version of the parser."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One aggregate, or what is wrong with it.
+    """One aggregate, or the reason why it cannot be read.
 
     Args:
-        name: Its name.
-        spec: Its definition, or None when that cannot be read.
-        source: Where the table lies that it reads, absolute; empty when unknown.
+        name: Name of the aggregate.
+        spec: Its definition; None if the definition cannot be read.
+        source: Absolute path of its source table; empty if unknown.
         last: Its last refresh in a few words, or empty.
-        problem: Why there is no definition.
+        problem: The reason why there is no definition.
     """
 
     name: str
@@ -55,8 +55,8 @@ def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) 
 
     Args:
         root: Root folder of the lake.
-        kept: Folder in which what was read is kept between processes, or None.
-        only: Return this one alone; the others are not even decoded.
+        kept: Folder for the cache between processes, or None.
+        only: Name of the only aggregate to return; the others are not even decoded.
 
     Raises:
         MaterializerError: If the journal as a whole cannot be read.
@@ -73,13 +73,13 @@ def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) 
 def read_folder(
     folder: Path, root: Path, *, kept: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
 ) -> list[Entry]:
-    """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file spoils only itself.
+    """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file affects only its aggregate.
 
     Args:
-        folder: Where the files lie.
-        root: Root folder of the lake that sources are looked for in.
-        kept: Folder in which what files define is kept between processes, or None: only changed ones are read again.
-        sources: Names of sources in the configuration, each with its path.
+        folder: Folder of the files.
+        root: Root folder of the lake in which sources are looked up.
+        kept: Folder for the cache between processes, or None; with a cache only changed files are parsed.
+        sources: Paths of the sources in the configuration, by name.
     """
     entries: dict[str, Entry] = {}
     keeper = _Keeper(kept, folder)
@@ -99,14 +99,14 @@ def read_folder(
 
 
 def output_of(root: Path, name: str) -> str:
-    """Return where the output of an aggregate lies."""
+    """Return the path of an aggregate's output."""
     return str(root / name / "output")
 
 
 def _file_rows(file: Path) -> list[dict[str, Any]]:
     text = ""
     try:
-        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (loads the SQL parser, which kept rows do without)
+        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (loads the SQL parser; the cache avoids it)
 
         text = file.read_text(encoding="utf-8")
         specs = parse_report(text, file=str(file)).specs
@@ -126,7 +126,7 @@ def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path, sources: 
 
 
 def _journal_rows(root: Path) -> list[dict[str, Any]]:
-    from materializer.journal.journal import Journal  # noqa: PLC0415 (loads Arrow, which lists do without)
+    from materializer.journal.journal import Journal  # noqa: PLC0415 (loads Arrow, which lists do not need)
 
     return [row.as_json() for row in catalog.listed(Journal(root).view())]
 
@@ -145,7 +145,7 @@ def _entry(row: Listed, problem: str = "") -> Entry:
 
 
 def _stamp(root: Path) -> str:
-    """What changes with every version of the journal: its newest commit file, and which file that is."""
+    """Return a stamp that changes with every version of the journal: its newest commit file and that file's identity."""
     log = root / "_materializer" / "journal" / "_delta_log"
     with suppress(OSError, ValueError):
         return _file_stamp(max(Path(e.path) for e in os.scandir(log) if e.name.endswith(".json")))
@@ -160,10 +160,10 @@ def _file_stamp(file: Path) -> str:
 
 
 class _Keeper:
-    """Rows that were read before, in one file for each lake or folder; not being able to keep them costs only time.
+    """A cache of rows, in one file for each lake or folder; if the cache cannot be written, only time is lost.
 
     Args:
-        folder: Where that file lies, or None to keep nothing.
+        folder: Folder of the cache file, or None for no cache.
         of: The lake or folder.
     """
 
@@ -174,7 +174,7 @@ class _Keeper:
         self._now: dict[str, Any] = {}
 
     def get(self, key: str, stamp: str, read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Return the rows of *key*, read again unless they were kept with the same *stamp*."""
+        """Return the rows of *key*; they are read again unless the cache has them with the same *stamp*."""
         kept = self._before.get(key)
         is_same = isinstance(kept, dict) and kept.get("stamp") == stamp and isinstance(kept.get("rows"), list)
         self._now[key] = kept if is_same else {"stamp": stamp, "rows": read()}
@@ -182,14 +182,14 @@ class _Keeper:
         return rows
 
     def close(self) -> None:
-        """Keep what was asked for, and forget the rest."""
+        """Write the rows that were requested to the cache, and drop the other rows."""
         if self._file is None or self._now == self._before:
             return
         own = self._file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             own.write_text(json.dumps({"format": _FORMAT, "kept": self._now}), encoding="utf-8")
-            own.replace(self._file)  # a whole file or none, whoever else writes it
+            own.replace(self._file)  # readers see a whole file or none, even if other processes write it
 
     def _read(self) -> dict[str, Any]:
         if self._file is not None:

@@ -1,9 +1,9 @@
-"""DAGs, one for each aggregate that has policies, made while Airflow reads a file in ``dags/``: no Spark, no JVM.
+"""DAGs, one for each aggregate that has policies, generated while Airflow parses a file in ``dags/``: no Spark, no JVM.
 
-A DAG has one task, ``refresh``, at most one of which runs at a time: an aggregate has one writer, and what a schedule, a
-form and ``airflow backfill`` ask for waits for its turn. A definition that cannot be read becomes a DAG all the same, under
-its name: tagged *broken*, with the problem as its page and a task that fails with it. An error raised from the file would
-take every other DAG of the lake away with it.
+A DAG has one task, ``refresh``, and at most one run at a time: an aggregate has one writer, so runs of a schedule, a form and
+``airflow backfill`` wait for their turn. A definition that cannot be read also becomes a DAG under its name: the DAG has the
+tag *broken*, its page shows the problem, and its task fails with it. If the file raised an error instead, Airflow would lose
+all other DAGs of the lake.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from materializer.errors import MaterializerError
 
 TASK: Final = "refresh"
 CHECKS: Final = ".check"
-"""Ends the id of a DAG that checks."""
+"""Suffix of the id of a DAG that runs checks."""
 _LONGEST_WAIT: Final = timedelta(minutes=10)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAYS_IN_MONTH: Final = 30
 
 
 def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
-    """Return the DAGs of a lake by id; put them among the globals of a file in ``dags/``.
+    """Return the DAGs of a lake by id; a file in ``dags/`` adds them to its globals.
 
     Args:
         lake: Root folder of the lake.
@@ -60,7 +60,7 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     asked = get_parsing_context().dag_id
     if asked is not None and not asked.startswith(settings.prefix):
         return {}
-    # a task needs its own DAG alone, but who reads whom is a question to all of them
+    # a task needs only its own DAG, but finding the readers of an aggregate needs all of them
     kept = _home() / "materializer"
     entries = (
         read_folder(
@@ -75,7 +75,7 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
 
 
 class _Factory:
-    """Makes the DAGs of one lake, which share assets."""
+    """Generates the DAGs of one lake, which share assets."""
 
     def __init__(self, settings: Settings, entries: list[Entry]) -> None:
         self.settings = settings
@@ -94,10 +94,10 @@ class _Factory:
             for e in entries
             if not self.problems[e.name] and any(p.schedule is None for p in self.policies[e.name])
         }
-        """Sources that a DAG waits for: Airflow takes one of the assets of a name, so all of them must say that it is watched."""
+        """Sources with a DAG that waits for them: Airflow uses one of several equal assets, so all must have the watcher."""
 
     def dag(self, entry: Entry) -> DAG | None:
-        """Return the DAG of an aggregate, or None when it has no policies."""
+        """Return the DAG of an aggregate; None if the aggregate has no policies."""
         problem = self.problems[entry.name]
         if problem or entry.spec is None:
             return self._broken(entry, problem)
@@ -134,13 +134,13 @@ class _Factory:
                 max_retry_delay=_LONGEST_WAIT,
                 **self._common(entry),
             )
-        # only now: given to the constructor they are checked against their schema for every DAG (3/4 of all the time that
-        # reading takes), and copied into the task
+        # the constructor would validate these against their schema for every DAG (3/4 of the time of parsing), and copy them
+        # into the task, so they are set afterwards
         dag.params.update(form(spec.time_type))
         return dag
 
     def check(self, entry: Entry) -> DAG | None:
-        """Return the DAG that checks what an aggregate publishes, or None when its definition names no schedule."""
+        """Return the DAG that checks an aggregate's output; None if its definition names no schedule for checks."""
         schedule = entry.spec.property_map.get("quality.schedule") if entry.spec else None
         if schedule is None or self.problems[entry.name]:
             return None
@@ -191,7 +191,7 @@ class _Factory:
         return Asset(self.settings.prefix + name, uri=_uri(output_of(self.root, name)), group="materializer")
 
     def _source(self, entry: Entry) -> Asset | None:
-        """The asset of what an aggregate reads; one that no DAG of ours emits is watched, if anybody waits for it."""
+        """Return the asset of an aggregate's source; it has a watcher if a DAG waits for it and no DAG of ours emits it."""
         if not entry.source:
             return None
         parent = self.outputs.get(entry.source)
@@ -210,7 +210,7 @@ class _Factory:
         promise = promise_of(spec)
         if promise is None or promise.ticks is not None:
             return None
-        # runs that an asset triggered have no logical date, and then the alert would never come
+        # a run that an asset triggered has no logical date, so a deadline from it would never be due
         is_clocked = all(p.schedule for p in self.policies[entry.name]) and crons_of(self.policies[entry.name])
         arguments = {"lake": str(self.root), "aggregate": entry.name, "config": self.settings.config}
         return DeadlineAlert(
@@ -222,7 +222,7 @@ class _Factory:
 
 
 def _ids(settings: Settings, entry: Entry) -> tuple[str, str]:
-    """The DAGs that an aggregate may have: what keeps it true, and what checks it."""
+    """Return the ids of the DAGs that an aggregate may have: one that refreshes it, and one that checks it."""
     return settings.prefix + entry.name, settings.prefix + entry.name + CHECKS
 
 

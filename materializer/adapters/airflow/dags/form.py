@@ -1,4 +1,4 @@
-"""The form of a manual run: what can be asked for, as parameters with a JSON schema."""
+"""The form of a manual run, as parameters with a JSON schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mode = Literal["policies", "refresh", "backfill"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a form says.
+    """The values of a form.
 
     Args:
         mode: The policies, one refresh, or a backfill in runs.
@@ -25,7 +25,7 @@ class Asked:
         force: Compute clean buckets again too.
         order: Which end a backfill does first.
         buckets_per_run: Buckets of one run of a backfill, or None to size runs by rows.
-        dry_run: Only say what would be done.
+        dry_run: Only show the plan.
     """
 
     mode: Mode = "policies"
@@ -38,10 +38,10 @@ class Asked:
 
 
 def form(time_type: TimeType | None) -> dict[str, Param]:
-    """Return the parameters of a DAG; their defaults are what a scheduled run does.
+    """Return the parameters of a DAG; their defaults are those of a scheduled run.
 
     Args:
-        time_type: Type of the aggregate's time, or None when it is not known yet.
+        time_type: Time type of the aggregate; None if it is not known yet.
     """
     is_open = "; leave it empty for an open start"
     return {
@@ -91,7 +91,7 @@ def form(time_type: TimeType | None) -> dict[str, Param]:
 
 
 def read(params: Mapping[str, Any]) -> Asked:
-    """Return what the parameters of a run say.
+    """Return the values of a run's parameters.
 
     Raises:
         UsageError: If they contradict each other.

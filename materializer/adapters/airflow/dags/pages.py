@@ -1,7 +1,7 @@
-"""The page of a DAG, in Markdown: its definition, its policies, its gate, where it reads.
+"""The page of a DAG in Markdown: its definition, its policies, its gate and its source.
 
-Airflow shows it in a narrow window, so there are lists and no tables. It drops HTML without a word, and does what Markdown says,
-pictures from elsewhere included; so whatever others wrote is escaped, and shown as the text that it is.
+Airflow shows the page in a narrow window, so it has lists and no tables. Airflow silently drops HTML, but renders Markdown,
+even pictures from other hosts. So all text from outside is escaped and shown as plain text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from materializer.core.policy.policies import MAX_STALENESS, Policy, describe_of
 from materializer.core.spec.spec import AggregateSpec
 
 _MARKUP: Final = re.compile(r"[!-/:-@\[-`{-~]")
-"""The punctuation of ASCII: in Markdown every one may be escaped, and nothing else means more than itself within a line."""
+"""ASCII punctuation: Markdown allows to escape each of these, and no other character has a meaning within a line."""
 _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -25,10 +25,10 @@ def page(entry: Entry, spec: AggregateSpec, policies: Sequence[Policy], settings
     """Return the page of an aggregate.
 
     Args:
-        entry: What is known of it.
+        entry: The aggregate's entry in the catalog.
         spec: Its definition.
         policies: Its policies.
-        settings: Say the pool, and whether to tell the last refresh, which makes the page differ after each.
+        settings: The settings, with the pool, and whether to show the last refresh (the page then changes after each one).
     """
     promise = spec.property_map.get(MAX_STALENESS)
     parts = [
@@ -78,23 +78,23 @@ def _gate(spec: AggregateSpec) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Return *text* as words of one line."""
+    """Return *text* as plain words on one line."""
     return _MARKUP.sub(lambda found: _HTML.get(found[0], f"\\{found[0]}"), " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """Return *text* as code of one line."""
+    """Return *text* as code on one line."""
     line, ticks = " ".join(text.split()), _ticks(text)
     space = " " if "`" in (line[:1], line[-1:]) else ""  # one at either end is not shown
     return f"{ticks}{space}{line}{space}{ticks}"
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return *text* as lines of code."""
+    """Return *text* as a block of code."""
     fence = _ticks(text, least=3)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _ticks(text: str, *, least: int = 1) -> str:
-    """Return more backticks than stand anywhere in *text* side by side."""
+    """Return more backticks than any run of backticks in *text*."""
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -1,4 +1,4 @@
-"""The task of a generated DAG: what its policies, a form or a backfill ask for, of one aggregate."""
+"""The task of a generated DAG: it runs one aggregate's policies, the form of a manual run, or a backfill."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _BY_ASSET: Final = frozenset({"asset_triggered", "asset_materialization"})
 
 
 class PoliciesOperator(RefreshingOperator):
-    """Runs the policies of an aggregate that are due, or what the form of a manual run or ``airflow backfill`` asks for.
+    """Runs the due policies of an aggregate, or the request of a manual run's form or of ``airflow backfill``.
 
     Args:
-        policies: Their names, each with its schedule, or None when it runs as its source changes.
-        kwargs: As of :class:`~materializer.adapters.airflow.tasks.operators.CommandOperator`.
+        policies: Schedule of each policy, by name; None for a policy that runs after changes of its source.
+        kwargs: Arguments of :class:`~materializer.adapters.airflow.tasks.operators.CommandOperator`.
     """
 
     def __init__(self, *, policies: Mapping[str, str | None], **kwargs: Any) -> None:
@@ -50,14 +50,14 @@ class PoliciesOperator(RefreshingOperator):
         return self.refresh(context, commands)
 
     def preview(self, context: Context, plans: Mapping[str, Sequence[str]]) -> None:
-        """Put plans into the log and the result, and skip the task: nothing was done.
+        """Put plans into the log and the result, and skip the task, because nothing was done.
 
         Args:
-            context: Of the task.
-            plans: Options of ``plan``, by policy; under ``""`` when a window was asked for.
+            context: Context of the task.
+            plans: Options of ``plan``, by policy; under ``""`` if the form asks for a window.
 
         Raises:
-            AirflowSkipException: Always, unless a plan cannot be made.
+            AirflowSkipException: Always, unless planning fails.
         """
         found = {}
         for name, window in plans.items():
@@ -106,7 +106,7 @@ class PoliciesOperator(RefreshingOperator):
             return [name for name, cron in self.policies.items() if cron is None]
         if kind != _BY_CLOCK or at is None:
             return list(self.policies)
-        # since the last run that succeeded, so that a point that Airflow passed over is made up for
+        # since the last successful run, so that a later run makes up for a point that Airflow skipped
         since = context.get("prev_data_interval_end_success") or None
         return [name for name, cron in self.policies.items() if cron is not None and is_due(cron, since, at)]
 
@@ -121,11 +121,11 @@ class PoliciesOperator(RefreshingOperator):
 
 
 class BrokenOperator(RefreshingOperator):
-    """The only task of a DAG whose definition is broken: fails with what is wrong.
+    """The only task of a DAG whose definition is broken; it fails with the problem.
 
     Args:
-        problem: What is wrong.
-        kwargs: As of :class:`~materializer.adapters.airflow.tasks.operators.CommandOperator`.
+        problem: The problem.
+        kwargs: Arguments of :class:`~materializer.adapters.airflow.tasks.operators.CommandOperator`.
     """
 
     def __init__(self, *, problem: str, **kwargs: Any) -> None:

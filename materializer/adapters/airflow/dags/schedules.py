@@ -1,4 +1,4 @@
-"""When a DAG runs: the clocks of its policies, the asset of its source, or both. Schedules are in UTC, as policies are."""
+"""The schedule of a DAG: the clocks of its policies, the asset of its source, or both. Schedules are in UTC, as in policies."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _ONCE: Final = datetime(2000, 1, 1, tzinfo=UTC)
 def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
     """Return the schedule of a DAG.
 
-    A policy with a schedule runs by the clock, one without when its source's asset is updated; a DAG has both when its
-    policies do.
+    A policy with a schedule runs by the clock; a policy without one runs when its source's asset is updated. A DAG with both
+    kinds of policies has both.
 
     Args:
         policies: Policies of the aggregate.
-        source: Asset of its source, or None when nobody knows where it lies.
+        source: Asset of its source; None if the path of the source is unknown.
 
     Raises:
-        ValueError: If a schedule never comes due, which Airflow would find only when it schedules all DAGs of the file.
+        ValueError: If a schedule is never due; Airflow would fail on it only while scheduling all DAGs of the file.
     """
     given = list(policies)
     crons = crons_of(given)
@@ -43,18 +43,18 @@ def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
 
 
 def crons_of(policies: Iterable[Policy]) -> list[str]:
-    """Return the schedules of policies, each once."""
+    """Return the distinct schedules of policies."""
     return list(dict.fromkeys(p.schedule for p in policies if p.schedule is not None))
 
 
 def previous_point(crons: Iterable[str], point: datetime) -> datetime:
-    """Return the last point of any of some schedules before *point*."""
+    """Return the last point before *point* of any of the schedules."""
     return max(_before(cron, point) for cron in crons)
 
 
 def is_due(cron: str, since: datetime | None, at: datetime) -> bool:
-    """Return whether a schedule has a point in (*since*, *at*]; it does when nobody knows since when."""
-    # points lie on whole seconds, and the search excludes where it starts
+    """Return whether a schedule has a point in (*since*, *at*]; True if *since* is None."""
+    # points are on whole seconds, and the search excludes its start
     return since is None or _before(cron, at.replace(microsecond=0) + timedelta(seconds=1)) > since
 
 

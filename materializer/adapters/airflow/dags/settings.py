@@ -1,4 +1,4 @@
-"""What the generated DAGs are made of and with: arguments of :func:`dags_of`, or environment variables."""
+"""The settings of the generated DAGs: arguments of :func:`dags_of`, or environment variables."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ PREFIX: Final = "MATERIALIZER_AIRFLOW_"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the DAGs of one lake are made.
+    """The settings for the DAGs of one lake.
 
     Args:
         lake: Root folder of the lake.
-        definitions: Folder of definitions to make DAGs from; None takes them from the lake's journal.
-        interpreter: The Python that tasks run the command line with.
-        config: Configuration file that tasks name, or None.
-        environment: Environment variables of tasks, besides those of Airflow.
-        prefix: Put before the names of DAGs and assets; tells two lakes apart.
-        pool: Airflow pool that bounds how many JVMs run at once.
-        owner: Owner of DAGs whose aggregate does not name one.
+        definitions: Folder of the definitions; None takes them from the lake's journal.
+        interpreter: The Python with which tasks run the command line.
+        config: Configuration file for tasks, or None.
+        environment: Environment variables of tasks, in addition to those of Airflow.
+        prefix: Prefix of the names of DAGs and assets; it separates two lakes.
+        pool: Airflow pool that limits how many JVMs run at once.
+        owner: Owner of a DAG whose aggregate does not name one.
         tags: Tags of all DAGs.
-        start: Schedules count from here; ``airflow backfill`` reaches back to it.
-        poll_seconds: How often a watched source is looked at.
-        retries: How often a task is tried again when that may help.
-        retry_seconds: Before the first retry; each further wait is twice as long, up to ten minutes.
+        start: Start of the schedules, and the earliest date for ``airflow backfill``.
+        poll_seconds: Interval between two checks of a watched source.
+        retries: Maximum number of retries of a task, if a retry may help.
+        retry_seconds: Wait before the first retry; each further wait is twice as long, up to ten minutes.
         deadline: Dotted path of an awaitable that is called when an aggregate is staler than its promise.
-        tells_last: Whether the page of a DAG tells the last refresh. Airflow stores a new version of the DAG whenever
+        tells_last: Whether the page of a DAG shows the last refresh. Airflow stores a new version of the DAG whenever
             its page changes, so this is for lakes that are refreshed a few times a day.
     """
 
@@ -64,10 +64,10 @@ def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]
     """Return arguments of :func:`dags_of` from ``MATERIALIZER_LAKE``, ``MATERIALIZER_CONFIG`` and ``MATERIALIZER_AIRFLOW_*``.
 
     Args:
-        environ: Variables to read; those of the process by default.
+        environ: Variables to read; by default those of the process.
 
     Raises:
-        ConfigError: If a variable cannot be read, is unknown, or no lake is named; all problems at once.
+        ConfigError: If a variable is invalid or unknown, or no lake is named; the error lists all problems.
     """
     env = os.environ if environ is None else environ
     found: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)  # a date without a zone is one of UTC
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)  # a date without a zone is in UTC
 
 
 def _truth(text: str) -> bool:

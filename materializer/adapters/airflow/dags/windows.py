@@ -1,7 +1,7 @@
-"""From points of a schedule to refresh windows, as values: no Airflow, no clock.
+"""Turn points of a schedule into refresh windows; no Airflow, no clock.
 
-The run of a schedule point takes the buckets that *end* in (previous point, point]. A bucket ends once, so of the runs of
-consecutive points exactly one takes it, however points and edges lie to each other:
+The run of a schedule point takes the buckets that *end* in (previous point, point]. A bucket has one end, so among the runs
+of consecutive points exactly one takes it, for any position of points and edges:
 
 ```
    points        P0            P1            P2            P3
@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run_window(grid: Grid, previous: datetime, point: datetime) -> Span | None:
-    """Return the whole buckets that end after *previous* and not after *point*, or None when there are none.
+    """Return the whole buckets that end after *previous* and not after *point*; None if there are none.
 
     Args:
         grid: The aggregate's buckets.
@@ -33,7 +33,7 @@ def run_window(grid: Grid, previous: datetime, point: datetime) -> Span | None:
         point: The schedule point of the run, aware.
 
     Raises:
-        UsageError: If a clock has no place among the aggregate's times.
+        UsageError: If the aggregate's time has no clock.
     """
     if not has_clock(grid):
         raise UsageError(

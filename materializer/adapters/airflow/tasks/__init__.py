@@ -1,1 +1,1 @@
-"""What runs when a task does: operators, sensors, triggers, and the process of a command."""
+"""The code that runs in a task: operators, sensors, triggers, and the process of a command."""

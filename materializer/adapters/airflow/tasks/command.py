@@ -1,7 +1,7 @@
-"""One command in a process of its own: started, read while it works, stopped with everything it started.
+"""One command in its own process: it is started, its output is read, and it is stopped with all its child processes.
 
-Imports no Airflow, so it can be tested without. The command is told of its lake, its configuration and the form of its
-output by environment variables; :attr:`Command.text` is a line that repeats it in a shell.
+The module imports no Airflow, so tests do not need it. Environment variables give the command its lake, its configuration
+and its output format; :attr:`Command.text` is a line that repeats the command in a shell.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from enum import Enum
 from typing import IO, Any, Final
 
 GRACE_SECONDS: Final = 3.0
-"""How long a process that was asked to end may take; Airflow kills a task 5 s after it asked."""
+"""Time that a process has to end after a signal; Airflow kills a task 5 s after its own signal."""
 _POLL_SECONDS: Final = 0.05
 LINE: Final = 100
-"""Characters of a line of a log, as of the lines that the command line tells."""
+"""Maximum length of a log line, as in the output of the command line."""
 
 
 class Verdict(Enum):
-    """What the end of a command means for the task that ran it."""
+    """The meaning of a command's end for its task."""
 
     DONE = "done"
     IDLE = "nothing was to do"
@@ -39,17 +39,17 @@ class Verdict(Enum):
 
 _IDLE: Final = 3
 _RETRIED: Final = frozenset({74, 75, 130})
-"""Storage, conflicts and leases, interruptions: the same command may succeed later."""
+"""Exit statuses for storage, conflicts and leases, interruptions: the same command may succeed later."""
 _RETRIED_CODES: Final = frozenset({"spark.failed", "spark.died", "spark.result-too-large"})
-"""Errors that are retried although others of their exit status are not: a lost executor, but not a missing Java."""
+"""Errors to retry although their exit status is not retried: a lost executor, for example, but not a missing Java."""
 
 
 def verdict(status: int, codes: Sequence[str] = ()) -> Verdict:
-    """Return what an exit status means.
+    """Return the meaning of an exit status.
 
     Args:
-        status: Exit status of the command; negative when a signal ended it.
-        codes: Codes of the errors it told.
+        status: Exit status of the command; negative if a signal ended it.
+        codes: Codes of the errors that the command reported.
 
     Examples:
         >>> verdict(75), verdict(65), verdict(-9)
@@ -59,19 +59,19 @@ def verdict(status: int, codes: Sequence[str] = ()) -> Verdict:
         return Verdict.DONE
     if status == _IDLE:
         return Verdict.IDLE
-    # 128 and more is how a shell says that a signal ended a process
+    # a shell reports a process that a signal ended as 128 plus the signal
     is_retried = status < 0 or status > 128 or status in _RETRIED or bool(_RETRIED_CODES.intersection(codes))
     return Verdict.RETRY if is_retried else Verdict.FAIL
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended.
+    """The end of a command.
 
     Args:
-        status: Its exit status; negative when a signal ended it.
-        document: The JSON document that it printed, empty when it printed none.
-        errors: The errors that it told, in their JSON form.
+        status: Exit status; negative if a signal ended the command.
+        document: The JSON document that the command printed; empty if it printed none.
+        errors: The errors that the command reported, in their JSON form.
     """
 
     status: int
@@ -80,18 +80,18 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """What it means for the task."""
+        """The meaning for the task."""
         return verdict(self.status, [str(e.get("code", "")) for e in self.errors])
 
     @property
     def problem(self) -> str:
-        """What went wrong, in one line."""
+        """The problem, in one line."""
         told = [f"{e.get('code')}: {e.get('message')} (hint: {e.get('hint')}; {e.get('wrote')})" for e in self.errors]
         return "; ".join([*told, self._end])
 
     @property
     def problem_lines(self) -> list[str]:
-        """What went wrong, for a log: short lines, because Airflow's page cuts them off where its window ends."""
+        """The problem for a log, in short lines, because Airflow's page cuts off lines at the edge of the window."""
         told = []
         for e in self.errors:
             told += [f"{e.get('code')}: {e.get('message')}", f"  hint: {e.get('hint')}", f"  {e.get('wrote')}"]
@@ -104,14 +104,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Command:
-    """A command of the command line, to be run once.
+    """A command of the command line, for one run.
 
     Args:
         arguments: The command and its own options, such as ``("refresh", "trades_1h")``.
         lake: Root folder of the lake.
         interpreter: The Python that has materializer installed.
-        config: Its configuration file, or None for ``materializer.toml`` in the working directory.
-        environment: Variables besides those of this process.
+        config: Configuration file; None for ``materializer.toml`` in the working directory.
+        environment: Environment variables, in addition to those of this process.
     """
 
     arguments: Sequence[str]
@@ -128,16 +128,16 @@ class Command:
         return shlex.join([self.interpreter, "-m", "materializer", *self.arguments, "--lake", self.lake, *config])
 
     def run(self, tell: Callable[[str], None]) -> Outcome:
-        """Run it to its end.
+        """Run the command to its end.
 
         Args:
-            tell: Given each line of progress while the command works.
+            tell: Called with each line of progress while the command runs.
         """
         variables = {"LAKE": self.lake, "JSON": "1", "PROGRESS": "1", "STRICT_EXIT": "1"}
         if self.config:
             variables["CONFIG"] = self.config
-        # a session of its own, so that the JVM it starts can be ended with it and a signal to Airflow's process does
-        # not reach it first
+        # own session: the JVM that the command starts can then be ended with it, and a signal to Airflow's process does not
+        # reach the command first
         with subprocess.Popen(  # noqa: S603 - the interpreter is the operator's, the arguments are a list
             [self.interpreter, "-m", "materializer", *self.arguments],
             stdin=subprocess.DEVNULL,
@@ -159,9 +159,9 @@ class Command:
         return Outcome(status, _parsed("".join(printed)), tuple(errors))
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
-        """End it and everything it started: asked first, killed when that did not help in time.
+        """End the command and all its child processes, first by a signal to end and then, after the grace time, by a kill.
 
-        May be called from a signal handler while :meth:`run` runs; harmless when nothing runs.
+        A signal handler may call this while :meth:`run` runs; it does nothing if no command runs.
         """
         if self._process is None:
             return

@@ -1,9 +1,9 @@
-"""Looking at an aggregate, in its journal and the logs of its tables: no JVM, and no Airflow.
+"""Read the state of an aggregate from its journal and the logs of its tables: no JVM, and no Airflow.
 
-Looking is the façade's work; it is imported by the function that looks, because a file in ``dags/`` never does.
+The façade does the reading. Each function imports the façade itself, because files in ``dags/`` never need it.
 """
 
-# ruff: noqa: PLC0415 - as said above
+# ruff: noqa: PLC0415 - as explained above
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def grid_of(lake: str, aggregate: str, config: str | None = None) -> Grid:
-    """Return how an aggregate divides time.
+    """Return the grid of an aggregate.
 
     Raises:
         UnknownAggregateError: If there is no such aggregate.
@@ -29,9 +29,9 @@ def grid_of(lake: str, aggregate: str, config: str | None = None) -> Grid:
 
 
 def now_of(lake: str, aggregate: str, clock: str, config: str | None = None) -> str | None:
-    """Return the *now* of the policies of an aggregate: the clock's, or where time has none the end of the newest bucket.
+    """Return the *now* of an aggregate's policies: the clock or, if its time has no clock, the end of the newest bucket.
 
-    None without a clock as long as there are no rows.
+    The result is None if the time has no clock and there are no rows.
 
     Args:
         lake: Root folder of the lake.
@@ -46,7 +46,7 @@ def now_of(lake: str, aggregate: str, clock: str, config: str | None = None) -> 
 
 
 def policy_windows(lake: str, aggregate: str, now: str, config: str | None = None) -> dict[str, Span | None]:
-    """Return the whole buckets that each policy of an aggregate would refresh at *now*, or None where there are none.
+    """Return the whole buckets that each policy of an aggregate would refresh at *now*; None for a policy without any.
 
     Raises:
         UnknownAggregateError: If there is no such aggregate.
@@ -55,12 +55,12 @@ def policy_windows(lake: str, aggregate: str, now: str, config: str | None = Non
 
 
 def why_stale(lake: str, aggregate: str, until: str | None = None, config: str | None = None) -> str:
-    """Return why an aggregate is not fresh, in one line, or ``""`` when it is.
+    """Return why an aggregate is not fresh, in one line; ``""`` if it is fresh.
 
     Args:
         lake: Root folder of the lake.
-        aggregate: Its name.
-        until: Only what lies before this instant has to be fresh; None for everything.
+        aggregate: Name of the aggregate.
+        until: Only the time before this instant has to be fresh; None for everything.
         config: Configuration file, or None.
 
     Raises:
@@ -87,11 +87,11 @@ def why_stale(lake: str, aggregate: str, until: str | None = None, config: str |
 
 
 def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> tuple[bool, str]:
-    """Return whether an aggregate breaks its promise, and how stale it is: what is dirty, and what of that no policy takes.
+    """Return whether an aggregate breaks its promise, and how stale it is: the dirty time, and the part outside all policies.
 
     Args:
         lake: Root folder of the lake.
-        aggregate: Its name.
+        aggregate: Name of the aggregate.
         now: ISO text of the clock.
         config: Configuration file, or None.
 

@@ -1,8 +1,8 @@
-"""Operators: the command line's commands as tasks, for generated DAGs and for people's own.
+"""Operators: commands of the command line as tasks, for generated and hand-written DAGs.
 
-A task runs its command in a process of its own (:mod:`materializer.adapters.airflow.tasks.command`), so that the memory of its
-JVM is free when it ends, and the interpreter may be another environment's. The lines that it tells go to the log, its JSON
-document is the task's result. How it ends decides how the task ends:
+A task runs its command in a separate process (:mod:`materializer.adapters.airflow.tasks.command`). So the memory of the JVM is
+free when the command ends, and the interpreter may belong to another environment. The command's progress goes to the log, and
+its JSON document is the result of the task. The end of the command determines the end of the task:
 
 =========================================  ===============================================================
 the command                                the task
@@ -35,7 +35,7 @@ _OWED: Final = "materializer.owed"
 
 
 class CommandFailedError(AirflowException):
-    """The command failed in a way that the next try may not."""
+    """The command failed, but a retry may succeed."""
 
 
 class CommandOperator(BaseOperator):
@@ -44,10 +44,10 @@ class CommandOperator(BaseOperator):
     Args:
         lake: Root folder of the lake (templated).
         aggregate: Name of the aggregate (templated).
-        interpreter: The Python that has materializer installed; the one that runs the task by default.
-        config: Configuration file (templated); ``materializer.toml`` of the working directory by default.
-        environment: Environment variables besides those of the task.
-        kwargs: As of every operator.
+        interpreter: The Python that has materializer installed; by default the one that runs the task.
+        config: Configuration file (templated); by default ``materializer.toml`` in the working directory.
+        environment: Environment variables, in addition to those of the task.
+        kwargs: Arguments of every operator.
     """
 
     template_fields: Sequence[str] = ("lake", "aggregate", "config")
@@ -72,7 +72,7 @@ class CommandOperator(BaseOperator):
         self._command: Command | None = None
 
     def run_command(self, arguments: Iterable[str]) -> Outcome:
-        """Run one command to its end, its progress going to the log; does not judge how it ended."""
+        """Run one command to its end with its progress in the log; the caller judges the outcome."""
         self._command = Command(
             list(arguments), self.lake, self.interpreter or sys.executable, self.config, self.environment or {}
         )
@@ -84,18 +84,18 @@ class CommandOperator(BaseOperator):
         return outcome
 
     def on_kill(self) -> None:
-        """End the command and its JVM; what it leaves half done is repaired by the next one."""
+        """End the command and its JVM; the next command repairs what this one leaves unfinished."""
         if self._command is not None:
             self.log.warning("Ending the command; the next one repairs what it leaves half done")
             self._command.stop()
 
 
 def judge(outcomes: Sequence[Outcome]) -> None:
-    """Fail the task if a command failed, for another try if any of them may succeed then.
+    """Fail the task if a command failed; the task is retried if a retry of any failed command may succeed.
 
     Raises:
-        CommandFailedError: To be retried.
-        AirflowFailException: Not to be retried.
+        CommandFailedError: If a retry may succeed.
+        AirflowFailException: If a retry would fail again.
     """
     failed = [o for o in outcomes if o.verdict in {Verdict.FAIL, Verdict.RETRY}]
     problem = "\n".join(o.problem for o in failed)
@@ -106,15 +106,15 @@ def judge(outcomes: Sequence[Outcome]) -> None:
 
 
 class RefreshingOperator(CommandOperator):
-    """Runs commands that change an aggregate, and emits its outlets if they did, or if an earlier task owed it.
+    """Runs commands that change an aggregate, and emits its outlets if they did, or if an earlier task still owes an event.
 
-    A task that dies or fails after it has published something emits nothing, and its retry finds nothing to do. So that
-    whoever waits for the outlet is woken all the same, a task notes in the outlet's state store that it owes an event
-    before it runs, and clears the note when it knows.
+    A task that dies or fails after a publication emits nothing, and its retry finds nothing to do. Readers of the outlet must
+    be triggered nevertheless. So a task writes a note into the outlet's state store before it runs, which says that it owes an
+    event; it deletes the note when the outcome is known.
     """
 
     def refresh(self, context: Context, commands: Iterable[Sequence[str]]) -> dict[str, Any]:
-        """Run commands one after the other, all of them also when one fails, and end the task as they did."""
+        """Run commands one after the other, even if one fails, and end the task by their outcomes."""
         is_owed = self._note_debt(context)
         outcomes = [self.run_command(arguments) for arguments in commands]
         judge(outcomes)
@@ -135,7 +135,7 @@ class RefreshingOperator(CommandOperator):
         Raises:
             AirflowSkipException: Always.
         """
-        self.log.info("%s", told)  # Airflow hides the reason of a skip in a part of the log that is folded
+        self.log.info("%s", told)  # Airflow shows the reason of a skip only in a folded part of the log
         context["ti"].xcom_push(key=RESULT, value=document)
         raise AirflowSkipException(told)
 
@@ -159,12 +159,12 @@ class RefreshOperator(RefreshingOperator):
     """Refreshes an aggregate: a window of it, or everything that is dirty.
 
     Args:
-        start: First instant (templated); open when left out.
-        end: First instant after the window (templated); the end of the newest bucket when left out.
-        force: Compute clean buckets again too.
-        strict: Refuse what is not incremental.
-        max_runs: Stop after so many runs; the rest stays dirty.
-        kwargs: As of :class:`CommandOperator`.
+        start: First instant (templated); open if omitted.
+        end: First instant after the window (templated); by default the end of the newest bucket.
+        force: Compute clean buckets again, too.
+        strict: Refuse a refresh that is not incremental.
+        max_runs: Maximum number of runs; the rest stays dirty.
+        kwargs: Arguments of :class:`CommandOperator`.
     """
 
     template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end")
@@ -193,16 +193,16 @@ class RefreshOperator(RefreshingOperator):
 
 
 class BackfillOperator(RefreshingOperator):
-    """Refreshes a window in runs; one that is stopped goes on where it was.
+    """Refreshes a window in runs; after an interruption the next backfill continues with the rest.
 
     Args:
-        start: First instant (templated); open when left out.
-        end: First instant after the window (templated); the end of the newest bucket when left out.
-        buckets_per_run: Buckets of one run; sized by source rows when left out.
-        order: Which end is done first, ``newest`` or ``oldest``.
-        max_runs: Stop after so many runs; the rest stays dirty.
-        force: Compute clean buckets again too.
-        kwargs: As of :class:`CommandOperator`.
+        start: First instant (templated); open if omitted.
+        end: First instant after the window (templated); by default the end of the newest bucket.
+        buckets_per_run: Buckets of one run; by default runs are sized by source rows.
+        order: The end to start from, ``newest`` or ``oldest``.
+        max_runs: Maximum number of runs; the rest stays dirty.
+        force: Compute clean buckets again, too.
+        kwargs: Arguments of :class:`CommandOperator`.
     """
 
     template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end")
@@ -240,12 +240,12 @@ class BackfillOperator(RefreshingOperator):
 
 
 class VerifyOperator(CommandOperator):
-    """Compares an aggregate with plain Spark; fails at once when they differ.
+    """Compares an aggregate with plain Spark; fails at once if they differ.
 
     Args:
-        start: First instant (templated); open when left out.
-        end: First instant after the window (templated); open when left out.
-        kwargs: As of :class:`CommandOperator`.
+        start: First instant (templated); open if omitted.
+        end: First instant after the window (templated); open if omitted.
+        kwargs: Arguments of :class:`CommandOperator`.
     """
 
     template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end")
@@ -265,13 +265,13 @@ class VerifyOperator(CommandOperator):
 
 
 class CheckOperator(CommandOperator):
-    """Answers the suite of an aggregate about what it publishes; fails at once when something critical is not met.
+    """Checks the output of an aggregate with its suite; fails at once if a critical expectation is not met.
 
     Args:
-        start: First instant (templated); open when left out.
-        end: First instant after the window (templated); open when left out.
-        docs: Folder for Data Docs (templated); none are written when left out.
-        kwargs: As of :class:`CommandOperator`.
+        start: First instant (templated); open if omitted.
+        end: First instant after the window (templated); open if omitted.
+        docs: Folder for Data Docs (templated); none are written if omitted.
+        kwargs: Arguments of :class:`CommandOperator`.
     """
 
     template_fields: Sequence[str] = (*CommandOperator.template_fields, "start", "end", "docs")
@@ -295,7 +295,7 @@ class CheckOperator(CommandOperator):
 
 
 def options(**given: str | int | bool | None) -> list[str]:
-    """Return options of a command; one that is None, empty or False is left out.
+    """Return options of a command; an option that is None, empty or False is omitted.
 
     Examples:
         >>> options(start="2024-03-01", force=True, max_runs=None)

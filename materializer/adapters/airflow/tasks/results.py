@@ -1,4 +1,4 @@
-"""What a command's document says of a refresh, for XCom, for an asset event, and in one line."""
+"""The result of a refresh from a command's document: for XCom, for an asset event, and in one line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 LARGEST: Final = 48_000
-"""Characters of JSON that a result may have in XCom, which lies in Airflow's database."""
+"""Maximum length of a result's JSON in XCom, which Airflow stores in its database."""
 
 
 def merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one document with the refreshes of all."""
+    """Return one document with the refreshes of all documents."""
     return {"refreshes": [r for d in documents for r in d.get("refreshes", [])]}
 
 
 def shortened(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *document* as it fits into XCom: the steps of runs go first, then all runs but the last ones."""
+    """Return *document* shortened for XCom: the steps of runs are dropped first, then all runs except the last ones."""
     short = dict(document)
     refreshes = [dict(r) for r in document.get("refreshes", [])]
     if len(json.dumps(short)) > LARGEST:
@@ -31,7 +31,7 @@ def shortened(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def event_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an asset event carries: what the refreshes of one aggregate did together."""
+    """Return the content of an asset event: the combined result of the refreshes of one aggregate."""
     refreshes = document.get("refreshes", [])
     runs = _runs(document)
     return {
@@ -49,7 +49,7 @@ def event_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """Return what was done, in one line."""
+    """Return the work that was done, in one line."""
     refreshes = document.get("refreshes", [])
     if not refreshes:
         return "nothing was to do"
@@ -64,13 +64,13 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def _idle(refresh: Mapping[str, Any]) -> str:
-    """Return what a refresh without a run says of its aggregate."""
+    """Return a line about a refresh without a run."""
     is_empty = refresh["outcome"] == "empty-window"
     return "has no whole bucket in the window" if is_empty else f"is {refresh['outcome']}"
 
 
 def planned(document: Mapping[str, Any]) -> list[str]:
-    """Return what the document of ``plan`` says, in a few lines: the window, then each step of the first run."""
+    """Return the document of ``plan`` in a few lines: the window, then each step of the first run."""
     at = f"at source version {document['source_version']}"
     if document["plan"] is None:
         return [f"{document['name']}: nothing is to do in {_span(document['window'])} {at}"]

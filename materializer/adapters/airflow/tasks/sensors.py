@@ -1,4 +1,4 @@
-"""Sensors: waiting until an aggregate is fresh, without a worker's slot and without a JVM."""
+"""Sensors: wait until an aggregate is fresh, without a worker's slot and without a JVM."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class FreshnessSensor(BaseSensorOperator):
-    """Waits until every version of the source is captured and nothing is dirty; refreshes nothing itself.
+    """Waits until every version of the source is captured and nothing is dirty; the sensor refreshes nothing itself.
 
-    What was never materialised is not fresh.
+    An aggregate that was never materialized is not fresh.
 
     Args:
         lake: Root folder of the lake (templated).
         aggregate: Name of the aggregate (templated).
-        until: Only what lies before this instant has to be clean (templated), such as ``{{ ds }}``; everything when left
-            out, which an aggregate whose policies leave the newest buckets alone never is.
+        until: Only the time before this instant has to be clean (templated), such as ``{{ ds }}``; by default everything.
+            Without it, an aggregate whose policies leave out the newest buckets is never fresh.
         config: Configuration file (templated).
-        deferrable: Wait in the triggerer rather than in a worker.
-        kwargs: As of every sensor; ``poke_interval`` and ``timeout`` hold in both ways.
+        deferrable: Wait in the triggerer instead of in a worker.
+        kwargs: Arguments of every sensor; ``poke_interval`` and ``timeout`` apply with and without *deferrable*.
     """
 
     template_fields: Sequence[str] = ("lake", "aggregate", "until", "config")
@@ -53,7 +53,7 @@ class FreshnessSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def poke(self, context: Context) -> bool:
-        """Look once."""
+        """Check once."""
         del context
         try:
             why = why_stale(self.lake, self.aggregate, self.until, self.config)
@@ -74,7 +74,7 @@ class FreshnessSensor(BaseSensorOperator):
             )
 
     def execute_complete(self, context: Context, event: Mapping[str, str]) -> None:
-        """Take what the trigger found."""
+        """Handle the event of the trigger."""
         del context
         if event["problem"]:
             raise AirflowFailException(event["problem"])

@@ -1,4 +1,4 @@
-"""Triggers: a Delta table that got a new version, and an aggregate that became fresh. Neither needs a JVM or blocks."""
+"""Triggers for a new version of a Delta table, and for an aggregate that became fresh. They neither need a JVM nor block."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SEEN: Final = "materializer.version"
 
 
 class DeltaTableTrigger(BaseEventTrigger):
-    """Fires when a Delta table has a new version that changed something; for an ``AssetWatcher``.
+    """Fires when a Delta table has a new version with a change; for an ``AssetWatcher``.
 
-    Several versions between two looks are one event. The last version that was told is kept in the store of the watched
-    assets, so a triggerer that starts again tells what was committed while it was away, once; a table that is watched for
-    the first time is told as it is, so that what reads it can catch up. A table that is not there yet is waited for.
+    Several versions between two checks are one event. The state store of the watched assets has the last reported version, so
+    a restarted triggerer reports the commits of its downtime once. At the first check of a table, the trigger reports its
+    present version, so that readers can catch up. If the table does not exist yet, the trigger waits for it.
 
     Args:
         path: Folder of the table.
-        poll_seconds: How often to look.
+        poll_seconds: Interval between two checks.
     """
 
     def __init__(self, path: str, poll_seconds: float = 30.0) -> None:
@@ -38,7 +38,7 @@ class DeltaTableTrigger(BaseEventTrigger):
         return f"{__name__}.DeltaTableTrigger", {"path": self.path, "poll_seconds": self.poll_seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event for each look that finds another version than the one told last."""
+        """Yield an event for each check that finds another version than the last reported one."""
         told = await self._told()
         while True:
             newest = await asyncio.to_thread(self._newest, told)
@@ -46,14 +46,14 @@ class DeltaTableTrigger(BaseEventTrigger):
                 if await asyncio.to_thread(self._is_news, told, newest):
                     self.log.info("%s has version %s; told was %s", self.path, newest, told)
                     yield TriggerEvent({"path": self.path, "version": newest, "after": told})
-                # remembered after it was told: told twice is a refresh that finds nothing, told never is stale data
+                # stored after the event: a repeated event is a refresh without work, but a lost event is stale data
                 told = newest
                 if self.asset_state_store is not None:
                     await self.asset_state_store.aset(_SEEN, newest)
             await asyncio.sleep(self.poll_seconds)
 
     def _is_news(self, told: int | None, newest: int) -> bool:
-        """Whether a version may have changed rows; maintenance of a table is for nobody to act on."""
+        """Return whether a version may have changed rows; maintenance of a table needs no reaction."""
         return told is None or newest < told or has_change(self.path, told, newest)
 
     async def _told(self) -> int | None:
@@ -63,7 +63,7 @@ class DeltaTableTrigger(BaseEventTrigger):
         return found if isinstance(found, int) else None
 
     def _newest(self, told: int | None) -> int | None:
-        # an unchanged table costs two looks at single files, however long its log is
+        # checking an unchanged table looks at two files, however long the log is
         if told is not None and Path(commit_file(self.path, told)).exists():
             newest = told
             while Path(commit_file(self.path, newest + 1)).exists():
@@ -82,9 +82,9 @@ class FreshnessTrigger(BaseTrigger):
     Args:
         lake: Root folder of the lake.
         aggregate: Name of the aggregate.
-        until: Only what lies before this instant has to be fresh; None for everything.
+        until: Only the time before this instant has to be fresh; None for everything.
         config: Configuration file, or None.
-        poll_seconds: How often to look.
+        poll_seconds: Interval between two checks.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FreshnessTrigger(BaseTrigger):
         return f"{__name__}.FreshnessTrigger", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: ``{"problem": ""}``, or why nobody can ever know."""
+        """Yield one event: ``{"problem": ""}``, or the reason why freshness cannot be determined."""
         try:
             while why := await asyncio.to_thread(why_stale, self.lake, self.aggregate, self.until, self.config):
                 self.log.info("%s", why)
