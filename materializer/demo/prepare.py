@@ -1,7 +1,7 @@
 """The work of ``materializer setup``: fetch the jars, and create the class-data archive with the classes of a refresh.
 
 To load these classes, a trial run defines an aggregate, refreshes it, refreshes it again after a late row, a correction
-and a larger commit, and verifies it. It does so in a temporary lake that is deleted.
+and a larger commit, and verifies it. The trial run uses a temporary lake, which is deleted.
 """
 
 from __future__ import annotations

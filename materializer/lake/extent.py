@@ -195,7 +195,7 @@ def _instants(actions: pa.Table, which: str, column: TimeColumn) -> list[int | N
 
 
 def instants_of(values: Any, time_type: TimeType) -> Any:
-    """Return an Arrow column of the time type as 64-bit instants, nulls kept.
+    """Return an Arrow column of the time type as 64-bit instants; nulls stay null.
 
     Raises:
         TypeError: If the column has another type than *time_type* says.

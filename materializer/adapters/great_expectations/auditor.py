@@ -117,7 +117,7 @@ def _library() -> Any:
     try:
         with warnings.catch_warnings(
             action="ignore", category=DeprecationWarning
-        ):  # of what the library itself imports
+        ):  # raised by the library's own imports
             import great_expectations  # noqa: PLC0415 - an extra, and slow to import
             import great_expectations.checkpoint  # noqa: PLC0415 - likewise
     except ImportError as exc:

@@ -46,12 +46,12 @@ from materializer.lake.write.commit import (
 from materializer.lake.write.rewrite import moved, removals, scratch, write_parts
 
 RUN_ROWS: Final = 500_000
-"""Rows of old files that are held in memory at once, roughly."""
+"""Approximate maximum number of rows of old files in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file, its rows, its first instant, and whether rows of the spans may be in it."""
+    """A file with its rows and its first instant, and whether it may contain rows of the spans."""
 
     name: str
     rows: int
@@ -61,14 +61,14 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """What one commit replaces.
+    """The arguments of one replacement.
 
     Args:
         path: The table.
         table: The new rows.
-        column: The column that places a row in time.
-        time_type: Its type.
-        spans: What is replaced.
+        column: The column with the time of a row.
+        time_type: The type of that column.
+        spans: The spans to replace.
         is_end: Whether *column* holds the ends of buckets.
         order: Columns to sort by.
     """
@@ -99,20 +99,20 @@ def replace_spans(
 
     Args:
         path: A table of ours.
-        table: New rows, sorted as they are to lie; every one of them inside *spans*. May be empty.
-        column: The column that places a row in time.
-        time_type: Its type.
-        spans: What is replaced; everything in it that *table* does not bring is deleted.
+        table: New rows in their final order, all of them inside *spans*. May be empty.
+        column: The column with the time of a row.
+        time_type: The type of that column.
+        spans: The spans to replace; old rows in them that *table* does not contain are deleted.
         app_id: Transaction identifier.
-        n: Its number.
+        n: The refresh number.
         note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
         is_end: Whether *column* holds the ends of buckets, so that a span takes (start, end].
-        order: Columns that rows of a file are sorted by, *column* first; by *column* alone when empty.
+        order: Columns to sort the rows of a file by, *column* first; if empty, by *column* alone.
 
     Raises:
-        WriteFencedError: If the table carries *n* or a higher number already.
-        RetryableError: If other commits came first, again and again.
-        ForeignTableError: If the table's columns or types are others than those of *table*.
+        WriteFencedError: If the table already carries *n* or a higher number.
+        RetryableError: If other writers' commits came first in every attempt.
+        ForeignTableError: If the table's columns or types differ from those of *table*.
         StorageError: If the disk is full or permission is refused.
         ValueError: If a row lies outside *spans*.
     """
@@ -158,9 +158,9 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
 
 
 def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_File]]:
-    """Return the files by time, and those that do not tell theirs.
+    """Return the files ordered by time, and the files without a known time range.
 
-    They are chosen by our own bounds: the statistics are cut to milliseconds, and a reader that trusts them loses rows.
+    Our own bounds select the files: statistics are truncated to milliseconds, and a reader that trusts them loses rows.
     """
     reach = SpanSet.union(Span(s.start, s.end + 1) for s in what.spans) if what.is_end else what.spans
     known, unknown = [], []
@@ -174,7 +174,7 @@ def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_F
 
 
 def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
-    """Whether no file starts between the first of the new rows and the last."""
+    """Return whether no file starts between the first and the last new row."""
     if not what.table.num_rows:
         return True
     starts = np.array([f.start for f in files], dtype=np.int64)
@@ -185,7 +185,7 @@ def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
 
 def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File], pa.Table]]:
     """Yield runs of touched neighbours, each with the new rows that lie between its start and the next file."""
-    runs: list[list[_File]] = [[]]  # the first one is what lies before all files
+    runs: list[list[_File]] = [[]]  # the first run is for rows before all files
     run_of, was_touched = [0], True
     for file in files:
         fits = sum(f.rows for f in runs[-1]) + file.rows <= RUN_ROWS
@@ -206,13 +206,13 @@ def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File],
 def _kept(
     run: list[_File], what: _Replacement, shape: pa.Schema, *, is_needed: bool
 ) -> tuple[list[pa.Table], list[str]]:
-    """Return the rows of some files that stay, and which files they are taken from.
+    """Return the rows of some files that stay, and the names of the files that they come from.
 
     Args:
         run: The files.
-        what: What is replaced.
+        what: The replacement.
         shape: The columns of the table.
-        is_needed: Whether new rows come among them; else files of which everything stays are left alone.
+        is_needed: Whether new rows are merged into them; if not, a file whose rows all stay is not rewritten.
     """
     kept, went = [], []
     for file in run:
@@ -229,7 +229,7 @@ def _kept(
 
 
 def _sorted(rows: pa.Table, what: _Replacement) -> pa.Table:
-    """Return rows as they are to lie; those without a time, which only another writer can have brought, last."""
+    """Return rows in their final order; rows without a time, which only another writer can have added, come last."""
     order = [n for n in what.order if not pa.types.is_nested(rows.schema.field(n).type)]
     return rows.sort_by([(name, "ascending") for name in order])
 

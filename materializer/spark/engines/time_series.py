@@ -39,7 +39,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     found = found if e.before is None else _with_earlier(found, e.before, p)
     found = panes.with_newest(found, e).withColumn(_BOUND, sf.expr(_bound(p, at)))
     if p.has_grid_by_key:
-        # every end is an edge of its key's grid; aggregation has dropped the time of the key's first row
+        # every window end is an edge of its key's grid; aggregation has dropped the time of the key's first row
         found = found.withColumn(_ANCHOR, sf.min(AT).over(Window.partitionBy(*e.keys)))
     found = found.where(f"{AT} IS NOT NULL")
     if len(p.window_sizes) > 1 and p.multi_window_rule == "all":

@@ -246,7 +246,7 @@ class Windowing:
         """Return which keys the change feed of (after, upto] touches; see :mod:`.questions`.
 
         Raises:
-            ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
+            ChangeFeedGapError: If Spark refuses the range, or a file of it does not exist.
         """
         if upto <= after:
             return ChangedKeys({}, None, is_insert_only=True, rows=0)
@@ -290,7 +290,7 @@ class Windowing:
             return questions.unsettled(self._spark, definition, path, version, inside, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
-        """Return the event time of the first accepted row: the first to arrive if the change feed tells, else the smallest."""
+        """Return the event time of the first accepted row: by arrival if the change feed reaches back, else the smallest."""
         try:
             with feed_gaps(source.path, -1, version):
                 found = questions.first_time(self._spark, definition, source, version, from_feed=True)

@@ -71,7 +71,7 @@ def changes(
         frozen: The frozen boundary; changes below it are counted version by version.
 
     Raises:
-        ChangeFeedGapError: If Spark refuses the range or a file of it is gone.
+        ChangeFeedGapError: If Spark refuses the range, or a file of it does not exist.
     """
     column = quoted(definition.spec.time_column)
     with feed_gaps(source.path, after, upto):

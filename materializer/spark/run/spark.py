@@ -541,7 +541,7 @@ class Engine:
     ) -> Compared:
         """Compare published rows with the reference form; see :mod:`materializer.spark.query.compare`.
 
-        The source may hold at most *most_rows* raw rows in *spans*; few rows are planned simply.
+        *most_rows* is an upper bound of the raw rows; if it is small, Spark plans the query without stage compilation.
         """
         inside = spans & SpanSet.of(hull) if hull else spans
         # the reference is plain Spark as users have it, so compiled projections stay on
