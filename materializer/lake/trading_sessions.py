@@ -20,7 +20,7 @@ def trading_sessions(path: str) -> list[tuple[date, datetime, datetime]]:
     """Return (date, begin, end) of each session; instants have a zone, wall-clock times have none.
 
     Raises:
-        ValueError: If the table does not have these columns.
+        ValueError: If a column is missing or has another type, or if a session lacks a value.
     """
     table = open_table(path)
     types = {field.name: getattr(field.type, "type", "") for field in table.schema().fields}
