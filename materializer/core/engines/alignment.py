@@ -1,8 +1,8 @@
-"""Where the first window of a time-series engine begins: alignment sizes by type, step and profile.
+"""Where the first window of a time-series engine begins: alignment sizes by time type, step and profile.
 
-The first window *ends* at ``floor(x / A) * A + step`` for every window size, where x is the first accepted row and A the
-alignment size. So ``floor(x / A) * A`` is an edge of the grid, and naming it twice changes nothing: the anchor of an anchor
-is itself.
+For every window size the first window *ends* at ``floor(x / A) * A + step``, where x is the first accepted row and A the
+alignment size. So ``floor(x / A) * A`` is an edge of the grid. Applying the rule to this edge again gives the same edge: the
+anchor of an anchor is itself.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _SIZES: Final = {
     "nanotime": (_NANOS, 1000),
     "nanotimestamp": (_NANOS, 1000),
 }
-"""By type: alignment sizes in its unit, and the largest one without ``round_time``."""
+"""By time type: the alignment sizes in its unit, and the largest one that is used without ``round_time``."""
 
 _UNADJUSTED: Final = {"month": 12, "date": 1}
-"""Types without a table: a month goes back to the January of its year, a date stays."""
+"""Alignment of types without a table: a month goes back to January of its year, a date stays."""
 
 _PER_SECOND: Final = {
     "date": Fraction(1, 86_400),
@@ -80,7 +80,7 @@ def alignment_size(time_type: str, step: int, *, round_time: bool = True, profil
         time_type: ``minute``, ``datetime``, ``timestamp``, … in lower case.
         step: Distance between windows, at least 1.
         round_time: Whether long steps may use alignments above a minute (above an hour for ``minute``).
-        profile: ``en``, or ``cn``, which aligns milliseconds of 2 to 3 minutes to 3 and not to 5.
+        profile: ``en``, or ``cn``, which aligns milliseconds with steps of 2 to 3 minutes to 3 minutes instead of 5.
 
     Raises:
         KeyError: If the type has no alignment.
@@ -101,17 +101,17 @@ def alignment_size(time_type: str, step: int, *, round_time: bool = True, profil
 
 
 def anchor(first: int, alignment: int) -> int:
-    """Return the edge of the grid that the first accepted row defines.
+    """Return the grid edge that the first accepted row determines.
 
     Args:
-        first: The row's time.
-        alignment: Alignment size in the same ticks; 0 for none.
+        first: Time of the row.
+        alignment: Alignment size in the same ticks; 0 for no alignment.
     """
     return first // alignment * alignment if alignment else first
 
 
 def first_window(first: int, step: int, window_size: int, alignment: int) -> tuple[int, int]:
-    """Return start and end of the first window, in the ticks of the arguments.
+    """Return the start and the end of the first window, in the ticks of the arguments.
 
     Examples:
         >>> first_window(1002, 3, 6, 5)
@@ -123,13 +123,13 @@ def first_window(first: int, step: int, window_size: int, alignment: int) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How an engine counts time.
+    """The units in which an engine counts time.
 
     Args:
-        time_type: Its type of time, in lower case; empty for bare numbers.
-        unit: Instant ticks of a length given as a whole number.
-        ticks: Instant ticks of one unit of the type.
-        day: Ticks of a day for types that are times of day in an integer column, else 0.
+        time_type: Name of the engine's time type, in lower case; empty for bare numbers.
+        unit: How many instant ticks a plain whole number stands for.
+        ticks: Instant ticks of one unit of the time type.
+        day: Instant ticks of a day where an integer column holds times of day, else 0.
     """
 
     time_type: str
@@ -149,10 +149,10 @@ class Scale:
 
 
 def scale(reader: Reader, *, is_clock: bool = False) -> Scale:
-    """Return how an engine counts time, from its parameter ``time_kind`` and the time column.
+    """Return the units in which an engine counts time, from its parameter ``time_kind`` and its time column.
 
     Args:
-        reader: Where the parameter is read and troubles go.
+        reader: Reads the parameter and records problems.
         is_clock: Whether windows lie in ingestion time, which counts milliseconds whatever the time column is.
     """
     about, given = reader.about, (reader.text("time_kind") or "").lower()
@@ -173,7 +173,7 @@ def scale(reader: Reader, *, is_clock: bool = False) -> Scale:
 
 
 def finer(about: About, found: Scale, step: int) -> Scale:
-    """Return *found*, or for timestamps with a step that is no whole number of milliseconds the scale of nanoseconds."""
+    """Return *found*, or the scale of nanoseconds for a timestamp whose step is no whole number of milliseconds."""
     is_default = found.time_type == "timestamp" and (about.time_type is None or not about.time_type.is_integer)
     if is_default and step % MILLISECOND:
         return Scale("nanotimestamp", found.unit, Fraction(1, 1000))
@@ -181,7 +181,7 @@ def finer(about: About, found: Scale, step: int) -> Scale:
 
 
 def _of_integers(reader: Reader, about: About, given: str) -> Scale:
-    """A tick means what the type says, or what the resolution says; without both it is a bare number."""
+    """Return the scale of an integer column; without a time kind and a resolution its ticks are bare numbers."""
     if about.resolution is Resolution.NONE:
         per_day = Fraction(86_400) * _PER_SECOND[given] if given in _OF_DAY else Fraction(0)
         return Scale(given, 1, Fraction(1), int(per_day))
@@ -194,7 +194,7 @@ def _of_integers(reader: Reader, about: About, given: str) -> Scale:
 
 
 def ticks_of_day(about: About, found: Scale) -> int | None:
-    """Return the instant ticks of a day; None when ticks have no meaning."""
+    """Return the instant ticks of a day; None when the ticks of the column are bare numbers."""
     if about.time_type is None or not about.time_type.is_integer:
         return 86_400 * SECOND
     if found.time_type not in _PER_SECOND:

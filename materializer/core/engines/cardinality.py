@@ -1,8 +1,8 @@
-"""How many windows rows make at most, told by arithmetic before any is made.
+"""Upper bounds of the number of windows that rows make, by arithmetic before any window is made.
 
-Most engines make as many results as there are rows, or a fixed number for each. Two kinds do not: windows without rows are
-filled from one row of a key to the next, however far that is; and an event that lasts lies in as many hopping windows as
-its life is long. There one stray row would be unbounded work, so their windows are counted first::
+Most engines make as many results as there are rows, or a fixed number for each row. Two kinds do not. Filling adds windows
+from one row of a key to the next, however far apart these are. An event with an end lies in as many hopping windows as its
+life is long. In both cases one wrong row would cause unbounded work, so the windows are counted first::
 
       row                                                  next row of its key
     --[w]--[filled]--[filled]--[filled]-- ... --[filled]--[w]--
@@ -27,13 +27,13 @@ from materializer.core.engines.work import Key, Part
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 TOGETHER: Final = 10
-"""How many times what one row may make all rows of a run may make together."""
+"""All rows of a run together may make this many times as many windows as a single row may make."""
 EACH: Final = 10
-"""How many times what each row makes in any case they may make besides."""
+"""In addition, each row may make this many times the windows that it makes in any case (:func:`share`)."""
 
 
 def share(params: Any) -> int:
-    """Return how many windows one row at one instant is in at most; windows of several sizes that end together are one.
+    """Return in how many windows one row at one instant is at most; windows of several sizes that end together count as one.
 
     Args:
         params: The engine's ``Params``.
@@ -54,24 +54,24 @@ def share(params: Any) -> int:
 
 
 def windows_a_day(params: daily_time_series.Params) -> int:
-    """Return how many windows a whole trading day has."""
+    """Return the number of windows of a whole trading day."""
     return sum(s.windows for s in params.calendar.divided())
 
 
 def is_bounded_by_rows(params: Any) -> bool:
-    """Whether :func:`share` of each row is all that is made: nothing is filled, and no event lasts over windows."""
+    """Whether rows make no more windows than :func:`share` for each: nothing is filled, and no event extends over windows."""
     if getattr(params, "fills", ()):
         return False
     return not (isinstance(params, interval_windows.Params) and params.kind == interval_windows.HOPPING)
 
 
 def between(params: Any, start: int, end: int) -> int:
-    """Return how many windows begin between two instants at most, both inside the life of one key or event.
+    """Return how many windows at most begin between two instants in the life of one key or event.
 
     Args:
-        params: Of an engine for which :func:`is_bounded_by_rows` does not hold.
+        params: Parameters of an engine for which :func:`is_bounded_by_rows` is false.
         start: First instant.
-        end: Last instant, not before it.
+        end: Last instant, not before *start*.
 
     Examples:
         >>> between(time_series.Params(step=10, window_sizes=(10,), alignment=0, fills=(("null", ""),)), 5, 1000)
@@ -88,12 +88,12 @@ def between(params: Any, start: int, end: int) -> int:
 
 
 def beyond(params: Any) -> int:
-    """Return how many windows may begin outside of two instants because of rows at them: a trading day is filled to its end."""
+    """Return how many windows rows at two instants may add outside of these: a trading day is filled to its end."""
     return windows_a_day(params) if isinstance(params, daily_time_series.Params) else share(params)
 
 
 def filled_until(params: Any, clock: Bounds) -> int | None:
-    """Return until when windows are filled after the newest row of a key; None for no longer than the row itself tells."""
+    """Return until when windows are filled after the newest row of a key; None when filling ends with that row."""
     if not getattr(params, "fills", ()):
         return None
     is_daily = isinstance(params, daily_time_series.Params)
@@ -106,14 +106,14 @@ def filled_until(params: Any, clock: Bounds) -> int | None:
 def in_parts(
     params: Any, parts: Sequence[Part], about: Mapping[Key, Life], hull: Span | None, clock: Bounds
 ) -> int | None:
-    """Return how many windows some ranges of keys hold at most; None where no number can be told.
+    """Return how many windows some ranges of keys hold at most; None when there is no upper bound.
 
     Args:
         params: The engine's ``Params``.
         parts: The ranges.
-        about: What is known of their keys.
-        hull: Where the source has rows, None when unknown.
-        clock: What closes windows.
+        about: The life of each key.
+        hull: The span of the source's rows, None when unknown.
+        clock: The clock that closes windows.
     """
     found = 0
     for part in parts:
@@ -134,7 +134,7 @@ def in_parts(
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """From when to when a key has rows or results, as far as a change of it shows.
+    """The first and last instant at which a key has rows or results, as far as a change of the key shows.
 
     Args:
         start: First instant; ``POS_INF`` when nothing is known.
@@ -146,7 +146,7 @@ class Life:
 
     @classmethod
     def of(cls, spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> Life:
-        """Return the life that changed times and kept results show."""
+        """Return the life that changed times and stored results show."""
         first = [lo for lo, _ in spans[:1]] + [k.w_start for k in kept[:1]]
         last = [hi for _, hi in spans[-1:]] + [k.w_end for k in kept]
         return cls(min(first, default=POS_INF), max(last, default=NEG_INF))
@@ -157,10 +157,10 @@ def is_too_many(params: Any, windows: int, most: int, rows: int, limit: int) -> 
 
     Args:
         params: The engine's ``Params``.
-        windows: Windows that all rows make.
-        most: Windows that a single row makes.
-        rows: How many rows there are.
-        limit: What a single row may make.
+        windows: Number of windows that all rows make.
+        most: Largest number of windows that a single row makes.
+        rows: Number of rows.
+        limit: Largest number of windows that a single row may make.
 
     Examples:
         >>> bars = time_series.Params(step=10, window_sizes=(10,), alignment=0)

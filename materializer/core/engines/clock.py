@@ -1,4 +1,4 @@
-"""What closes windows besides the rows of their own key; the journal keeps it from refresh to refresh."""
+"""The instants that close windows across keys; the journal stores them from one refresh to the next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where time stands for an engine.
+    """The clock of an engine: the instants that decide where windows lie and which of them are closed.
 
     Args:
-        origin: First event time that was ever accepted, on which the engine's grid hangs; None for engines without one.
+        origin: First event time ever accepted, which positions the engine's grid; None for engines without such a grid.
         as_of: Clock instant that closes windows, or None.
-        global_max: Largest event time of all keys, for engines that close by it; None without rows.
+        global_max: Largest event time over all keys, for engines whose windows it closes; None without rows.
     """
 
     origin: int | None = None
@@ -22,5 +22,5 @@ class Bounds:
 
     @classmethod
     def of(cls, memory: Mapping[str, int | None]) -> Bounds:
-        """Return what the journal kept; nothing when it kept nothing."""
+        """Return the instants that the journal stores; an instant that it does not store is None."""
         return cls(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))

@@ -1,14 +1,14 @@
-"""What a change can touch where windows lie on a grid that the rows do not move, and close as time goes on.
+"""What a change can touch where windows lie on a fixed grid and close as time goes on.
 
-A change touches the windows that hold the changed rows. Besides it can move the newest time of its key, and with it the
-border between closed and open windows; and it can move what fills the windows without rows::
+A change touches the windows that hold the changed rows. It can also move the newest time of its key, which is the border
+between closed and open windows, and it can change the values that fill windows without rows::
 
       P            changed rows          N                    newest
     --[w]--·--·----[w][w]----·--·--·----[w]----------------[w]-[w- - -
                    |<- anew ------------>|                 |<- anew ->
       |<- rows read ----------------------->|
 
-P and N are the nearest windows with rows before and after: what lies between is filled from P, and until N.
+P and N are the nearest windows with rows before and after the change: windows are filled from P on, until N.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from materializer.core.engines.ranges import Kept, Range, merge_ranges
 from materializer.core.time.spans import NEG_INF, POS_INF
 
 IGNORED: Final = ("garbage_size", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
-"""Parameters of the streaming engines that never change results, and mean nothing to a job."""
+"""Parameters of the streaming engines that never change a result and have no effect in a batch job."""
 MOST_THREADS: Final = 63
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 EVERYTHING: Final = Range(NEG_INF, POS_INF, NEG_INF, POS_INF)
@@ -32,18 +32,18 @@ EVERYTHING: Final = Range(NEG_INF, POS_INF, NEG_INF, POS_INF)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """What the time-series engines share: when windows close, what stands in empty ones; lengths are instant ticks.
+    """Parameters that the time-series engines share: when windows close, and what fills empty ones; lengths are instant ticks.
 
     Args:
         step: Distance between windows.
         closed: ``left`` for ``[start, end)``, ``right`` for ``(start, end]``.
-        use_window_start_time: Whether the label is the window's start.
+        use_window_start_time: Whether a window is labelled by its start.
         use_system_time: Whether windows lie in ingestion time.
-        fills: What stands in windows without rows, by measure: (``null`` | ``ffill`` | ``constant``, Spark SQL
-            literal); empty when these windows have no row.
+        fills: What fills windows without rows, for each measure: (``null`` | ``ffill`` | ``constant``, Spark SQL
+            literal); empty when windows without rows have no result.
         update_time: Not None: open windows are shown too.
-        accepted_delay: Windows close this long after their end; in ingestion time they hold rows for as long.
-        force_trigger_time: Windows close this long after their end by the rows of any key.
+        accepted_delay: Windows close this long after their end; in ingestion time they also take rows until then.
+        force_trigger_time: A row of any key closes windows this long after their end.
     """
 
     step: int
@@ -57,25 +57,25 @@ class Closing:
 
     @property
     def needs_global_max(self) -> bool:
-        """Whether the newest row of all keys closes windows."""
+        """Whether the newest row over all keys closes windows."""
         return self.force_trigger_time is not None or self.use_system_time
 
     @property
     def shift(self) -> int:
-        """How long after its end a window still takes rows: the delay, in ingestion time."""
+        """How long after its end a window still takes rows: in ingestion time the accepted delay, else 0."""
         return self.accepted_delay if self.use_system_time else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far windows and rows reach for each other, in instant ticks.
+    """Distances that decide which windows a row can touch and which rows a window needs, in instant ticks.
 
     Args:
         length: Longest distance from the start of a window to its end.
-        lead: Longest time by which a row can come before the start of a window that holds it.
+        lead: Longest time by which a row can precede the start of the window that holds it.
         slack: Windows stay open until this long after their end.
         is_filled: Whether windows without rows are filled.
-        is_purged: Whether keys are forgotten from day to day: then a row can also bring filling before itself.
+        is_purged: Whether keys are forgotten from day to day; then a row can also cause filled windows before itself.
     """
 
     length: int
@@ -88,13 +88,13 @@ class Reach:
 def plan(
     spans: Sequence[tuple[int, int]], kept: Sequence[Kept], reach: Reach, *, is_complete: bool
 ) -> list[Range] | None:
-    """Return which results of a key are computed anew, or None when older kept rows are needed to tell.
+    """Return which results of a key are computed anew, or None when the answer needs older stored rows.
 
     Args:
         spans: Closed intervals of changed times, in order.
-        kept: Result rows of the key, in order.
-        reach: Of the engine's windows.
-        is_complete: Whether *kept* is all of them.
+        kept: Stored result rows of the key, in order.
+        reach: Distances of the engine's windows.
+        is_complete: Whether *kept* holds all stored rows of the key.
     """
     whole = [(lo - reach.length, hi + reach.lead + 1) for lo, hi in spans]
     border = _border(spans, kept)
@@ -110,7 +110,7 @@ def plan(
 
 
 def _border(spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> int | None:
-    """Return a time at which a row of the key lies before and after the change, as late as can be told."""
+    """Return the latest known time at which the key has a row both before and after the change; None without one."""
     times = [t for row in kept for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
     return max(times, default=None)
 
@@ -121,7 +121,7 @@ def _is_inside(t: int, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _range(start: int, end: int, filled: Sequence[Kept] | None, reach: Reach, *, is_complete: bool) -> Range | None:
-    """Return results of [start, end) with the rows that they need; None when the window before them is not known."""
+    """Return the results of [start, end) with the raw rows that they need; None when the window before them is unknown."""
     raw_start, raw_end = start - reach.lead, end + reach.length + 1
     if filled is None:
         return Range(start, end, raw_start, raw_end)
@@ -138,7 +138,7 @@ def _range(start: int, end: int, filled: Sequence[Kept] | None, reach: Reach, *,
 
 
 def read_closing(reader: Reader, *, is_clock: bool) -> dict[str, Any]:
-    """Return the fields of :class:`Closing` but the step, and refuse what excludes each other."""
+    """Return the fields of :class:`Closing` except the step, and record parameters that exclude each other as problems."""
     for name in IGNORED:
         reader.given(name)
     threads = reader.integer("parallelism", 1, least=1)
@@ -176,7 +176,7 @@ def read_closing(reader: Reader, *, is_clock: bool) -> dict[str, Any]:
 
 
 def refuse_steps(reader: Reader, p: Closing, length: int) -> None:
-    """Refuse a delay longer than the windows, and provisional results that no step holds."""
+    """Refuse a delay longer than the windows, and an ``update_time`` that does not divide the step."""
     if p.accepted_delay > length:
         reader.refuse("'accepted_delay' must not be longer than 'window_size'")
     if p.update_time and p.step % p.update_time:

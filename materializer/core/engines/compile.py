@@ -1,7 +1,7 @@
-"""From an engine's definition to what its query and its tables need.
+"""Compiles the definition of an engine: what its query and its tables need.
 
-Result rows of an engine are stored whole in the partials table, with ``w_start`` and ``w_end`` as instants, and the output
-is a projection of the rows that are shown. So recovery, which finalises what was committed, is the same for all.
+The partials table stores result rows of an engine whole, with ``w_start`` and ``w_end`` as instants. The output is a
+projection of the shown rows. So recovery, which finalises committed partials, works the same way for all engines.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from materializer.core.time.widths import parse_width
 from materializer.errors import DefinitionError, Problem
 
 BARE_TICKS: Final = 3_600_000
-"""Default slice of an integer time column whose ticks have no meaning."""
+"""Default slice of an integer time column whose ticks are bare numbers."""
 _SECONDS: Final = {Resolution.S: 1, Resolution.MS: 1_000, Resolution.US: 1_000_000, Resolution.NS: 1_000_000_000}
 
 
 def with_slices(spec: AggregateSpec) -> AggregateSpec:
-    """Return a resolved definition of an engine with its slices as the grid.
+    """Return the resolved definition of an engine with its slices as the grid.
 
     Raises:
         DefinitionError: If ``slice`` cannot be read.
@@ -72,7 +72,7 @@ def check_params(spec: AggregateSpec) -> Any:
     """Return the parameters of an engine's definition.
 
     Raises:
-        DefinitionError: With everything that is wrong with them.
+        DefinitionError: With all problems of the parameters.
     """
     params, troubles = read_params(spec)
     if troubles or params is None:
@@ -81,14 +81,14 @@ def check_params(spec: AggregateSpec) -> Any:
 
 
 def compile_engine(spec: AggregateSpec, stored: Container[str] | None = None) -> EngineDefinition:
-    """Return what the engine's query needs of a resolved definition.
+    """Return what the engine's query needs from a resolved definition.
 
     Args:
         spec: The definition.
         stored: Names of the columns of its partials table, None before they are known.
 
     Raises:
-        DefinitionError: With everything that is wrong with its parameters.
+        DefinitionError: With all problems of its parameters.
     """
     params = check_params(spec)
     order = tuple(c for c in row_order(spec).columns if c != spec.time_column)
@@ -113,12 +113,12 @@ def _touches_all(params: Any) -> str:
 
 
 def result_layout(spec: AggregateSpec, columns: Sequence[tuple[str, str]], measures: Layout) -> Layout:
-    """Return the layout of result rows: every column stored as it is, the shown ones projected.
+    """Return the layout of result rows: every column is stored as it is, and the output projects the shown rows.
 
     Args:
         spec: The definition.
-        columns: (name, Spark type) of the partials table, or none of them before they are known.
-        measures: The measures' own layout.
+        columns: (name, Spark type) of the partials table; empty before they are known.
+        measures: The layout of the measures alone.
     """
     groups = {SLICE, *(key_column(k.name) for k in spec.keys)}
     stored = tuple(PartialColumn(name, "", None) for name, _ in columns if name not in groups)
@@ -140,18 +140,18 @@ def _tolerances(spec: AggregateSpec, measures: Layout) -> list[tuple[str, str]]:
 
 
 def measure_names(spec: AggregateSpec) -> tuple[str, ...]:
-    """Return the names of the measures in order; those of ``reactive_state`` are parameters."""
+    """Return the names of the measures in order; for ``reactive_state`` they are parameters."""
     rows = dict(spec.params).get("metrics")
     return tuple(name for name, _ in rows) if rows else tuple(m.name for m in spec.measures)
 
 
 def carried_columns(definition: Definition) -> list[str]:
-    """Return the stored columns of a result that pass on to the next one what all rows before came to."""
+    """Return the stored columns of a result row that carry state from all earlier rows to the next result."""
     return [n for n, _ in definition.partial_columns if n.startswith("x_") and not n.startswith(ARGUMENT)]
 
 
 def finals(spec: AggregateSpec) -> list[tuple[str, str]]:
-    """Return (output name, expression over a result row), without slice and keys."""
+    """Return (output name, Spark SQL over a result row) of each output column except slice and keys."""
     kind = spec.time_type or TimeType.TIMESTAMP
     times = [(label_name(spec), "label"), ("window_start", "w_start"), ("window_end", "w_end")]
     values = [(name, f"`v_{name}`") for name in measure_names(spec)]
@@ -161,7 +161,7 @@ def finals(spec: AggregateSpec) -> list[tuple[str, str]]:
 
 
 def label_name(spec: AggregateSpec) -> str:
-    """Return the output's name for the time that labels a window."""
+    """Return the name of the output column that labels a window by time."""
     return str(dict(spec.params).get("label") or "time")
 
 
@@ -173,7 +173,7 @@ def output_columns(spec: AggregateSpec) -> tuple[str, ...]:
 
 
 def _value(instant: str, kind: TimeType) -> str:
-    """The value of an instant in Spark SQL; null for an infinite one."""
+    """Return an instant as a value of the time column's type in Spark SQL; null for an infinite instant."""
     known = f"CASE WHEN abs({instant}) < {2**62}L THEN {instant} END"
     match kind:
         case TimeType.DATE:

@@ -1,8 +1,8 @@
-"""What the rows that an engine's results count say of raw rows that are missing.
+"""Detects lost source rows from the row counts that are stored with an engine's results.
 
-A row that comes lets no result of another row begin later: it opens windows, fills them, or joins sessions into one that began
-before. So the rows counted by all results that begin before an instant never get fewer, whatever comes and wherever; where they
-do, rows went.
+A new row never makes a result of another row begin later: it opens windows, fills them, or joins sessions into one that
+begins earlier. So the number of rows that all results before an instant count never falls, whatever rows arrive. If it
+falls, source rows were lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from materializer.core.spec.spec import AggregateSpec
 
 
 def why_not(spec: AggregateSpec, params: Any) -> str:
-    """Return why rows that are missing cannot be told by the results of an engine, or "" where they can.
+    """Return why the results of an engine cannot show that source rows are missing, or "" when they can.
 
     Args:
         spec: The definition.
@@ -43,7 +43,7 @@ def why_not(spec: AggregateSpec, params: Any) -> str:
 
 
 def most_counts(params: Any) -> int | None:
-    """Return in how many results a row is counted at most; None where other rows move when it goes.
+    """Return in how many results one row is counted at most; None where the loss of a row changes the windows of other rows.
 
     Args:
         params: The engine's ``Params``.

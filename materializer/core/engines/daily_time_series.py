@@ -25,21 +25,21 @@ _NANOSECONDS: Final = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params(Closing):
-    """What the engine is told; lengths are instant ticks.
+    """Parameters of the engine; lengths are instant ticks.
 
     Args:
-        sessions: (begin, end) of the sessions of a trading day, from its midnight.
+        sessions: (begin, end) of the sessions of a trading day, counted from its midnight.
         day: Ticks of a day.
-        merge_session_end: Whether a row exactly at the end of a session is in its last window (windows that are closed
+        merge_session_end: Whether a row exactly at the end of a session is in its last window (for windows that are closed
             on the left).
-        merge_last_window: Whether a short last window belongs to the one before it.
-        force_trigger_session_end_time: The clock closes the windows of a session this long after its end; None: each at
-            its own end.
-        key_purge_daily: Whether a new trading day forgets all keys: what is open is closed, and filling ends.
+        merge_last_window: Whether a short last window is merged into the window before it.
+        force_trigger_session_end_time: The clock closes all windows of a session this long after the session's end; None:
+            it closes each window at the window's own end.
+        key_purge_daily: Whether a new trading day forgets all keys: open windows close, and filling ends.
         holidays: Days without sessions, counted from 1970-01-01.
-        half_days: (day, time of day): days whose sessions end then.
+        half_days: (day, time of day): on these days sessions end at that time.
         weekdays: ISO numbers of the weekdays with sessions; empty for all.
-        dated: The sessions of every date, where a calendar says them; *sessions* is then their span.
+        dated: The sessions of every date, where a calendar lists them. Then *sessions* is the span of them all.
     """
 
     sessions: tuple[tuple[int, int], ...]
@@ -55,7 +55,7 @@ class Params(Closing):
 
     @property
     def calendar(self) -> Calendar:
-        """The trading days."""
+        """The calendar of trading days that these parameters describe."""
         return Calendar(
             sessions=self.sessions,
             step=self.step,
@@ -71,12 +71,12 @@ class Params(Closing):
 
     @property
     def needs_global_max(self) -> bool:
-        """Whether the newest row of all keys closes windows."""
+        """Whether the newest row over all keys closes windows."""
         return self.force_trigger_time is not None or self.key_purge_daily
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
+    """Return the parameters and all problems with them; the parameters are None when there is a problem."""
     reader = Reader({name: value for name, value in values.items() if name not in (_DATED, DAYS)}, about)
     if reader.boolean("use_system_time"):
         reader.refuse("'use_system_time' has no sessions", "sessions are times of the day of the rows")
@@ -84,7 +84,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     reader.unit = scale.unit
     day = _day(reader, scale)
     step = _step(reader)
-    reader.boolean("round_time")  # without effect where windows begin with the session
+    reader.boolean("round_time")  # no effect here: windows begin with their session
     sessions = _sessions(reader, day, is_dated_by_last=_DATED in values or not dated(values))
     known = _trading_days(reader, values.get(DAYS), day)
     params = Params(
@@ -107,10 +107,10 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
 
 
 def dated(values: Mapping[str, object]) -> dict[str, str]:
-    """Return what is stored beside parameters whose trading days depend on the rule by which they are dated.
+    """Return the extra parameter that records the dating rule of trading days, where the rule makes a difference; else nothing.
 
-    Definitions that were stored before the rule of :func:`~materializer.core.engines.trading_calendar.schedule` lack it: they keep the
-    trading days that their results have, and differ from the same text applied anew.
+    Definitions that were stored before the rule of :func:`~materializer.core.engines.trading_calendar.schedule` lack this
+    parameter. They keep the trading days of their results, and so differ from the same text applied anew.
     """
     reader = Reader(values, About(None))
     begins, ends = (_clocks(reader, name, _NANOSECONDS) for name in ("session_begin", "session_end"))
@@ -169,7 +169,7 @@ def _sessions(reader: Reader, day: int, *, is_dated_by_last: bool) -> tuple[tupl
 
 
 def _trading_days(reader: Reader, text: object | None, day: int) -> TradingDays | None:
-    """Return the sessions of a calendar, None without one, or before ``apply`` has looked it up."""
+    """Return the sessions of a calendar; None without a calendar, or before ``apply`` has read it."""
     calendar, zone = reader.text("calendar"), reader.text("calendar_zone", "UTC")
     bounds = [name for name in ("calendar_start", "calendar_end") if reader.given(name) is not None]
     if calendar is None:
@@ -209,7 +209,7 @@ def _clocks(reader: Reader, name: str, day: int) -> list[int]:
 
 
 def _clock(text: str, day: int) -> int | None:
-    """Return a time of day in ticks, None when it is none or no whole number of them."""
+    """Return a time of day in ticks; None when the text is no time of day, or its ticks are no whole number."""
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Event-time panes: fixed windows on the epoch, fired by one watermark for all keys."""
+"""Event-time panes: windows at fixed distances from the epoch, fired by one watermark for all keys."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from materializer.core.spec.spec import Resolution
 from materializer.core.time.instants import SECOND, TICKS_PER_SECOND
 
 DEFAULT_GAP: Final = 0.1
-"""Seconds by which a watermark advances at least."""
+"""Default of the least advance of a watermark, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """What the engine is told; lengths are instant ticks.
+    """Parameters of the engine; lengths are instant ticks.
 
     Args:
         interval_duration: Length of a pane.
-        creation_period: Distance of panes, which are ``[n * period + offset, … + duration)``.
+        creation_period: Distance between panes: pane n is ``[n * period + offset, n * period + offset + duration)``.
         pane_offset: Start of pane 0, counted from the epoch.
-        lag: The watermark stands this far behind the newest row.
-        minimum_gap: By less the watermark does not advance.
-        discard_age: A pane takes late rows until the watermark is this far past its end.
+        lag: Distance of the watermark behind the newest row.
+        minimum_gap: Least advance of the watermark; a smaller one is not made.
+        discard_age: A pane accepts late rows until the watermark is this far past its end.
     """
 
     interval_duration: int
@@ -39,20 +39,20 @@ class Params:
 
     @property
     def needs_global_max(self) -> bool:
-        """Whether the newest row of all keys closes windows."""
+        """Whether the newest row over all keys closes windows; always true here."""
         return True
 
     @property
     def slice_width(self) -> int:
-        """Length of the pieces of time that no edge of a pane cuts."""
+        """Length of the slices of time that no edge of a pane cuts."""
         return gcd(self.interval_duration, self.creation_period)
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used.
+    """Return the parameters and all problems with them; the parameters are None when there is a problem.
 
-    Whole numbers and fractions are seconds, as in the annotation; integer time columns count milliseconds, unless the
-    definition says otherwise.
+    Whole numbers and fractions are seconds, as in IBM's annotation. An integer time column counts milliseconds unless the
+    definition sets its resolution.
     """
     is_integer = about.time_type is not None and about.time_type.is_integer
     if is_integer and about.resolution is Resolution.NONE:
@@ -79,13 +79,13 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
 
 
 def advanced(watermark: int | None, newest: int, lag: int, minimum_gap: int) -> int | None:
-    """Return the watermark that a newest row moves it to, None when it stays where it is.
+    """Return the new watermark, or None when the newest row does not move it.
 
     Args:
-        watermark: The last one that was submitted, None before the first.
-        newest: Largest time so far.
-        lag: Of the engine.
-        minimum_gap: Of the engine; an advance of exactly the gap counts.
+        watermark: The last watermark that was issued, None before the first.
+        newest: Largest event time so far.
+        lag: The engine's lag.
+        minimum_gap: The engine's minimum gap; an advance of exactly this gap is made.
     """
     found = newest - lag
     is_enough = watermark is None or (found > watermark and found - watermark >= minimum_gap)
@@ -93,7 +93,7 @@ def advanced(watermark: int | None, newest: int, lag: int, minimum_gap: int) -> 
 
 
 def watermarks(times: Iterable[int], lag: int, minimum_gap: int) -> Iterator[tuple[int, int]]:
-    """Yield (position, watermark) for each row, from 0, that moves the watermark.
+    """Yield (position, watermark) for each row that moves the watermark; positions count from 0.
 
     Examples:
         >>> list(watermarks([0, 50, 99, 100, 90, 250], 0, 100))
@@ -114,7 +114,7 @@ def ranges(
 ) -> list[Range] | None:
     """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
 
-    The newest row of all keys is never before the newest of the key, so what this one closes stays closed.
+    A window that the newest row of its own key closes stays closed, because the newest row over all keys is never older.
     """
     reach = Reach(p.interval_duration, slack=p.lag + p.minimum_gap)
     return plan(spans, kept, reach, is_complete=is_complete)

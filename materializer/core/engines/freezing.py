@@ -1,14 +1,14 @@
-"""Cutting an engine's history at a frozen bound: what below it stays as it is, what above it needs no row from below.
+"""Cuts an engine's history at the frozen boundary: results below it stay as they are, results above need no row from below.
 
 ```
-                 frozen bound
-   [ kept    ][ kept  |   ]              a result that begins below stays, whatever comes
-        rows may be   |   [ computed ]   one that begins above needs rows above, and what is carried on
-        gone          |
+              frozen boundary
+[ kept    ][ kept  |   ]              a result that begins below stays, whatever rows arrive
+     rows may be   |   [ computed ]   a result that begins above needs the rows above, and the carried state
+     gone          |
 ```
 
-That holds where a result needs of what lies before its start only what the last kept results of its key pass on. Events that
-last go by their ends: what began below the bound and ends above it is still there.
+This works where a result needs nothing from before its start except what the last stored results of its key carry on. Rows
+with an end are selected by that end: an event that began below the boundary and ends above it is still available.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def why_not(spec: AggregateSpec, params: Any, stored: Container[str] | None = None) -> str:
-    """Return why the history of an engine cannot be cut, or "" where it can.
+    """Return why the history of an engine cannot be cut, or "" when it can.
 
     Args:
         spec: The definition.
         params: The engine's ``Params``.
-        stored: Names of the columns of its kept results, None before they are known.
+        stored: Names of the columns of its stored results, None before they are known.
     """
     if spec.lateness != "recompute":
         return (
@@ -61,9 +61,10 @@ def why_not(spec: AggregateSpec, params: Any, stored: Container[str] | None = No
 
 
 def lasts_from(params: Any, bound: int) -> int | None:
-    """Return how long an event has to last to count above *bound*: its last instant; None where rows go by their time.
+    """Return the least last instant of an event that counts above *bound*; None for engines whose rows have no end.
 
-    An event that ends with the bound is an edge of results there. Compressed windows end by their length after their last event.
+    An event that ends exactly at the bound gives the results an edge there. A compressed window ends one window length after
+    its last event, so this instant is earlier by that length.
     """
     if not isinstance(params, interval_windows.Params) or params.kind == interval_windows.COUNT:
         return None
@@ -73,10 +74,10 @@ def lasts_from(params: Any, bound: int) -> int | None:
 
 
 def edge_for(params: Any, bound: int, grid: Grid) -> int:
-    """Return the last edge of slices at or before *bound* at which history can be cut; ``NEG_INF`` where there is none.
+    """Return the last edge of slices at or before *bound* where the history can be cut; ``NEG_INF`` without one.
 
-    Windows of trading sessions take rows that came before the session: only an edge between two of them will do, and between two
-    trading days where they are filled from day to day.
+    A window of a trading session also takes rows from before its session. So the edge must lie between two windows, and between
+    two trading days where windows are filled within a trading day.
     """
     if not isinstance(params, daily_time_series.Params) or bound == NEG_INF:
         return bound
@@ -89,20 +90,20 @@ def edge_for(params: Any, bound: int, grid: Grid) -> int:
 
 
 def _parts_windows(p: daily_time_series.Params, edge: int) -> bool:
-    """Whether all rows from *edge* on are in windows that begin there or later."""
+    """Whether all rows from *edge* on are in windows that begin at *edge* or later."""
     calendar = p.calendar
     after = calendar.window_at(edge)
     return after is None or (after.w_start >= edge and calendar.window_at(edge - 1) != after)
 
 
 def _parts_days(p: daily_time_series.Params, edge: int) -> bool:
-    """Whether an edge between windows has no window of its trading day before it and another after it."""
+    """Whether an edge between two windows also lies between two trading days."""
     after = p.calendar.window_at(edge)
     return after is None or after == next(p.calendar.windows_of(after.day))
 
 
 def fills_on(params: Any) -> bool:
-    """Whether windows without rows are filled from the window before, however old."""
+    """Whether windows without rows are filled from the window before them, however old that window is."""
     match params:
         case daily_time_series.Params():
             return bool(params.fills) and not params.key_purge_daily
@@ -113,16 +114,16 @@ def fills_on(params: Any) -> bool:
 
 
 def fills_by_day(params: Any) -> bool:
-    """Whether windows without rows are filled from a window of the same trading day, and of no other."""
+    """Whether windows without rows are filled only from windows of the same trading day."""
     return isinstance(params, daily_time_series.Params) and bool(params.fills) and params.key_purge_daily
 
 
 def filled_after(params: Any, w_start: int) -> int | None:
-    """Return where the window begins that is filled after the one that begins at an instant; None without one.
+    """Return the start of the filled window that follows a window; None without one.
 
     Args:
-        params: Of an engine that :func:`fills_on`.
-        w_start: Start of a window.
+        params: Parameters of an engine for which :func:`fills_on` is true.
+        w_start: Start of the window.
     """
     if isinstance(params, daily_time_series.Params):
         after = params.calendar.following(w_start)
@@ -131,14 +132,14 @@ def filled_after(params: Any, w_start: int) -> int | None:
 
 
 def first_unfilled(params: Any, days: Iterable[tuple[int, int]]) -> int | None:
-    """Return where the first of some trading days begins whose windows are not filled to its end; None without one.
+    """Return the start of the first stored window in the first trading day that is not filled to its end; None without one.
 
-    A window that is missing may still come, by a clock or a row. That the last one is there does not tell: it may have rows, and
-    the ones before it may have been open when the day ended.
+    A missing window may still be added, by the clock or by a row. The last window alone proves nothing: it may have rows while
+    the windows before it were still open at the end of the day.
 
     Args:
-        params: Of an engine that :func:`fills_by_day`.
-        days: (start of the first, count) of the kept windows of a key in a trading day.
+        params: Parameters of an engine for which :func:`fills_by_day` is true.
+        days: (start of the first, count) of the stored windows of a key in each trading day.
     """
     calendar, starts = params.calendar, dict[int, list[int]]()
     for first, count in sorted(days):
@@ -151,14 +152,14 @@ def first_unfilled(params: Any, days: Iterable[tuple[int, int]]) -> int | None:
 
 
 def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_go: bool = False) -> int | None:
-    """Return where the first of the results begins that take a row at *t* and begin below the bound; None without one.
+    """Return the start of the first result that takes a row at *t* and begins below the boundary; None without one.
 
     Args:
         params: The engine's ``Params``.
-        t: Time of a row that came or went, at or above the bound.
-        bound: The frozen bound.
-        kept: Kept results of its key, the last below the bound at least.
-        may_go: Whether it may have gone: with the event that began where a stretch ends, that end goes.
+        t: Time of a row that was added or removed, at or above the boundary.
+        bound: The frozen boundary.
+        kept: Stored results of the row's key; at least the last one below the boundary.
+        may_go: Whether the row may have been removed. Where a removed event began at the end of a stretch, that end goes too.
     """
     match params:
         case time_series.Params():
@@ -184,9 +185,10 @@ def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_g
 
 
 def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]) -> list[Range]:
-    """Return the part of *ranges* that may be computed, from rows above the bound alone.
+    """Return the part of *ranges* that can be computed from rows above the boundary alone.
 
-    A session that began below keeps the rows that it has, and those that would join it: they are in no session above.
+    A session that began below the boundary keeps its rows, and also takes the rows that would join it; these rows are in no
+    session above.
     """
     taken = bound
     if isinstance(params, session_window.Params):
@@ -201,5 +203,5 @@ def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]
 
 
 def _first_across(t: int, bound: int, kept: Iterable[Kept]) -> int:
-    """Return where the first kept result begins that begins below the bound and ends after *t*; the bound without one."""
+    """Return the start of the first stored result that begins below *bound* and ends after *t*; *bound* without one."""
     return min((k.w_start for k in kept if k.w_start < bound and t < k.w_end), default=bound)

@@ -1,17 +1,18 @@
-"""Windows over events that last: hopping, compressed hopping, snapshot and count windows.
+"""Windows over events that have a start and an end: hopping, compressed hopping, snapshot and count windows.
 
 An event of a key lives in ``[start, end)``. It lasts at least one tick: an event whose end is not after its start is a point
-event of one tick. An event whose end is null is open, it lasts for ever.
+event of one tick. An event whose end is null is open: it never ends.
 
-* ``hopping_window``: ``[a + n*p, a + n*p + d)`` for every whole n; an event is in every window that it overlaps. Windows
-  without events do not exist. An open event would be in infinitely many windows, so it needs the bound ``default_end``.
-* ``compressed_hopping_window``: the same results with one row for each run of equal ones. Window n owns the slot of length p
-  that ends with it; an event is snapped to ``[snap(start, a + d), snap(end - 1 tick, a) + d)``, then come snapshots.
+* ``hopping_window``: window n is ``[a + n*p, a + n*p + d)``, for every whole n. An event is in every window that it overlaps.
+  Windows without events do not exist. An open event would be in infinitely many windows, so it needs ``default_end``.
+* ``compressed_hopping_window``: the same results, with one row for each run of equal results. Window n owns the slot of
+  length p at its end. Each event is snapped to ``[snap(start, a + d), snap(end - 1 tick, a) + d)``; the results are the
+  snapshots of the snapped events.
 * ``snapshot_window``: one result for each stretch between neighbouring starts and ends of events, where there is an event.
-* ``count_window``: *count* consecutive distinct starts, sliding by one start, until one tick after the last of them; the
-  events that begin in it are its rows.
+* ``count_window``: *count* consecutive distinct starts. A window ends one tick after the last of its starts, and the next
+  window begins one start later. Its rows are the events that begin in it.
 
-Open ends are written as :data:`OPEN`. There is no lateness: an event counts whenever it arrives.
+Result rows write an open end as :data:`OPEN`. There is no lateness: an event counts whenever it arrives.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ POINT: Final = "point_align_to_window_end"
 CLIP: Final = "clip_to_window_end"
 
 OPEN: Final = 2**62
-"""The end of what never ends, in result rows; beyond every real instant, inside 64 bits."""
+"""The end of an open event in result rows: later than every real instant, and inside 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Params:
         duration: Length of a hopping window.
         period: Distance between the starts of hopping windows.
         alignment: A start of a hopping window.
-        output_policy: What a hopping window's result is: a point event at the window's end, or an event as long as it.
-        default_end: Where open events end in hopping windows, or None.
+        output_policy: Result of a hopping window: a point event at the window's end, or an event as long as the window.
+        default_end: End of open events in hopping windows, or None.
         count: Distinct starts in a count window.
         tick: The shortest length of an event.
     """
@@ -66,10 +67,10 @@ class Params:
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, or None, and everything that is wrong with them.
+    """Return the parameters and all problems with them; the parameters are None when there is a problem.
 
     Args:
-        values: The parameters; ``engine`` says which of the four kinds is meant.
+        values: The parameters; ``engine`` names one of the four kinds.
         about: The definition.
     """
     r = Reader(values, about)
@@ -106,7 +107,7 @@ def _required(r: Reader, name: str, value: int | None) -> int:
 
 
 def _policy(r: Reader) -> str:
-    """Return the output policy; words may stand together, as in ``ClipToWindowEnd``."""
+    """Return the output policy; its words may be written without underscores, as in ``ClipToWindowEnd``."""
     given = r.text("output_policy", POINT) or POINT
     known = {name.replace("_", ""): name for name in (POINT, CLIP)}
     folded = given.lower().replace("_", "")
@@ -132,11 +133,11 @@ def ranges(
     *,
     is_complete: bool,
 ) -> list[Range] | None:
-    """Return which windows of one key a change touches, or None when it takes older kept rows to tell.
+    """Return which windows of one key a change touches, or None when the answer needs older stored rows.
 
-    Spans are the lives of changed events, and may leave out their last instant. Raw rows are the events that overlap the
-    raw range; where ends of neighbouring events are edges of a result, it is wider than the result by so much that these
-    events are in it.
+    A span is the life of a changed event and may leave out its last instant. The raw rows of a range are the events that
+    overlap the raw range. Where the ends of neighbouring events are edges of a result, the raw range is wider than the result
+    range, so that it includes these neighbours.
     """
     match p.kind:
         case "hopping_window":
@@ -159,7 +160,7 @@ def _hops_in(p: Params, start: int, end: int) -> Range:
 def _stretches(
     p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
 ) -> list[Range] | None:
-    """Return the stretches that hold or touch a changed event: an edge inside or at the end of one may come or go."""
+    """Return the stretches that contain or touch a changed event: an edge inside them or at their end may come or go."""
     lives = [_life(p, lo, hi) for lo, hi in spans]
     if lives and not is_complete and not (kept and kept[0].w_start < lives[0][0]):
         return None
@@ -179,7 +180,7 @@ def _stretches(
 
 
 def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
-    """Return the first and the last edge that a changed event can have, on the axis of the results."""
+    """Return the first and the last edge that a changed event can cause in the results."""
     last = hi + p.tick if hi < OPEN else POS_INF
     if p.kind == SNAPSHOT:
         return lo, last
@@ -190,10 +191,10 @@ def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
 def _counts(
     p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
 ) -> list[Range] | None:
-    """Return the windows with a changed start among theirs.
+    """Return the windows that contain a changed start.
 
-    Every distinct start has a kept row, also where its window is not full yet. Starts are counted outside the spans, where
-    they certainly still exist.
+    Every distinct start has a stored row, even while its window is not full. Only starts outside the spans are counted,
+    because only these certainly still exist.
     """
     reach = p.count - 1
     sure = list(_starts_outside(kept, spans))

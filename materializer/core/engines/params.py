@@ -1,4 +1,4 @@
-"""Reading the parameters of an engine: every trouble at once, each naming its parameter."""
+"""Reads the parameters of an engine and reports all problems at once, each with the name of its parameter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNITS: Final = {
     "minute": MINUTE,
     "month": 0,
 }
-"""Microseconds of the unit in which each kind of time counts whole numbers; 0: not a number of microseconds."""
+"""Microseconds of the unit in which each kind of time counts whole numbers; 0 for a unit without a fixed number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What reading parameters needs to know of the definition.
+    """The parts of a definition that affect how its engine parameters are read.
 
     Args:
         time_type: Type of the time column; None before it is known.
@@ -64,17 +64,17 @@ _PER_SECOND: Final = {Resolution.S: 1, Resolution.MS: 1_000, Resolution.US: 1_00
 
 
 OURS: Final = ("slice", "label")
-"""Parameters that every engine has: the length of a slice, and the name of the time column of the output."""
+"""Parameters that every engine accepts: the length of a slice, and the name of the output's time column."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """Takes parameters one by one and gathers what is wrong with them.
+    """Reads parameters one by one and collects the problems.
 
     Args:
-        values: Parameters as given, by name in snake case.
+        values: Parameters as the user gave them, by name in snake case.
         about: The definition around them.
-        unit: Instant ticks of a whole number; 1 for integer time columns.
+        unit: How many instant ticks a plain whole number stands for; 1 for integer time columns.
     """
 
     values: Mapping[str, object]
@@ -84,24 +84,24 @@ class Reader:
     _asked: set[str] = field(default_factory=set)
 
     def refuse(self, message: str, hint: str = "", code: str = "definition.engine-parameter") -> None:
-        """Add one thing that is wrong."""
+        """Record one problem."""
         self.troubles.append(Trouble(code, message, hint))
 
     def given(self, name: str) -> object | None:
-        """Return the parameter as it was given, None when it was not; from now on its name is known."""
+        """Return a parameter as the user gave it, or None without one, and mark its name as known."""
         self._asked.add(name)
         return self.values.get(name)
 
     def duration(self, name: str, default: int | None = None, *, least: int | None = None) -> int | None:
         """Return a length of time in instant ticks.
 
-        A whole number counts the engine's unit, a text such as ``'6 ms'`` says its own; a text for an integer time column
-        needs its resolution.
+        A plain whole number counts the engine's unit. A text such as ``'6 ms'`` carries its own unit; with an integer time
+        column it needs ``time.resolution``.
         """
         return self._checked(name, self.ticks(name, self.given(name), default), least)
 
     def durations(self, name: str) -> tuple[int, ...] | None:
-        """Return one length of time or a list of them, in instant ticks; None when nothing was given."""
+        """Return one or several lengths of time, in instant ticks; None without the parameter, or with an unreadable one."""
         value = self.given(name)
         if value is None:
             return None
@@ -110,7 +110,7 @@ class Reader:
         return None if None in found else tuple(f for f in found if f is not None)
 
     def ticks(self, name: str, value: object | None, default: int | None) -> int | None:
-        """Return *value* as a length in instant ticks, or *default* when it is None or cannot be read (then refused)."""
+        """Return *value* in instant ticks; *default* when it is None, or unreadable, which is a problem."""
         if value is None:
             return default
         if isinstance(value, bool):
@@ -136,7 +136,7 @@ class Reader:
         return self._in_ticks(name, width.days * DAY + width.micros, default)
 
     def integer(self, name: str, default: int | None = None, *, least: int | None = None) -> int | None:
-        """Return a whole number."""
+        """Return a whole number; *default* without the parameter, or when its value is no whole number."""
         value = self.given(name)
         if value is None:
             return default
@@ -146,7 +146,7 @@ class Reader:
         return self._checked(name, int(str(value)), least)
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
-        """Return true or false."""
+        """Return True or False; *default* without the parameter, or when its value is neither."""
         value = self.given(name)
         if value is None:
             return default
@@ -156,7 +156,7 @@ class Reader:
         return str(value).lower() == "true"
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """Return one of *choices*."""
+        """Return one of *choices*, in lower case; *default* without the parameter, or when its value is no choice."""
         value = self.given(name)
         if value is None:
             return default
@@ -168,12 +168,12 @@ class Reader:
         return str(value).lower()
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Return a text."""
+        """Return the parameter as text; *default* without the parameter."""
         value = self.given(name)
         return default if value is None else str(value)
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of texts (one text with commas is split), None when nothing was given."""
+        """Return a list of texts, None without the parameter; a single text is split at its commas."""
         value = self.given(name)
         if value is None:
             return None
@@ -181,7 +181,7 @@ class Reader:
         return tuple(str(p).strip() for p in parts)
 
     def refuse_unknown(self, known: Collection[str] = ()) -> None:
-        """Refuse every parameter that was given and never asked for."""
+        """Record a problem for each given parameter that is neither read so far nor in *known*."""
         names = sorted(self._asked | {*known, *OURS})
         for name in self.values:
             if name not in names:
@@ -197,7 +197,7 @@ class Reader:
         return value
 
     def _fraction(self, name: str, seconds: float, default: int | None) -> int | None:
-        """A fraction counts seconds, as IBM's annotation writes lengths."""
+        """Return the ticks of a fraction, which counts seconds as in IBM's annotation."""
         return self._in_ticks(name, round(seconds * SECOND), default)
 
     def _in_ticks(self, name: str, micros: int, default: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Which results of one key are computed anew, and from which raw rows."""
+"""The results of one key that are computed anew, and the raw rows that they need."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A result row of one key that was published or is held, as the partials table has it.
+    """A stored result row of one key, published or withheld.
 
     Args:
-        w_start: First instant of its window; result rows are found by it.
+        w_start: First instant of its window, which identifies the row within its key.
         w_end: First instant after its window.
-        first_t: Smallest event time in it; None when it was filled.
-        last_t: Largest event time in it; likewise.
+        first_t: Smallest event time in it; None for a filled row.
+        last_t: Largest event time in it; None for a filled row.
         is_final: Whether its window is closed.
-        n: Source rows in it; 0 for a filled row.
+        n: Number of source rows in it; 0 for a filled row.
     """
 
     w_start: int
@@ -29,7 +29,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Results of one key to compute anew.
+    """A range of results of one key to compute anew.
 
     Args:
         start: Result rows with ``start <= w_start`` …
@@ -45,7 +45,7 @@ class Range:
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Return ranges that overlap neither in results nor in raw rows, in order.
+    """Return the ranges in order, with those merged that overlap in results or in raw rows.
 
     Examples:
         >>> merge_ranges([Range(5, 9, 5, 9), Range(0, 6, 0, 6), Range(20, 21, 20, 21)])

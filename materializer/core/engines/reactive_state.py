@@ -1,16 +1,16 @@
-"""Running state: one result row for each source row, from the rows of its key up to it.
+"""Running state: one result row for each source row, computed from that row and the earlier rows of its key.
 
-Rows of a key stand in their total order, time first. A measure looks at them in three ways:
+The rows of a key have a total order, by time first. There are three kinds of measures:
 
-* none: an expression of the row itself, also around calls of the others;
-* of the last *n* rows (``mavg``, ``prev`` …): a result depends on so many rows before it, and on nothing older. Their
-  arguments are stored in every result row, so that they look back also over rows that the source let go;
-* cumulative (``cumsum``, ``ema`` …): a result depends on all rows before it. Their state is stored in every result row, so
-  that computing goes on from any row; a change touches everything after it.
+* plain: an expression of the row itself, which may contain calls of the two other kinds;
+* over the last *n* rows (``mavg``, ``prev`` …): a result depends on so many rows before it and on nothing older. The
+  arguments are stored in every result row, so that these functions can also use rows that the source no longer has;
+* cumulative (``cumsum``, ``ema`` …): a result depends on all rows before it. The state is stored in every result row, so
+  that a computation can continue from any row. A change touches every result after it.
 
-Null rules: the first ``n - 1`` rows of a key give null for the moving functions, then nulls are skipped; ``cumsum``,
-``cummax``, ``cummin``, ``cumavg`` skip nulls and are null before the first value; ``ema`` is the mean of the first *n* values
-at the n-th of them, then ``2/(n+1) * x + (1 - 2/(n+1)) * ema``; a null leaves it as it is.
+Null rules: the moving functions give null for the first ``n - 1`` rows of a key, and then skip nulls. ``cumsum``,
+``cummax``, ``cummin`` and ``cumavg`` skip nulls and are null before the first value. ``ema`` starts at the n-th value with
+the mean of the first *n* values and continues as ``2/(n+1) * x + (1 - 2/(n+1)) * ema``; a null leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from materializer.core.sql.tokens import Fragment, Refused, fragment_of, is_name
 from materializer.core.time.spans import NEG_INF, POS_INF
 
 ORDINAL: Final = "x_ordinal"
-"""Result column: place among the rows of equal time, from 1."""
+"""Result column: position among the rows of equal time, from 1."""
 AT: Final = "x_at"
-"""Result column of definitions with cumulative functions: the time up to which the state counts."""
+"""Result column of definitions with cumulative functions: the event time up to which the state counts rows."""
 ARGUMENT: Final = "x_arg"
-"""Prefix of the result columns with what calls look back on: each argument once, with the number of the first such call."""
+"""Prefix of the result columns that store arguments for later rows: each once, numbered by the first call that uses it."""
 IGNORED: Final = ("parallelism", "key_capacity", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
-"""Parameters of the streaming engine that never change a result."""
+"""Parameters of the streaming engine that are accepted and never change a result."""
 
 Kind: TypeAlias = Literal["moving", "shifted", "cumulative"]
 
@@ -46,8 +46,8 @@ class Function:
     """A state function.
 
     Args:
-        kind: What it looks at: the last n rows, the row n places before, or all rows.
-        counts: Whether it takes a second argument: ``must``, ``may`` (then it is 1) or ``never``.
+        kind: Which rows the function uses: the last n rows, the row n places before, or all rows so far.
+        counts: Whether the function takes a second argument n: ``must``, ``may`` (n is 1 by default) or ``never``.
         least: Smallest value of that argument.
     """
 
@@ -68,7 +68,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 """State functions by name."""
 
 Call: TypeAlias = tuple[str, str, int]
-"""A call of a state function: its name, its argument as Spark SQL over one row, and n; 0 where it takes none."""
+"""A call of a state function: its name, its argument as Spark SQL over one row, and n (0 for a function that takes no n)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Params:
     """Parameters of running state.
 
     Args:
-        calls: The calls of state functions in the metrics, each once.
-        metrics: (name, Spark SQL over one row and the values of the calls, which are columns :func:`call_column`), in order.
-        filter: Spark SQL over one row and the metrics by name: which rows are shown. It never touches the state.
-        reads: Names of the columns in metrics and filter.
+        calls: The distinct calls of state functions in the metrics.
+        metrics: (name, Spark SQL) in order; the SQL reads one row and the values of the calls, in columns :func:`call_column`.
+        filter: Spark SQL over one row and the metrics by name that selects the shown rows. It never affects the state.
+        reads: Names of the source columns in metrics and filter.
     """
 
     calls: tuple[Call, ...]
@@ -89,12 +89,12 @@ class Params:
 
     @property
     def lookback(self) -> int:
-        """How many rows before its own a result of the functions that are not cumulative depends on."""
+        """How many rows before its own the result needs, cumulative functions left out."""
         return max((_reach(call) for call in self.calls), default=0)
 
     @property
     def arguments(self) -> dict[str, str]:
-        """What functions look back on, as Spark SQL over one row, with the result column that holds it."""
+        """Each argument that is stored for later rows, as Spark SQL over one row, with the result column that stores it."""
         found: dict[str, str] = {}
         for i, call in enumerate(self.calls):
             if _reach(call):
@@ -108,28 +108,28 @@ class Params:
 
 
 def _reach(call: Call) -> int:
-    """Return over how many rows before its own a call looks back that is not cumulative; 0 for one that is."""
+    """Return how many rows before its own a call needs; 0 for a cumulative call."""
     function, _, n = call
     return {"moving": n - 1, "shifted": n, "cumulative": 0}[FUNCTIONS[function].kind]
 
 
 def why_not_kept(p: Params, columns: Container[str]) -> str:
-    """Return why kept rows with these columns do not tell functions what to look back on, or "" where they do."""
+    """Return why stored rows with these columns lack an argument that later rows need, or "" when they have them all."""
     lacking = [text for text, name in p.arguments.items() if name not in columns]
     return f"its kept rows do not hold '{lacking[0]}', on which a function looks back" if lacking else ""
 
 
 def call_column(i: int) -> str:
-    """Return the name of the column with the value of the i-th call."""
+    """Return the name of the column that holds the value of the i-th call."""
     return f"_call_{i}"
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, or None, and everything that is wrong with them.
+    """Return the parameters and all problems with them; the parameters are None when there is a problem.
 
     Args:
         values: The parameters; ``metrics`` is a list of (name, text).
-        about: The definition; its measures are taken where ``metrics`` is not given.
+        about: The definition; its measures are the metrics where ``metrics`` is not given.
     """
     r = Reader(values, about)
     given = r.given("metrics")
@@ -153,14 +153,14 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
 
 
 def _check_purge(r: Reader) -> None:
-    """Check what makes the streaming engine forget keys; here keys cost nothing while they are silent."""
+    """Check the parameters that make the streaming engine forget keys; they have no effect: a silent key costs nothing."""
     has_filter = r.text("key_purge_filter") is not None
     if has_filter != (r.integer("key_purge_freq_in_second", least=1) is not None):
         r.refuse("'key_purge_filter' and 'key_purge_freq_in_second' go together", "give both, or neither")
 
 
 def _metric(r: Reader, label: str, text: str, calls: list[Call]) -> Expression | None:
-    """Return a measure with columns in place of its calls, which are added to *calls*; None after refusing it."""
+    """Return a measure with columns in place of its calls and add these to *calls*; None after recording a problem."""
     formula, at = "", 0
     try:
         fragment = fragment_of(text, label)
@@ -180,7 +180,7 @@ def _metric(r: Reader, label: str, text: str, calls: list[Call]) -> Expression |
 
 
 def _uses(fragment: Fragment) -> Iterator[tuple[str, Fragment, list[Fragment]]]:
-    """Yield the outermost calls of state functions: name, the whole call, arguments."""
+    """Yield the name, the text and the arguments of each outermost call of a state function."""
     tokens, last = fragment.tokens, -1
     for at, token in enumerate(tokens[:-1]):
         is_call = at > last and is_name(token) and tokens[at + 1].token_type == TokenType.L_PAREN
@@ -191,7 +191,7 @@ def _uses(fragment: Fragment) -> Iterator[tuple[str, Fragment, list[Fragment]]]:
 
 
 def _taken(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> Call | None:
-    """Return one call, None after refusing it."""
+    """Return one call; None after recording a problem."""
     if not 1 <= len(args) <= (1 if FUNCTIONS[function].counts == "never" else 2):
         r.refuse(f"{label}: {function} has {len(args)} arguments", _usage(function), "definition.wrong-arguments")
         return None
@@ -201,7 +201,7 @@ def _taken(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> Ca
 
 
 def _count(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> int | None:
-    """Return how many rows a function looks back over; 0 for a cumulative one."""
+    """Return the second argument, n, or its default: 1, and 0 for a cumulative function; None after recording a problem."""
     takes = FUNCTIONS[function]
     if len(args) == 1:
         if takes.counts == "must":
@@ -221,7 +221,7 @@ def _usage(function: str) -> str:
 
 
 def _examined(r: Reader, label: str, text: str) -> Expression | None:
-    """Return an expression of one row, None after refusing what cannot stand in one."""
+    """Return an expression over one row; None after recording a problem."""
     before = len(r.troubles)
     try:
         found = examine(fragment_of(text, label), Vocabulary())
@@ -248,11 +248,12 @@ def ranges(
     *,
     is_complete: bool,
 ) -> list[Range] | None:
-    """Return which rows of one key a change touches, or None when it takes older kept rows to tell.
+    """Return which rows of one key a change touches, or None when the answer needs older stored rows.
 
-    With cumulative functions these are all rows from the first change on; else those in the spans and as many after each
-    as the functions look back. Raw rows reach back as far before them. Both are counted in kept rows outside the spans,
-    which certainly still exist, and cut only between different times. Cumulative functions go on from the last of them.
+    With cumulative functions a change touches all rows from the first changed one on. Otherwise it touches the rows in the
+    spans, and after each span as many rows as the functions look back. The raw range begins as many rows before the span. Both
+    distances are counted in stored rows outside the spans, because only these certainly still exist, and a range never ends
+    between rows of equal time. Cumulative functions continue from the last of the stored rows before the range.
     """
     if not spans:
         return []
@@ -272,7 +273,7 @@ def ranges(
 
 
 def _outside(kept: Sequence[Kept], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the times of kept rows that lie in no span, in order."""
+    """Return the times of the stored rows outside of all spans, in order."""
     found, at = [], 0
     for k in kept:
         while at < len(spans) and spans[at][1] < k.w_start:

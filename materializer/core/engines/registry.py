@@ -1,4 +1,4 @@
-"""The windowing engines by name."""
+"""The windowing engines by name, and the functions that each of their modules offers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ ENGINES: Final[Mapping[str, str]] = {
     "count_window": "interval_windows",
     "event_time_window": "event_time_window",
 }
-"""Name of each engine and the module, in ``core/engines`` and in ``spark/engines``, that holds it."""
+"""Name of each engine, and the module that holds it in ``core/engines`` and in ``spark/engines``."""
 
 
 LATENESS: Final = ("recompute", "strict", "delay")
-"""What can become of late rows."""
+"""The ways to treat late rows."""
 
 
 class Planner(Protocol):
-    """The pure part of an engine."""
+    """The pure part of an engine: its parameters, and what a change touches."""
 
     def read(self, values: Mapping[str, object], about: About) -> tuple[Any, list[Trouble]]:
-        """Return the engine's parameters and everything that is wrong with them."""
+        """Return the engine's parameters and all problems with them."""
 
     def ranges(
         self, p: Any, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
     ) -> list[Range] | None:
-        """Return what a change of one key touches, or None when it takes older kept rows to tell."""
+        """Return which results of one key a change touches, or None when the answer needs older stored rows."""
 
 
 def planner(engine: str) -> Planner:
@@ -50,13 +50,13 @@ def planner(engine: str) -> Planner:
 
 
 def about(spec: AggregateSpec) -> About:
-    """Return what reading parameters needs to know of a definition."""
+    """Return the parts of a definition that affect how its engine parameters are read."""
     texts = tuple((m.name, m.formula.fill([call.text for call in m.formula.calls])) for m in spec.measures)
     return About(spec.time_type, spec.resolution, tuple(k.name for k in spec.keys), texts, spec.lateness)
 
 
 def read_params(spec: AggregateSpec) -> tuple[Any, list[Trouble]]:
-    """Return the parameters of an engine's definition and everything that is wrong with them."""
+    """Return the parameters of an engine's definition and all problems with them."""
     values = {name: value for name, value in spec.params if name not in OURS}
     if ENGINES[spec.engine] == "interval_windows":
         values |= {"engine": spec.engine}

@@ -1,8 +1,8 @@
-"""Session windows: rows of a key belong together while the gap between neighbours is shorter than ``session_gap``.
+"""Session windows: a session holds the rows of a key whose neighbours are less than ``session_gap`` apart.
 
-A row exactly at the end of the gap begins a new session. A session is ``[first row, last row + gap)``; it is closed by the
-next row of its key, by the clock, or by ``force_trigger_time``. Under ``recompute`` a late row may extend a session that was
-published, or bridge two of them, and a deletion may split one.
+A row exactly at the end of the gap begins a new session. A session is ``[first row, last row + gap)``. The next row of its
+key closes it, or the clock, or ``force_trigger_time``. Under ``recompute`` a late row may extend a published session or
+bridge two of them, and a deletion may split one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from materializer.core.engines.time_kinds import read_time_kind
 from materializer.core.time.spans import POS_INF
 
 IGNORED: Final = ("garbage_size", "parallelism", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
-"""Parameters of the streaming engine that never change a result."""
+"""Parameters of the streaming engine that are accepted and never change a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Params:
     """Parameters of session windows; lengths in instants.
 
     Args:
-        session_gap: A session ends when this long no row comes.
-        use_session_start_time: Whether a session is labelled by its first row rather than by its end.
+        session_gap: A session ends when no row arrives for this long.
+        use_session_start_time: Whether a session is labelled by its first row; otherwise by its end.
         update_time: When given, open sessions are shown as provisional rows.
-        force_trigger_time: How long after the last row of all keys the clock closes everything that is open. Without a
-            clock the time of that row counts, so 0 leaves nothing open.
-        use_system_time: Whether time is the time of arrival; the clock alone closes then.
+        force_trigger_time: How long after the last row of all keys the clock closes all open sessions. Without a clock, the
+            time of that row is used, so 0 leaves no session open.
+        use_system_time: Whether time is ingestion time; then only the clock closes sessions.
     """
 
     session_gap: int
@@ -42,17 +42,17 @@ class Params:
 
     @property
     def needs_global_max(self) -> bool:
-        """Whether the newest row of all keys closes sessions."""
+        """Whether the newest row over all keys closes sessions."""
         return self.force_trigger_time is not None
 
     @property
     def reopens(self) -> bool:
-        """Whether a newer row of one key can open closed sessions of other keys again."""
+        """Whether a newer row of one key can reopen closed sessions of other keys."""
         return self.force_trigger_time is not None
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, or None, and everything that is wrong with them."""
+    """Return the parameters and all problems with them; the parameters are None when there is a problem."""
     r = Reader(values, about)
     read_time_kind(r)
     gap = r.duration("session_gap", least=1)
@@ -83,11 +83,11 @@ def ranges(
     *,
     is_complete: bool,
 ) -> list[Range] | None:
-    """Return which sessions of one key a change touches, or None when it takes older kept rows to tell.
+    """Return which sessions of one key a change touches, or None when the answer needs older stored rows.
 
-    Touched is every session with a row nearer than the gap to a changed time: it may grow, split, vanish or be bridged. Where
-    these are the newest of the key, the one before them may be open again. With ``force_trigger_time`` the newest session is
-    always looked at, because a newer row of another key may open it again.
+    A change touches every session with a row nearer than the gap to a changed time: the session may grow, split, vanish or be
+    bridged. Where these are the newest sessions of the key, the session before them may be open again. With
+    ``force_trigger_time`` the newest session is always computed anew, because a newer row of another key may reopen it.
     """
     if not is_complete and _is_blind(p, spans, kept):
         return None
@@ -103,14 +103,14 @@ def ranges(
 
 
 def _is_blind(p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> bool:
-    """Whether sessions that are not in *kept*, all of them older, may be touched."""
+    """Whether the change may touch sessions that are older than all of *kept*."""
     if not spans:
         return p.reopens and not kept
     return not kept or kept[0].w_end > spans[0][0]
 
 
 def _joined(p: Params, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return *spans* with those in one whose rows may be neighbours in a session."""
+    """Return *spans*, with neighbours joined whose rows may be in the same session."""
     joined: list[tuple[int, int]] = []
     for lo, hi in spans:
         if joined and lo - joined[-1][1] < p.session_gap:

@@ -1,4 +1,4 @@
-"""What a whole number counts as a length of time, and how long the shortest event is: the kind of a time column."""
+"""The kind of a time column: which unit a whole number counts, and how long the shortest event is."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import DAY, MILLISECOND, parse
 
 WHOLE: Final = ("int", "long", "short", "bigint", "smallint")
-"""Kinds of plain numbers."""
+"""Kinds whose values are plain numbers."""
 
 
 def read_time_kind(r: Reader) -> int:
     """Read ``time_kind``, set the unit in which *r* counts whole numbers, and return the length of a tick.
 
-    A tick is the smallest step of time in instants: 1 for integer columns, a day for dates, the unit of ``time_kind``
-    when it is given, else a microsecond. Without ``time_kind`` a whole number counts milliseconds, or days of a date.
+    A tick is the smallest step of time, in instant ticks: 1 for integer columns, a day for dates, the unit of ``time_kind``
+    when it is given, else one microsecond. Without ``time_kind`` a whole number counts milliseconds; for dates it counts days.
     """
     kind = r.choice("time_kind", (*UNITS, *WHOLE), "")
     time_type = r.about.time_type
@@ -38,7 +38,7 @@ def read_time_kind(r: Reader) -> int:
 
 
 def read_instant(r: Reader, name: str) -> int | None:
-    """Return a point in time: ISO text, or a whole number for an integer time column; None when it is not given."""
+    """Return an instant from ISO text, or from a whole number for an integer time column; None without the parameter."""
     value = r.given(name)
     if value is None:
         return None

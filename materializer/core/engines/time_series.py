@@ -15,16 +15,16 @@ from materializer.core.time.instants import parse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params(Closing):
-    """What the engine is told; lengths are instant ticks.
+    """Parameters of the engine; lengths are instant ticks.
 
     Args:
-        window_sizes: Lengths of windows, which end together; each a multiple of the step.
-        alignment: The first row goes down to a multiple of it, and there is an edge; 0 for no alignment.
+        window_sizes: Lengths of the windows that end at each edge; each is a multiple of the step.
+        alignment: The first row's time, rounded down to a multiple of this, is an edge of the grid; 0 for no rounding.
         measure_sizes: For each measure the index of its window size.
-        multi_window_rule: ``largest``: a row stands when its largest window has rows; ``all``: when all have.
-        sub_window: (from, until) from the window's start: only rows between count.
-        grid_origin: ``engine`` or ``key``: whose first row the grid hangs on.
-        origin: An edge of the grid, or None for the rule of alignment.
+        multi_window_rule: When a result row exists: ``largest``, if its largest window has rows; ``all``, if every window has.
+        sub_window: (from, until), counted from the window's start: only rows between them count.
+        grid_origin: Whose first row positions the grid: ``engine`` (the first of all rows) or ``key`` (the first of each key).
+        origin: An edge of the grid, or None to derive the edge from the first row and *alignment*.
         day: Ticks of a day where times are times of day, else 0.
     """
 
@@ -44,17 +44,17 @@ class Params(Closing):
 
     @property
     def is_grid_fixed(self) -> bool:
-        """Whether every first row leads to the same edges."""
+        """Whether the edges are the same whatever the first row is."""
         return self.origin is not None or (self.alignment > 0 and self.alignment % self.step == 0)
 
     @property
     def has_grid_by_key(self) -> bool:
-        """Whether keys can have edges of their own."""
+        """Whether the edges can differ from key to key."""
         return self.grid_origin == "key" and not self.is_grid_fixed
 
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters, and everything that is wrong with them; None for parameters that cannot be used."""
+    """Return the parameters and all problems with them; the parameters are None when there is a problem."""
     reader = Reader(values, about)
     is_clock = reader.boolean("use_system_time")
     scale = alignment.scale(reader, is_clock=is_clock)
@@ -88,7 +88,7 @@ def anchor(p: Params, first: int | None) -> int:
 
     Args:
         p: The parameters.
-        first: The first row ever accepted, or what this function made of it; None when there is none.
+        first: Time of the first row ever accepted, or an earlier result of this function; None without rows.
     """
     if p.origin is not None:
         return p.origin
@@ -104,7 +104,7 @@ def ranges(
 ) -> list[Range] | None:
     """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
 
-    Where keys have grids of their own, any change is a change of all their results.
+    Where each key has its own grid, a change touches all results of its key.
     """
     if p.has_grid_by_key:
         return [EVERYTHING]
@@ -133,7 +133,7 @@ def _sizes(reader: Reader, step: int) -> tuple[int, ...]:
 
 
 def _measure_sizes(reader: Reader, sizes: int) -> tuple[int, ...]:
-    """A list of indexes; without one, a measure for each size."""
+    """Return the index of the window size for each measure; without the parameter, one measure for each size."""
     given, count = reader.texts("measure_sizes"), len(reader.about.measures)
     if given is None:
         if sizes not in (1, count):

@@ -1,8 +1,8 @@
-"""Trading days: sessions in a day, windows in a session, and which window takes a row.
+"""Trading days: the sessions of a day, the windows of a session, and the window that takes a row.
 
-All times are instant ticks; those of a session count from the midnight of its trading day and may lie on the date before or
-the next one. A trading day begins at midnight, where its sessions lie inside one date, or with its first session, where they
-do not::
+All times are instant ticks. The times of a session count from the midnight of its trading day, and may lie on the date before
+or after it. Where all sessions lie inside one date, a trading day begins at midnight; otherwise it begins with its first
+session::
 
     0:00 ........ 9:30 [w][w][w] 11:30 ....... 13:00 [w][w] 15:00 ............. 24:00
     |---- first window ---|       |-- first of the second --|       | dropped, moves time on
@@ -21,10 +21,10 @@ class Session:
     """One session of a trading day.
 
     Args:
-        begin: Start of its first window, from midnight.
-        end: End of its last window.
-        windows: How many windows it has.
-        before: How many windows the trading day has before it.
+        begin: Start of its first window, counted from midnight.
+        end: End of its last window, counted from midnight.
+        windows: Number of its windows.
+        before: Number of windows before it in the trading day.
     """
 
     begin: int
@@ -38,11 +38,11 @@ class Window:
     """One window of a trading day.
 
     Args:
-        day: The trading day, counted from 1970-01-01.
-        w_start: Its start.
-        w_end: Its end: at the end of a session it may be short, or long where a short one was merged into it.
-        label: The end that it is labelled by.
-        closes: It is closed once time has reached this.
+        day: Number of the trading day, from 1970-01-01.
+        w_start: Start of the window.
+        w_end: End of the window. The last window of a session may be short, or long where a short one was merged into it.
+        label: The end that labels the window.
+        closes: The window is closed when time has reached this instant.
         session_end: End of its session.
     """
 
@@ -56,20 +56,20 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """How trading days are divided.
+    """The rules that divide trading days into windows.
 
     Args:
-        sessions: (begin, end) of each, from midnight, in order, less than a day together.
+        sessions: (begin, end) of each session, counted from midnight, in order; together less than a day.
         step: Length of a window.
         day: Ticks of a day.
-        holds_end: Windows are ``(start, end]``.
-        merges_end: A row exactly at the end of a session is in its last window.
-        merges_last: A short last window belongs to the one before it.
+        holds_end: Whether windows are ``(start, end]``.
+        merges_end: Whether a row exactly at the end of a session is in its last window.
+        merges_last: Whether a short last window is merged into the window before it.
         holidays: Days without sessions.
-        half_days: (day, time of day): days whose sessions end then at the latest.
+        half_days: (day, time of day): on these days sessions end at that time at the latest.
         weekdays: ISO numbers of the weekdays with sessions; empty for all.
-        dated: The sessions of every date, where they differ from date to date; *sessions* is then their span, and holidays, half
-            days and weekdays are not used.
+        dated: The sessions of every date, where they differ from date to date. Then *sessions* is the span of them all, and
+            holidays, half days and weekdays are not used.
     """
 
     sessions: tuple[tuple[int, int], ...]
@@ -85,27 +85,27 @@ class Calendar:
 
     @property
     def opens(self) -> int:
-        """When the rows of a trading day begin, from its midnight."""
+        """Start of the rows of a trading day, counted from its midnight."""
         return self.sessions[0][0] if self.sessions[0][0] < 0 or self.sessions[-1][1] > self.day else 0
 
     @property
     def past_end(self) -> int:
-        """1 where a row exactly at the end of a session belongs to it, else 0."""
+        """1 where a row exactly at the end of a session belongs to that session, else 0."""
         return 1 if self.holds_end or self.merges_end else 0
 
     @property
     def past_day(self) -> int:
-        """1 where such a row is the last of its trading day, and not the first of the next, else 0."""
+        """1 where a row exactly at the end of a trading day belongs to that day and not to the next, else 0."""
         return self.past_end if self.dated is None and self.sessions[-1][1] == self.opens + self.day else 0
 
     @property
     def reaches_over(self) -> bool:
-        """Whether some trading day ends after the time of day at which another one begins."""
+        """Whether some trading day ends after the time of day at which the next one begins."""
         return self.dated is not None and self.dated.span[1] + self.past_end > self.opens + self.day
 
     @property
     def lead(self) -> int:
-        """Longest time by which a row can come before the start of its window."""
+        """Longest time by which a row can precede the start of its window."""
         days = [self.sessions] if self.dated is None else self.dated.kinds.values()
         return max(b - e for of in days for (b, _), e in zip(of, [self.opens, *(e for _, e in of)], strict=False))
 
@@ -115,11 +115,11 @@ class Calendar:
         return self.step * 2 if self.merges_last else self.step
 
     def divided(self, latest: int | None = None) -> tuple[Session, ...]:
-        """Return the sessions of a day with their windows; on a half day they end at *latest*."""
+        """Return the sessions of a day with their windows; on a half day sessions end at *latest*."""
         return self.divide(self.sessions, latest)
 
     def divide(self, sessions: Sequence[tuple[int, int]], latest: int | None = None) -> tuple[Session, ...]:
-        """Return sessions with their windows; those after *latest* are left out, one over it ends there."""
+        """Return sessions with their windows; sessions after *latest* are left out, one that contains *latest* ends there."""
         found: list[Session] = []
         for begin, last in sessions:
             end = last if latest is None else min(last, latest)
@@ -139,7 +139,7 @@ class Calendar:
         return day not in self.holidays and (not self.weekdays or (day + 3) % 7 + 1 in self.weekdays)
 
     def day_of(self, t: int) -> int:
-        """Return the trading day whose rows an instant belongs to, open or not."""
+        """Return the trading day that the rows of an instant belong to, whether or not that day has sessions."""
         return self._day(t - self.past_day, self.past_end)
 
     def _day(self, t: int, past: int) -> int:
@@ -166,7 +166,7 @@ class Calendar:
                 yield self._window(day, session, i)
 
     def window_at(self, t: int) -> Window | None:
-        """Return the window that takes a row, None when it is dropped.
+        """Return the window that takes a row at *t*, None when the row is dropped.
 
         Examples:
             >>> Calendar(((10, 20), (30, 35)), 4, 100).window_at(22)
@@ -183,13 +183,13 @@ class Calendar:
         return None
 
     def following(self, w_start: int) -> Window | None:
-        """Return the window after the one that begins at an instant, also on a later day; None when none is near."""
+        """Return the window after the one that begins at *w_start*, which may be on a later day; None without a near one."""
         first = self.day_from(w_start)
         near = range(first, first + 9 + self._pause + len(self.half_days))
         return next((w for day in near for w in self.windows_of(day) if w.w_start > w_start), None)
 
     def last_open(self, day: int) -> int | None:
-        """Return the last day with sessions, up to *day*; None when none is near."""
+        """Return the last day with sessions at or before *day*; None without a near one."""
         if self.dated is not None:
             day = min(day, self.dated.last)
         near = range(day, day - 8 - self._pause, -1)
@@ -197,7 +197,7 @@ class Calendar:
 
     @property
     def _pause(self) -> int:
-        """The most dates without sessions in a row, but for those that weekdays leave."""
+        """The largest number of consecutive dates without sessions, days excluded by *weekdays* not counted."""
         return len(self.holidays) if self.dated is None else self.dated.longest_pause
 
     def _window(self, day: int, session: Session, i: int) -> Window:
@@ -211,22 +211,22 @@ class Calendar:
 def schedule(
     begins: Sequence[int], ends: Sequence[int], day: int, *, merges: bool = False, is_dated_by_last: bool = True
 ) -> tuple[tuple[int, int], ...]:
-    """Return the sessions of one trading day, from the midnight of its date, which is the one its last session begins on.
+    """Return the sessions of one trading day, counted from the midnight of its date: the date on which its last session begins.
 
-    The order in which sessions are written is their order in the trading day. An end that is not after its begin, and a begin
-    before the end before it, lie on the next calendar day. A first begin and a last end at midnight are one session across it,
-    which begins the evening before and opens the trading day.
+    The order in which sessions are written is their order in the trading day. An end that is not after its begin lies on the
+    next calendar day, and so does a begin before the previous end. Where the first session begins and the last one ends at
+    midnight, these two are one session across midnight, which begins the evening before and opens the trading day.
 
     Args:
         begins: Times of day.
-        ends: Times of day, one for each.
+        ends: Times of day, one for each begin.
         day: Ticks of a day.
-        merges: Whether sessions that touch inside the day are joined, too.
-        is_dated_by_last: False for definitions that were stored before this rule: the session across midnight is the last
-            one, and the date is the one that the first session begins on.
+        merges: Whether sessions that touch inside the day are joined too.
+        is_dated_by_last: False for definitions that were stored before this rule. For them the session across midnight is the
+            last one, and the date is the one on which the first session begins.
 
     Raises:
-        ValueError: If the lists do not fit each other, or the sessions take more than a day.
+        ValueError: If the two lists do not match, or the sessions take more than a day.
 
     Examples:
         >>> schedule([21, 23, 9], [22, 2, 11], 24)

@@ -1,4 +1,4 @@
-"""Which keys changed where, and which ranges of them are computed anew."""
+"""What changed, key by key, and which ranges of each key a refresh computes anew."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 Key = tuple[Any, ...]
 NAN: Final = float("nan")
-"""The one NaN among keys, so that it is found again."""
+"""The one NaN in keys: NaN is not equal to itself, but a lookup finds this same object."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """Which keys changed, and where.
+    """The changed keys, with the times of their changes.
 
     Args:
         spans: For each key the closed intervals of its changed event times, in order.
-        newest: Largest changed event time.
+        newest: Largest changed event time; None without changes.
         is_insert_only: Whether every change was an insert.
         rows: Changed rows.
     """
@@ -42,8 +42,8 @@ class Part:
         end: … and ``w_start < end`` are replaced.
         raw_start: They are computed from the raw rows with ``raw_start <= t`` …
         raw_end: … and ``t < raw_end``.
-        known_max: Largest time of the key outside of what is computed anew, or None.
-        carry: (column, value) of the kept row before the range, for engines with running state.
+        known_max: Largest event time of the key outside of what is computed anew, or None.
+        carry: (column, value) of the stored row before the range, for engines with running state.
     """
 
     key: Key
@@ -60,9 +60,9 @@ class Work:
     """What a refresh of an engine computes.
 
     Args:
-        at: What closes windows.
-        parts: What is computed anew, or None for everything.
-        since: The frozen bound: nothing below it is computed, and no raw row below it is read.
+        at: The clock that closes windows.
+        parts: The ranges to compute anew, or None for everything.
+        since: The frozen boundary: no result below it is computed, and no raw row below it is read.
     """
 
     at: Bounds
@@ -71,7 +71,7 @@ class Work:
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:
-    """Return several answers as one."""
+    """Return the union of several sets of changes."""
     spans: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for one in found:
         for key, pieces in one.spans.items():
@@ -85,7 +85,7 @@ def together(*found: ChangedKeys) -> ChangedKeys:
 
 
 def joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return closed intervals that do not overlap, in order.
+    """Return the union of closed intervals: sorted and without overlaps.
 
     Examples:
         >>> joined([(5, 9), (1, 2), (8, 12)])
@@ -101,7 +101,7 @@ def joined(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def frozen(key: Sequence[Any]) -> Key:
-    """Return the values of a key as something that can be looked up: equal for Spark is equal here.
+    """Return the values of a key as a hashable value: two keys that are equal in Spark give equal values here.
 
     Examples:
         >>> frozen(["a", [1, 2], float("nan")]) == frozen(["a", [1, 2], float("nan")])
@@ -119,12 +119,12 @@ def _frozen(value: Any) -> Any:
 
 
 def raw_spans(parts: Iterable[Part], most: int, *, last_long: bool) -> SpanSet:
-    """Return where the raw rows of *parts* lie, in at most *most* pieces, so that files are skipped.
+    """Return the spans of the raw rows of *parts*, so that a read can skip files.
 
     Args:
         parts: The ranges.
-        most: Pieces at most.
-        last_long: Whether rows are events that last, which may begin before they meet a range.
+        most: Largest number of spans; more are merged.
+        last_long: Whether rows are events with an end, which may begin before the range that they overlap.
     """
     spans = SpanSet.union(Span(NEG_INF if last_long else p.raw_start, p.raw_end) for p in parts)
     return spans.at_most(most)

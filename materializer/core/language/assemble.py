@@ -1,7 +1,7 @@
-"""From a draft to a spec: the checks that need more than one part of a definition.
+"""Turns a draft into a spec, with the checks that need more than one part of a definition.
 
-A column of SELECT or HAVING that stands in no aggregate call must be a key. It is replaced by the key's output name,
-because partials carry keys under these names and nothing else of a source row.
+A column of SELECT or HAVING outside of an aggregate call must be a key. It is replaced by the key's output name, because
+partials store keys under these names and store no other column of a source row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Replacement: TypeAlias = tuple[int, int, "str | Formula"]
 
 
 def name_problem(name: str, what: str) -> tuple[str, str, str] | None:
-    """Return code, message and hint when *name* cannot name an aggregate or an output column."""
+    """Return the code, message and hint of a name that cannot name an aggregate or an output column; None for a good name."""
     code = "definition.bad-name" if what == "aggregate" else "definition.bad-column-name"
     if name.startswith("_") and what != "aggregate":
         return (
@@ -53,14 +53,14 @@ def name_problem(name: str, what: str) -> tuple[str, str, str] | None:
 def assemble(
     draft: Draft, python: frozenset[str], problems: list[Problem], warnings: list[Problem], *, since: int = 0
 ) -> AggregateSpec | None:
-    """Return the spec of a draft, or None after adding to *problems* what is wrong with it.
+    """Return the spec of a draft; None after adding to *problems* what is wrong with the draft.
 
     Args:
         draft: The parts of the definition.
         python: Names of the user's Python aggregates.
-        problems: Where problems go.
-        warnings: Where doubtful but permitted things go.
-        since: How many problems there were before this definition was looked at.
+        problems: List that receives problems.
+        warnings: List that receives warnings about permitted parts that may fail later.
+        since: Length of *problems* before anything of this definition was read.
     """
     vocabulary = Vocabulary(draft.qualifiers, frozenset(name.lower() for name in python))
     return _Assembly(draft, vocabulary, problems, warnings, since).run()
@@ -152,7 +152,7 @@ class _Assembly:
                 self.columns.setdefault(column.name.lower(), column.name)
 
     def _examine(self, fragment: Fragment, where: str) -> Expression | None:
-        """Examine an expression of a source row, in which nothing may aggregate."""
+        """Examine an expression over one source row, where aggregate calls are not allowed."""
         expression = attempt(self.problems, fragment, self.vocabulary)
         if expression is None:
             return None
@@ -208,7 +208,7 @@ class _Assembly:
     def _replacements(
         self, expression: Expression, *, in_having: bool, taken: list[Replacement] | None = None
     ) -> Iterator[Replacement]:
-        """Yield what stands for keys and for other measures; report columns that are neither."""
+        """Yield replacements for keys and for other measures; report columns that are neither."""
         done = list(taken or ())
         for use in expression.functions:
             key = self.keys.get(expression.fragment.part(use.at, use.last + 1).normal)
@@ -235,7 +235,7 @@ class _Assembly:
                 self._report(expression.fragment, "definition.not-grouped", message, hint, token=column.at)
 
     def _bucket_names(self, expression: Expression) -> Iterator[Replacement]:
-        """Yield the output name for each mention of the bucket in HAVING."""
+        """Yield the bucket's output name for each use of the bucket in HAVING."""
         names: dict[str, str] = {
             output.kind: output.name for output in self.draft.outputs if output.kind in ("start", "end")
         }
@@ -294,12 +294,12 @@ class _Assembly:
 
 
 def _counts_all_rows(expression: Expression, use: FunctionUse) -> bool:
-    """Whether the call is a count(*) without filter, which is never zero in a group that exists."""
+    """Whether the call is a count(*) without filter, which is never zero in an existing group."""
     return use.name == "count" and use.last == use.closing and expression.fragment.tokens[use.at + 2].text in ("*", "1")
 
 
 def _field(fragment: Fragment, use: FunctionUse) -> tuple[str, int]:
-    """Return which end of the bucket a call with perhaps a field after it means, and its last token."""
+    """Return which end of the bucket a call selects, by the field that may follow it, and the last token of both."""
     following = [token.text.lower() for token in fragment.tokens[use.last + 1 : use.last + 3]]
     if use.name == "window":
         return (following[1], use.last + 2) if len(following) == 2 and following[0] == "." else ("", use.last)

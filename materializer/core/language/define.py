@@ -1,4 +1,4 @@
-"""The Python form of a definition: the same checks and an equal spec, without a `SELECT` around the expressions."""
+"""The Python form of a definition: the same checks and an equal spec, from expressions without a `SELECT` around them."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ def define(
     align: Literal["time_bucket", "window"] = "time_bucket",
     known_python: frozenset[str] = frozenset(),
 ) -> AggregateSpec:
-    """Return the definition that SQL would give for the same parts.
+    """Return the definition, equal to the one that SQL gives for the same parts.
 
-    The output has the bucket, its end if asked for, the keys and the measures, in this order.
+    The output columns are the bucket, its end if requested, the keys and the measures, in this order.
 
     Args:
         name: Name of the aggregate.
         source: A path (with a slash), ``delta.`path```, or a name with or without dots.
         time: Column that holds the event time.
         width: Length of a bucket, such as ``"15 minutes"``; a whole number for bare integer time.
-        keys: Output name to expression, or names of columns.
-        measures: Output name to an expression over aggregate calls.
+        keys: Expressions by output name, or names of columns.
+        measures: Expressions over aggregate calls, by output name.
         where: Row filter.
         having: Group filter; it may name measures and keys.
-        timezone: Zone whose local time is divided.
-        origin: An instant on an edge (UTC unless the text says otherwise), or a whole number.
+        timezone: Zone whose local time is divided into buckets.
+        origin: An instant on an edge (UTC unless the text names another zone), or a whole number.
         offset: Shift of every edge.
         bucket: Output name of the bucket's start.
         bucket_end: Output name of the bucket's end, or None to leave it out.
         sequence: Column that orders rows of equal time.
-        resolution: What one tick of an integer time column means.
+        resolution: Meaning of one tick of an integer time column.
         comment: Text for people.
-        properties: The properties of the SQL form.
+        properties: The same properties as in the SQL form.
         align: ``window`` starts at the epoch like Spark's `window`, unless *origin* is given.
         known_python: Names of the user's Python aggregates.
 
     Raises:
-        DefinitionError: If anything is wrong; it carries all problems, each naming its argument.
+        DefinitionError: With all problems, each naming its argument, if there is any.
     """
     problems: list[Problem] = []
     place = fragment_of("", "definition")
@@ -130,7 +130,7 @@ def _grid(
 
 
 def _literal(value: str | int, label: str) -> Fragment:
-    """Return a number as digits and a text as the string literal that SQL would have."""
+    """Return a number as digits, and a text as the string literal of SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'") if isinstance(value, str) else ""
     return fragment_of(f"'{escaped}'" if isinstance(value, str) else str(value), label)
 

@@ -1,4 +1,4 @@
-"""What both front ends, SQL and Python, agree on before anything is checked across parts."""
+"""The draft of a definition: the common result of the SQL and the Python form, before checks across parts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Output:
     """One column of the output.
 
     Args:
-        name: Its name.
+        name: Name of the column.
         kind: The bucket's start or end, a key, or a measure.
-        expression: Its expression without alias; None for the bucket's columns of the Python API.
-        place: Where its name stands.
+        expression: Its expression without alias; None for the bucket's columns of the Python form.
+        place: Place of its name in the definition.
     """
 
     name: str
@@ -29,23 +29,23 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A definition whose parts were found, but not yet checked against each other.
+    """A definition whose parts were read, but not yet checked against each other.
 
     Args:
         name: Name of the aggregate.
-        source: The source, as :class:`materializer.core.spec.spec.AggregateSpec` has it.
+        source: The source in the form of :class:`materializer.core.spec.spec.AggregateSpec`.
         qualifiers: Lower-case names that may stand before a column of the source.
         time_column: The event time.
-        grid: How time is divided.
-        bucket: The call that divides time, to recognise it elsewhere; None for the Python API.
+        grid: The division of time.
+        bucket: The call that divides time, to recognise it in other clauses; None for the Python form.
         outputs: Output columns in order.
         where: Row filter.
         having: Group filter.
         comment: Text for people.
-        settings: What the properties say.
-        place: Where the definition begins.
+        settings: Settings from the properties.
+        place: Start of the definition.
         sql: Its whole text, or "".
-        is_origin_text: Whether the origin was a text, and so is in microseconds whatever the time column counts.
+        is_origin_text: Whether the origin was given as text; then it is in microseconds whatever the time column counts.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The Python form of an engine's definition: the parts of any definition, and the engine's parameters in snake case."""
+"""The Python form of an engine's definition: the parts of every definition, plus the engine's parameters in snake case."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from materializer.core.sql.tokens import fragment_of
 from materializer.errors import DefinitionError, Problem
 
 LASTING: Final = tuple(name for name, module in ENGINES.items() if module == "interval_windows")
-"""The engines over events that last."""
+"""The engines over events with a start and an end."""
 DAILY: Final = "daily_time_series"
 """The engine whose windows lie in trading days."""
 ROWS: Final = "reactive_state"
-"""The engine whose measures are about rows and not about windows."""
+"""The engine whose measures are computed for each row, without windows."""
 
 
 def define_engine(
@@ -44,26 +44,26 @@ def define_engine(
     known_python: frozenset[str] = frozenset(),
     **params: Any,
 ) -> AggregateSpec:
-    """Return the definition of an engine; the SQL form gives the same.
+    """Return the definition of an engine, equal to the one that SQL gives for the same parts.
 
     Args:
         name: Name of the aggregate.
-        source: A path, or a name.
+        source: A path or a name.
         engine: One of :data:`~materializer.core.engines.registry.ENGINES`.
-        time: Column of the event time; for events that last, of their start.
-        keys: Output name to expression, or names of columns.
-        measures: Output name to an expression; one mapping for each window size where there are several.
+        time: Column of the event time; for events with a start and an end, the column of the start.
+        keys: Expressions by output name, or names of columns.
+        measures: Expressions by output name; with several window sizes, one mapping for each size.
         where: Row filter, applied before anything else.
         sequence: Column that orders rows of equal time, and rows of one commit.
         lateness: ``recompute``, ``strict`` or ``delay``.
-        resolution: What one tick of an integer time column means.
+        resolution: Meaning of one tick of an integer time column.
         comment: Text for people.
-        properties: Properties of the SQL form.
+        properties: The same properties as in the SQL form.
         known_python: Names of the user's Python aggregates.
-        params: The engine's parameters; ``slice`` sets the length of what a refresh replaces at once.
+        params: The engine's parameters; ``slice`` sets the length of time that a refresh replaces as a unit.
 
     Raises:
-        DefinitionError: If anything is wrong; it carries all problems.
+        DefinitionError: With all problems, if there is any.
     """
     if engine not in ENGINES:
         hint = nearest(engine, list(ENGINES)) or f"the engines are {', '.join(ENGINES)}"
@@ -101,10 +101,10 @@ def engine_spec(
     row_measures: Mapping[str, str] | None,
     problems: list[Problem],
 ) -> AggregateSpec:
-    """Return *spec* as the definition of an engine, its parameters read once.
+    """Return *spec* as the definition of an engine, with its parameters checked.
 
     Raises:
-        DefinitionError: With *problems* and everything that is wrong with the parameters.
+        DefinitionError: With *problems* and all problems of the parameters, if there is any.
     """
     reads = set(spec.reads) | {str(params[p]) for p in ("end",) if params.get(p) is not None}
     if row_measures is not None:
@@ -137,7 +137,7 @@ def engine_spec(
 def _flat(
     measures: Mapping[str, str] | Sequence[Mapping[str, str]], params: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return measures as one mapping, and parameters that tell which window size each belongs to."""
+    """Return all measures as one mapping, and the parameters with the window size of each measure added."""
     if isinstance(measures, Mapping):
         return dict(measures), params
     flat = {name: text for group in measures for name, text in group.items()}
@@ -146,7 +146,7 @@ def _flat(
 
 
 def _policies(given: Mapping[str, str], problems: list[Problem]) -> tuple[tuple[str, str], ...]:
-    """Return the properties of refresh policies, checked as far as they can be before slices are made."""
+    """Return the properties of refresh policies, with the checks that need no grid, because slices are not known yet."""
     settings = read_properties([(n, v, fragment_of("", "properties")) for n, v in given.items()], problems)
     for key, *refusal in problems_of(settings.sound, None, Resolution.NONE):
         problems.append(settings.places[key].problem(*refusal))
@@ -154,12 +154,12 @@ def _policies(given: Mapping[str, str], problems: list[Problem]) -> tuple[tuple[
 
 
 def _columns(text: str) -> set[str]:
-    """Return the columns in an expression over rows."""
+    """Return the columns of an expression over rows."""
     return {column.name for column in fragment_of(text, "measure").tree().find_all(exp.Column)}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as SQL would have it, so that both forms are stored alike: texts, lists with commas between."""
+    """Return a value in its SQL form, so that both forms store the same: a text, or a list joined by commas."""
     if isinstance(value, (list, tuple)):
         parts = [_plain(v) for v in value]
         is_flat = all(isinstance(p, str) and "," not in p for p in parts)

@@ -1,8 +1,8 @@
-"""The SQL form of an engine's definition, read into the same parts as the Python form.
+"""Reads the SQL form of an engine's definition into the same parts as the Python form.
 
-``GROUP BY`` holds the keys and, where it reads well, ``window(time, size [, step])`` or ``session_window(time, gap)``; every
-other parameter is a property. ``reactive_state`` has no ``GROUP BY``: its keys are the property ``keys``, and the time stands
-in SELECT like any column.
+``GROUP BY`` holds the keys and, for most engines, ``window(time, size [, step])`` or ``session_window(time, gap)``; every
+other parameter is a property. ``reactive_state`` has no ``GROUP BY``: its keys are the property ``keys``, and SELECT lists
+the time like any other column.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _SIZES: Final[Mapping[str, tuple[str, str]]] = {
     "event_time_window": ("interval_duration", "creation_period"),
     "session_window": ("session_gap", ""),
 }
-"""What the lengths in ``window(time, size, step)`` are called by each engine."""
+"""For each engine the names of the parameters that the lengths in ``window(time, size, step)`` set."""
 _LABELS: Final = {
     "time_series": ("use_window_start_time", "END"),
     "daily_time_series": ("use_window_start_time", "END"),
     "session_window": ("use_session_start_time", "START"),
 }
-"""For each engine the parameter that chooses the label, and the end of the window that it takes by itself."""
+"""For each engine the parameter that chooses the label of a window, and the end of the window that is the default label."""
 
 
 @dataclass(slots=True)
 class _Parts:
-    """What was found so far."""
+    """The parts of the definition read so far."""
 
     params: dict[str, str]
     time: str = ""
@@ -46,7 +46,7 @@ class _Parts:
 
 
 def engine_of_draft(draft: EngineDraft, python: frozenset[str], problems: list[Problem]) -> AggregateSpec | None:
-    """Return the spec of an engine's draft, or None after adding to *problems* what is wrong with it."""
+    """Return the spec of an engine's draft; None after adding to *problems* what is wrong with the draft."""
     parts = _Parts(dict(draft.settings.params))
     parts.time = parts.params.pop("time", "")
     named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
@@ -87,7 +87,7 @@ def engine_of_draft(draft: EngineDraft, python: frozenset[str], problems: list[P
 
 
 def _grouped(draft: EngineDraft, group: Fragment, parts: _Parts) -> list[Fragment]:
-    """Return the keys of GROUP BY; what divides time becomes parameters."""
+    """Return the keys of GROUP BY; store the parts that divide time as parameters."""
     keys = []
     for piece in group.split():
         if words(piece.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW ("):
@@ -107,7 +107,7 @@ def _grouped(draft: EngineDraft, group: Fragment, parts: _Parts) -> list[Fragmen
 def _place(
     draft: EngineDraft, item: Item, grouped: list[Fragment], named: list[str], parts: _Parts, problems: list[Problem]
 ) -> None:
-    """Put an item of SELECT where it belongs: the label, a key or a measure."""
+    """Store an item of SELECT as the label, a key or a measure."""
     text = item.expression.text
     head = words(item.expression.tokens[:1])
     if head in ("WINDOW", "SESSION_WINDOW") or (not draft.clauses.get("GROUP BY") and text == parts.time):

@@ -1,4 +1,4 @@
-"""Reading definitions from SQL, whole: all problems of all statements at once, each with its place."""
+"""Reads definitions from SQL: reports all problems of all statements at once, each with its place."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from materializer.errors import DefinitionError, Problem
 
 @dataclass(frozen=True, slots=True)
 class ParseReport:
-    """Definitions that may be applied, and what is doubtful about them."""
+    """Definitions that may be applied, with warnings about parts that may fail later."""
 
     specs: tuple[AggregateSpec, ...]
     warnings: tuple[Problem, ...]
 
 
 def parse_definitions(text: str, *, file: str = "", known_python: frozenset[str] = frozenset()) -> list[AggregateSpec]:
-    """Return the definitions in *text*, one or several, each ended by a semicolon or the end.
+    """Return the one or more definitions in *text*; each ends at a semicolon or at the end of the text.
 
     Args:
         text: `CREATE MATERIALIZED VIEW` statements and comments.
-        file: Where the text stands, named in problems.
+        file: Name of the file that holds the text, shown in problems.
         known_python: Names of the user's Python aggregates.
 
     Raises:
-        DefinitionError: If anything is wrong; it carries all problems of all statements.
+        DefinitionError: With all problems of all statements, if there is any.
     """
     return list(parse_report(text, file=file, known_python=known_python).specs)
 
@@ -41,7 +41,7 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
     """Return the definitions in *text* with warnings, such as a division that can fail its bucket.
 
     Raises:
-        DefinitionError: If anything is wrong; it carries all problems of all statements.
+        DefinitionError: With all problems of all statements, if there is any.
     """
     problems: list[Problem] = []
     warnings: list[Problem] = []

@@ -1,7 +1,7 @@
-"""The properties of a definition: what SQL has no word for.
+"""The properties of a definition: settings for which SQL has no clause.
 
-Some say how the source is read (`sequence`, `time.resolution`, `time.timezone`) and become fields of the spec; the others
-are stored as text once their form was checked, and never change a result.
+Some say how the source is read (`sequence`, `time.resolution`, `time.timezone`) and become fields of the spec. The others
+are stored as text after a check of their form, and never change a result.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _ENGINES_ONLY: Final = ("fill", "closed")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the properties of a definition say.
+    """The settings that the properties of a definition give.
 
     Args:
         sequence: Column that orders rows of one instant.
-        resolution: What a tick of an integer time column is.
+        resolution: Meaning of a tick of an integer time column.
         timezone: Default zone of the bucket.
-        stored: The properties that are kept as they are, sorted.
-        engine: Who computes the aggregate.
-        lateness: What becomes of late rows.
+        stored: The properties that are stored unchanged, sorted.
+        engine: Engine that computes the aggregate.
+        lateness: How late rows are treated.
         params: The engine's parameters.
-        sound: Those properties of refresh policies that belong together and were not refused.
-        places: Where each property stands.
+        sound: Properties of refresh policies, without the policies that have a refused property.
+        places: Place of each property in the definition.
     """
 
     sequence: str | None = None
@@ -61,12 +61,12 @@ class Settings:
 def read_properties(
     items: Iterable[tuple[str, str, Fragment]], problems: list[Problem], implied_engine: str = CONTINUOUS
 ) -> Settings:
-    """Return what properties say, adding a problem to *problems* for each that is unknown or malformed.
+    """Return the settings of the properties; add a problem to *problems* for each property that is unknown or malformed.
 
     Args:
-        items: (name, value, where it stands).
-        problems: Where problems go.
-        implied_engine: Who computes the aggregate when no property says it.
+        items: (name, value, place) of each property.
+        problems: List that receives problems.
+        implied_engine: Engine when no property names one.
     """
     values: dict[str, str] = {}
     places: dict[str, Fragment] = {}
@@ -78,7 +78,7 @@ def read_properties(
         key = name.lower()
         param = key.removeprefix("engine.")
         if engine in ENGINES and not _is_ours(key) and param not in params:
-            params[param] = value  # what it may be is for the engine to say
+            params[param] = value  # the engine itself checks the value
             continue
         if key in values:
             problems.append(place.problem("definition.property", f"the property '{key}' is given twice", "keep one"))
@@ -106,7 +106,7 @@ def read_properties(
 
 
 def refusals(properties: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
-    """Return each of some properties that is unknown or malformed, with code, message and hint."""
+    """Return (property, code, message, hint) for each property that is unknown or malformed."""
     found = ((key, _refusal(key, value)) for key, value in properties.items())
     return [(key, *refusal) for key, refusal in found if refusal]
 
@@ -134,24 +134,24 @@ def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
 
 
 def _form_key(key: str) -> str:
-    """The property that has the form of *key*: of a named policy, the same one of the default policy."""
+    """Return the property with the form of *key*: for a named policy, the same property of the default policy."""
     split = split_key(key)
     return key_of(DEFAULT, split[1]) if split else key
 
 
 def _alike(key: str) -> list[str]:
-    """Properties of the policy that a misspelt *key* names, when it names one."""
+    """Return the properties of the policy that a misspelt *key* names, or none when it names no policy."""
     policy = _policy_of(key)
     return [] if policy == DEFAULT else [key_of(policy, part) for part in KEYS]
 
 
 def _policy_of(key: str) -> str:
-    """The policy that a property, perhaps misspelt, is about."""
+    """Return the policy that a property, which may be misspelt, belongs to."""
     return key.split(".")[1] if key.startswith("refresh.") and key.count(".") == 2 else DEFAULT
 
 
 def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, str]:
-    """Properties of policies of which none was refused, because what is left of the others would mislead."""
+    """Return the well-formed properties; a policy with a refused property is left out whole, because its rest would mislead."""
     broken = {_policy_of(key) for key in refused if key.startswith("refresh.") and key != MAX_STALENESS}
     return {
         k: v
@@ -273,7 +273,7 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "msg_as_table": _one_of("true", "false"),
 }
 HANDLER: Final = ("output_handler", "msg_as_table")
-"""Properties of who is given the output."""
+"""Properties of the handler that receives the output."""
 _STORED: Final = frozenset(
     k
     for k in _FORMS

@@ -1,7 +1,7 @@
-"""Matching SELECT with GROUP BY: which output column is the bucket, which is a key and which aggregates.
+"""Matches SELECT with GROUP BY: decides which output columns are the bucket, keys and measures.
 
-GROUP BY may repeat an expression, name its alias, count its place, or be ALL. Two expressions are the same when their
-tokens are, apart from case, comments and a qualifier of the source.
+GROUP BY may repeat an expression, name its alias, give its position, or be ALL. Two expressions are the same when their
+tokens are the same, apart from case, comments and a qualifier of the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from materializer.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The bucket and the output columns."""
+    """The bucket and all output columns."""
 
     bucket: Bucket
     outputs: tuple[Output, ...]
@@ -29,7 +29,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of SELECT; ``name`` is "" when it has no alias and needs one."""
+    """One item of SELECT; ``name`` is "" for an item that needs an alias and has none."""
 
     expression: Fragment
     name: str
@@ -39,13 +39,13 @@ class Item:
 def select_outputs(
     select: Fragment, group: Fragment, qualifiers: frozenset[str], problems: list[Problem]
 ) -> Selection | None:
-    """Return the bucket and the outputs, or None after adding to *problems* why there is no bucket.
+    """Return the bucket and the outputs; None after adding to *problems* why there is no bucket.
 
     Args:
-        select: What stands after SELECT.
-        group: What stands after GROUP BY.
+        select: The tokens after SELECT.
+        group: The tokens after GROUP BY.
         qualifiers: Lower-case names that may stand before a column of the source.
-        problems: Where problems go.
+        problems: List that receives problems.
     """
     items = [item for piece in select.split() if (item := item_of(piece, problems))]
     try:
@@ -56,7 +56,7 @@ def select_outputs(
 
 
 def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
-    """Return an item of SELECT with its name, or None after adding to *problems* why it is none."""
+    """Return an item of SELECT with its name; None after adding to *problems* why it cannot be read."""
     if piece.tokens and words(piece.tokens[-1:]) == "*" and (len(piece) == 1 or words(piece.tokens[-2:]) == ". *"):
         problems.append(piece.problem("definition.star", "SELECT * hides which columns are read", "name the columns"))
         return None
@@ -80,12 +80,12 @@ def _own_name(piece: Fragment) -> str:
 
 
 def _is_name_or_place(piece: Fragment) -> bool:
-    """Whether this is one plain name or number, which needs no parser."""
+    """Whether the fragment is one plain name or number, which needs no parser."""
     return len(piece) == 1 and piece.tokens[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 
 def _is_chain(piece: Fragment) -> bool:
-    """Whether this is names with dots between."""
+    """Whether the fragment consists of names with dots between them."""
     tokens = enumerate(piece.tokens)
     return len(piece) % 2 == 1 and all(is_name(t) if at % 2 == 0 else t.token_type == TokenType.DOT for at, t in tokens)
 
@@ -129,7 +129,7 @@ class _Matching:
         self.problems.append(place.problem(code, message, hint))
 
     def _normal(self, fragment: Fragment) -> tuple[str, ...]:
-        """Return the normal form without a qualifier of the source before a name."""
+        """Return the normal form, without a qualifier of the source before a name."""
         normal, kept, skip = fragment.normal, [], False
         for at, word in enumerate(normal):
             is_qualifier = (
@@ -183,7 +183,7 @@ class _Matching:
         return list(grouped.values())
 
     def _is_row_expression(self, fragment: Fragment) -> bool:
-        """Whether GROUP BY ALL groups by it: it names a column and calls no aggregate."""
+        """Whether GROUP BY ALL includes the expression: it names a column and calls no aggregate."""
         called = {
             a.text.lower()
             for a, b in zip(fragment.tokens, fragment.tokens[1:], strict=False)
@@ -193,7 +193,7 @@ class _Matching:
         return names and not called & known.AGGREGATES
 
     def _resolved(self, piece: Fragment) -> Fragment:
-        """Return the expression that an item of GROUP BY stands for."""
+        """Return the expression that an item of GROUP BY refers to."""
         token = piece.tokens[0]
         if len(piece) > 1 or not (is_name(token) or token.token_type == TokenType.NUMBER):
             return piece
@@ -240,7 +240,7 @@ class _Matching:
         return replace(read_bucket(next(iter(distinct.values())), self.qualifiers))
 
     def _bare(self, fragment: Fragment) -> Fragment:
-        """Return the call itself when the end of a window is grouped by."""
+        """Return the window call itself where GROUP BY holds a field of it, such as its end."""
         is_field = (
             len(fragment) > 3 and words(fragment.tokens[-2:-1]) == "." and bucket_form(fragment.part(0, -2)) == "window"
         )

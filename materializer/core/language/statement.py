@@ -1,7 +1,7 @@
-"""One `CREATE MATERIALIZED VIEW` statement, taken apart into a draft by its tokens.
+"""Splits one `CREATE MATERIALIZED VIEW` statement into a draft, by its tokens.
 
-Clauses are found by their keywords outside of brackets, so that one clause that is not understood does not hide the
-problems of the others.
+Clauses are found by their keywords outside of brackets, so that an unreadable clause does not hide the problems of the
+other clauses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FORM: Final = "CREATE MATERIALIZED VIEW name AS SELECT … FROM … GROUP BY �
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What stands after FROM: the source as stored, and names that may stand before its columns."""
+    """The part after FROM: the source as stored, and the names that may qualify its columns."""
 
     name: str
     qualifiers: frozenset[str]
@@ -70,16 +70,16 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class EngineDraft:
-    """A definition of an engine, taken apart into its clauses.
+    """The definition of an engine, split into its clauses.
 
     Args:
         name: Name of the aggregate.
         source: The source.
         engine: The engine.
-        clauses: What stands after SELECT, FROM, WHERE and GROUP BY.
+        clauses: The tokens after SELECT, FROM, WHERE and GROUP BY.
         comment: Text for people.
-        settings: What the properties say.
-        place: Where the definition begins.
+        settings: Settings from the properties.
+        place: Start of the definition.
     """
 
     name: str
@@ -92,11 +92,11 @@ class EngineDraft:
 
 
 def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | EngineDraft | None:
-    """Return the draft of a statement, or None after adding to *problems* why there is none.
+    """Return the draft of a statement; None after adding to *problems* why there is none.
 
     Args:
         statement: The tokens of the statement without its semicolon.
-        problems: Where problems go; there may be some although a draft is returned.
+        problems: List that receives problems, also when a draft is returned.
     """
     try:
         header = _read_header(statement, problems)
@@ -145,19 +145,19 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
 
 
 def _implied_engine(clauses: Mapping[str, Fragment]) -> str:
-    """Return the engine of a definition that names none in its properties."""
+    """Return the engine that GROUP BY implies, for a definition without the property ``engine``."""
     group = clauses.get("GROUP BY")
     starts = [words(piece.tokens[:2]) for piece in group.split()] if group is not None else []
     return "session_window" if "SESSION_WINDOW (" in starts else CONTINUOUS
 
 
 def read_source(fragment: Fragment) -> Source:
-    """Return the source that FROM names: a name with dots, a path in backticks, or ``delta.`path```; perhaps with an alias.
+    """Return the source after FROM: a name with dots, a path in backticks, or ``delta.`path```, with or without an alias.
 
-    A path is stored bare, with ``./`` before it when it would look like a name.
+    A path is stored without quotes, with a leading ``./`` when it could be read as a name.
 
     Raises:
-        Refused: If it is anything else: a join, a sub-query, a function, another version of a table.
+        Refused: If FROM holds anything else: a join, a sub-query, a function, another version of a table.
     """
     tokens = fragment.tokens
     if not tokens:
@@ -248,7 +248,7 @@ def _read_header(statement: Fragment, problems: list[Problem]) -> _Header:
 
 
 def _read_name(statement: Fragment, at: int, header: _Header, problems: list[Problem]) -> int:
-    """Read the name up to the next option, so that one with dots or quotes is refused as a whole."""
+    """Read all tokens of the name up to the next option, so that a name with dots or quotes is refused as a whole."""
     tokens, begin = statement.tokens, at
     if at >= len(tokens) or (
         words(tokens[at : at + 1]) in ("AS", "COMMENT", "TBLPROPERTIES")

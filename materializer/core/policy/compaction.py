@@ -26,13 +26,13 @@ from itertools import groupby
 from typing import Final
 
 FILE_ROWS: Final = 25_000
-"""Rows that a file holds, roughly."""
+"""Rows that a file should hold, roughly."""
 MOST_FILES: Final = 2_000
-"""A table whose files would be more than this gets larger ones."""
+"""The largest number of files that a table should have; a table that would have more gets larger files."""
 FEW: Final = 4
-"""So many files over one instant, or small ones side by side, are too many."""
+"""The least number of files over one instant, or of small files side by side, that is too many."""
 GROUP_FILES: Final = 40
-"""A run of small files is written again in pieces of at most so many new files, each a commit of its own."""
+"""The largest number of new files in one commit; a longer run of small files is rewritten in several commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Piece:
     """One data file.
 
     Args:
-        path: Its name.
-        rows: Its rows.
-        bytes: Its size.
-        start: Its first instant.
-        last: Its last instant, included; as statistics cut it.
+        path: Name of the file.
+        rows: Number of its rows.
+        bytes: Size of the file.
+        start: First instant of its rows.
+        last: Last instant of its rows, included; file statistics may truncate it.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that are written again together.
+    """Files that are rewritten together.
 
     Args:
         pieces: The files, by time.
@@ -68,12 +68,12 @@ class Group:
 
     @property
     def rows(self) -> int:
-        """Rows of all its files."""
+        """Number of rows of all files."""
         return sum(p.rows for p in self.pieces)
 
     @property
     def bytes(self) -> int:
-        """Size of all its files."""
+        """Size of all files."""
         return sum(p.bytes for p in self.pieces)
 
 
@@ -88,12 +88,12 @@ def target_rows(total: int) -> int:
 
 
 def is_small(piece: Piece, target: int) -> bool:
-    """Whether a file holds less than half of what it should."""
+    """Whether a file holds less than half of its target rows."""
     return 2 * piece.rows < target
 
 
 def groups(pieces: Sequence[Piece], target: int) -> list[Group]:
-    """Return which files are written again together; none is in two groups.
+    """Return the groups of files that are rewritten together; no file is in two groups.
 
     Args:
         pieces: All files of the table.
@@ -106,7 +106,7 @@ def groups(pieces: Sequence[Piece], target: int) -> list[Group]:
 
 
 def depth(pieces: Sequence[Piece]) -> int:
-    """Return how many files lie over the instant that most lie over; two that only share an end do not."""
+    """Return the largest number of files over one instant; two files that only share an end do not overlap."""
     most = now = 0
     for _, is_start, _ in _events(_ordered(pieces)):
         now += 1 if is_start else -1
@@ -119,7 +119,7 @@ def cuts(counts: Sequence[int], target: int) -> list[int]:
 
     Args:
         counts: Rows of each bucket, by time.
-        target: Rows that a file should hold; the last file takes what is too little for one of its own.
+        target: Rows that a file should hold; the last file also takes a rest that is too small for a file of its own.
 
     Examples:
         >>> cuts([4, 4, 4, 4, 1], 8), cuts([1, 30, 1], 8), cuts([], 8)
@@ -144,13 +144,13 @@ def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _events(ordered: Sequence[Piece]) -> list[tuple[int, bool, int]]:
-    """Return where files begin and end, by time, ends first: files that share an end do not lie over each other."""
+    """Return the starts and ends of files in order of time, ends first, so that files that share an end do not overlap."""
     found = [(p.start, True, i) for i, p in enumerate(ordered) if p.start < p.last]
     return sorted(found + [(p.last, False, i) for i, p in enumerate(ordered) if p.start < p.last])
 
 
 def _deep(ordered: Sequence[Piece]) -> list[list[Piece]]:
-    """Return the files to write again where too many lie over each other: all but the layer that holds most rows."""
+    """Return the files to rewrite where too many overlap: all but the layer with most rows."""
     found: list[list[Piece]] = []
     for members in _tangles(ordered):
         kept = _layer(members)
@@ -160,7 +160,7 @@ def _deep(ordered: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _tangles(ordered: Sequence[Piece]) -> list[list[Piece]]:
-    """Return files that lie over an instant where too many do, those that meet at any such instant together."""
+    """Return the files over an instant where too many overlap, grouped by the instants that they share."""
     parent = list(range(len(ordered)))
 
     def root(i: int) -> int:
@@ -187,9 +187,9 @@ def _tangles(ordered: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _layer(members: Sequence[Piece]) -> set[str]:
-    """Return the files of one layer, none over another, that hold most rows together."""
+    """Return the files of the layer with most rows; a layer is a set of files that do not overlap."""
     by_end = sorted(members, key=lambda p: (p.last, p.start, p.path))
-    best, before = [0], list[int]()  # rows of the best layer of the first files; how many of them go with each file
+    best, before = [0], list[int]()  # rows of the best layer of the first files; how many of these fit with each file
     for i, p in enumerate(by_end):
         before.append(_count_ended(by_end, p.start, i))
         best.append(max(best[-1], best[before[i]] + p.rows))
@@ -213,7 +213,7 @@ def _count_ended(by_end: Sequence[Piece], start: int, upto: int) -> int:
 
 
 def _clumps(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Return files that lie over each other together, through others too."""
+    """Return groups of files that overlap directly or through other files."""
     found: list[list[Piece]] = []
     end = None
     for p in pieces:
@@ -226,7 +226,7 @@ def _clumps(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _runs(ordered: Sequence[Piece], taken: set[str], target: int) -> list[Group]:
-    """Return runs of small files side by side, cut where one would be too long."""
+    """Return runs of neighbouring small files, split where a run would be too long."""
     found: list[Group] = []
     for is_run, members in groupby(ordered, key=lambda p: p.path not in taken and is_small(p, target)):
         run: list[Piece] = []

@@ -1,12 +1,11 @@
 """Refresh policies: stored rules that turn the current time into a refresh window.
 
-A policy covers ``[now − start_offset, now − end_offset)``; an offset that is left out is an open end. An aggregate may
-have several, for different ages, as long as they do not overlap. *now* is always given: a microsecond since the epoch, or
-a plain integer where time is one. Months and days are counted on the wall clock of the grid's zone, the rest is time
-passed.
+A policy covers ``[now − start_offset, now − end_offset)``; without an offset that end is open. An aggregate may have several
+policies, for different ages, as long as they do not overlap. *now* is always an argument: microseconds since the epoch, or a
+plain integer for an integer time column without a resolution. Months and days are counted on the wall clock of the grid's
+zone, smaller units are elapsed time.
 
-Lengths are compared by the 30-day rule where months meet days, because whether one month is longer than 30 days depends on
-when it is asked.
+Where months are compared with days, a month counts as 30 days, because its real length depends on the date.
 
 Source:
     TimescaleDB's continuous aggregate policies, for the window, the two-bucket rule, overlap and the seam.
@@ -29,18 +28,18 @@ from materializer.errors import PolicyNowError
 
 DEFAULT: Final = "default"
 KEYS: Final = ("start_offset", "end_offset", "schedule", "max_runs", "order", "catch_dirt")
-"""What a policy consists of: properties ``refresh.<key>``, or ``refresh.<policy>.<key>`` for a named one."""
+"""The parts of a policy: properties ``refresh.<key>``, or ``refresh.<policy>.<key>`` for a named policy."""
 MAX_STALENESS: Final = "refresh.max_staleness"
 OPEN: Final = ("none", "null")
-"""How an open end is written."""
+"""Texts for an open end."""
 
 NAME: Final = re.compile(r"[a-z]\w{0,127}", re.ASCII)
-"""How a policy may be called, in small letters."""
+"""The form of a policy's name, in lower case."""
 _KEY: Final = re.compile(rf"refresh\.(?:(?!{DEFAULT}\.)({NAME.pattern})\.)?({'|'.join(KEYS)})", re.ASCII)
 _DAYS_IN_MONTH: Final = 30
 
 Refusal: TypeAlias = tuple[str, str, str, str]
-"""The property that is wrong, and code, message and hint of the problem."""
+"""The property that is wrong, and the code, message and hint of its problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,13 @@ class Policy:
     """One policy of an aggregate.
 
     Args:
-        name: ``default``, or what stands between the dots of its properties.
-        start_offset: Where its window starts, back from now; None is open.
-        end_offset: Where its window ends, back from now; None is open.
-        schedule: Five cron fields in UTC, or None: it runs by hand or when something else says so.
-        max_runs: Runs that it does at most each time; None for no limit.
-        order: Which end of its window is done first.
-        catch_dirt: Whether dirt that lies in no policy's window is taken along.
+        name: ``default``, or the name between the dots of its properties.
+        start_offset: Distance of the window's start back from now; None for an open start.
+        end_offset: Distance of the window's end back from now; None for an open end.
+        schedule: Five cron fields in UTC; None for a policy that is not run by a schedule of its own.
+        max_runs: Most runs of each execution; None for no limit.
+        order: Which end of its window is refreshed first.
+        catch_dirt: Whether it also refreshes dirt that lies in no policy's window.
     """
 
     name: str
@@ -70,12 +69,12 @@ class Policy:
 
 
 def policies_of(spec: AggregateSpec) -> tuple[Policy, ...]:
-    """Return the policies of a definition, the one that covers the newest times first."""
+    """Return the policies of a definition, the policy with the newest times first."""
     return policies_in(spec.property_map)
 
 
 def policies_in(properties: Mapping[str, str]) -> tuple[Policy, ...]:
-    """Return the policies that well-formed properties declare, the one that covers the newest times first.
+    """Return the policies in well-formed properties, the policy with the newest times first.
 
     Examples:
         >>> [p.name for p in policies_in({"refresh.end_offset": "1 h", "refresh.old.end_offset": "7 days"})]
@@ -90,7 +89,7 @@ def policies_in(properties: Mapping[str, str]) -> tuple[Policy, ...]:
 
 
 def split_key(key: str) -> tuple[str, str] | None:
-    """Return the policy that a property belongs to and what it says of it, or None when it is about no policy.
+    """Return the policy and the part of it that a property sets; None for a property of no policy.
 
     Examples:
         >>> split_key("refresh.start_offset"), split_key("refresh.history.order"), split_key("refresh.max_staleness")
@@ -101,12 +100,12 @@ def split_key(key: str) -> tuple[str, str] | None:
 
 
 def key_of(policy: str, part: str) -> str:
-    """Return the property that says *part* of a policy; the inverse of :func:`split_key`."""
+    """Return the property that sets *part* of a policy; the inverse of :func:`split_key`."""
     return f"refresh.{part}" if policy == DEFAULT else f"refresh.{policy}.{part}"
 
 
 def promise_of(spec: AggregateSpec) -> Width | None:
-    """Return how stale an aggregate may be, or None when nothing is promised."""
+    """Return the promised maximum staleness of an aggregate; None without a promise."""
     return _offset(spec.property_map.get(MAX_STALENESS, "none"))
 
 
@@ -127,7 +126,7 @@ def _offset(text: str) -> Width | None:
 
 
 def describe_offset(offset: Width | None) -> str:
-    """Return an offset as its property would have it."""
+    """Return an offset in the form of its property."""
     return "none" if offset is None else describe_width(offset)
 
 
@@ -135,12 +134,12 @@ def describe_offset(offset: Width | None) -> str:
 
 
 def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution: Resolution) -> Iterator[Refusal]:
-    """Yield what is wrong with policies and the promise of an aggregate.
+    """Yield the problems of an aggregate's policies and staleness promise.
 
     Args:
-        properties: Well-formed ones.
-        grid: How its time is divided, or None while that is not known; a width in ticks without a *resolution* means
-            plain integers.
+        properties: Well-formed properties.
+        grid: The aggregate's grid, or None while it is unknown; a width in ticks without a *resolution* means plain
+            integers.
         resolution: Meaning of a tick of an integer time column.
     """
     policies = policies_in(properties)
@@ -170,7 +169,7 @@ def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution
 def _unfit(
     policies: tuple[Policy, ...], properties: Mapping[str, str], grid: GridSpec, resolution: Resolution
 ) -> Iterator[Refusal]:
-    """What does not fit the time column."""
+    """Yield the problems of offsets, promise and schedules that do not fit the time column."""
     is_plain = grid.width.ticks is not None and resolution is Resolution.NONE
     lengths = [
         (f"the {part} of policy '{p.name}'", key_of(p.name, part), offset)
@@ -205,7 +204,7 @@ def _told(policy: Policy, properties: Mapping[str, str], code: str, message: str
 
 
 def _place(policy: Policy, properties: Mapping[str, str]) -> str:
-    """The property to point at: where the window starts or ends, or whatever the policy consists of."""
+    """Return the property that a problem points at: the first one that the policy has, in the order of :data:`KEYS`."""
     return next(key for part in KEYS if (key := key_of(policy.name, part)) in properties)
 
 
@@ -214,7 +213,7 @@ def _shown(policy: Policy) -> str:
 
 
 def _kind(offset: Width | None) -> str | None:
-    """What an offset is counted in; None when it is open or zero, which fits everything."""
+    """Return the unit of an offset, ``time`` or ``ticks``; None for an open or zero offset, which fits every time column."""
     if offset is None or not (offset.ticks or offset.months or offset.days or offset.micros):
         return None
     return "time" if offset.ticks is None else "ticks"
@@ -227,12 +226,12 @@ def _fits(offset: Width | None, grid: GridSpec, resolution: Resolution) -> bool:
 
 
 def length_of(width: Width) -> int:
-    """Return the microseconds of a length by the 30-day rule, or its ticks."""
+    """Return a length in microseconds, with 30 days for a month; or its ticks."""
     return (width.months * _DAYS_IN_MONTH + width.days) * DAY + width.micros if width.ticks is None else width.ticks
 
 
 def _ages(policy: Policy) -> tuple[int, int]:
-    """How far back the window of *policy* reaches, its near end and its far end."""
+    """Return how far back the near end and the far end of the policy's window lie."""
     near = NEG_INF if policy.end_offset is None else length_of(policy.end_offset)
     return near, POS_INF if policy.start_offset is None else length_of(policy.start_offset)
 
@@ -253,19 +252,19 @@ def _is_small(policy: Policy, grid: GridSpec, resolution: Resolution) -> bool:
 
 
 def has_clock(grid: Grid) -> bool:
-    """Whether a clock says what *now* is; it does not for plain integer time."""
+    """Whether *now* comes from a clock; plain integer time has none."""
     return not grid.time_type.is_integer or grid.resolution is not Resolution.NONE
 
 
 def read_now(given: str | int, grid: Grid) -> int:
-    """Return the *now* that was given for an aggregate: microseconds since the epoch, or a plain integer.
+    """Return the *now* that a user gave: microseconds since the epoch, or a plain integer.
 
     Args:
-        given: ISO text, UTC unless it says otherwise; for integer time columns an integer too, in their ticks.
-        grid: How the aggregate divides time.
+        given: ISO text, in UTC unless it names another zone; for an integer time column also a number of its ticks.
+        grid: The aggregate's grid.
 
     Raises:
-        PolicyNowError: If it cannot be read.
+        PolicyNowError: If *given* cannot be read.
     """
     text, hint = str(given).strip(), "give a time such as 2024-03-01T06:00:00Z"
     if grid.time_type.is_integer and re.fullmatch(r"[+-]?\d+", text, re.ASCII):
@@ -283,7 +282,7 @@ def read_now(given: str | int, grid: Grid) -> int:
 
 
 def render_now(now: int, grid: Grid) -> str | int:
-    """Return *now* as :func:`read_now` reads it back: ISO text in UTC, or a plain integer."""
+    """Return *now* in the form that :func:`read_now` reads: ISO text in UTC, or a plain integer."""
     return render(now, TimeType.TIMESTAMP) if has_clock(grid) else now
 
 
@@ -291,9 +290,9 @@ def render_now(now: int, grid: Grid) -> str | int:
 
 
 def window(policy: Policy, now: int, grid: Grid) -> Span | None:
-    """Return ``[now − start_offset, now − end_offset)`` in instants of the time column; None when it holds none.
+    """Return ``[now − start_offset, now − end_offset)`` in instants of the time column; None when it is empty.
 
-    Ends beyond what the column can hold are open.
+    An end that the time column cannot represent is open.
     """
     start = NEG_INF if policy.start_offset is None else _held(back(now, policy.start_offset, grid), grid)
     end = POS_INF if policy.end_offset is None else _held(back(now, policy.end_offset, grid), grid)
@@ -301,16 +300,16 @@ def window(policy: Policy, now: int, grid: Grid) -> Span | None:
 
 
 def refresh_window(policy: Policy, policies: tuple[Policy, ...], now: int, grid: Grid) -> Span | None:
-    """Return the whole buckets that *policy* refreshes at *now*, or None when its window holds none.
+    """Return the whole buckets that *policy* refreshes at *now*; None when its window holds no whole bucket.
 
-    A policy that is not the newest reaches to the end of the bucket in which its window ends: the next one begins with the
-    bucket after, and so no bucket lies between two windows that touch.
+    The window of every policy but the newest extends to the end of the bucket that contains its end. The next policy begins
+    with the bucket after. So no bucket lies between two windows that touch.
 
     Args:
         policy: One of *policies*.
         policies: All policies of the aggregate, newest first.
         now: See :func:`read_now`.
-        grid: How the aggregate divides time.
+        grid: The aggregate's grid.
     """
     found = window(policy, now, grid)
     if found is None:
@@ -321,7 +320,7 @@ def refresh_window(policy: Policy, policies: tuple[Policy, ...], now: int, grid:
 
 
 def beyond(policies: tuple[Policy, ...], now: int, grid: Grid) -> SpanSet:
-    """Return the time that lies in no policy's window; what is newer than all of them comes into one by itself."""
+    """Return the time outside of all policy windows, up to the newest window's end; newer time enters a window later."""
     windows = [w for p in policies if (w := refresh_window(p, policies, now, grid))]
     newest = max((w.end for w in windows), default=NEG_INF)
     return SpanSet.of(Span(NEG_INF, newest)) - SpanSet.of(*windows) if windows else SpanSet()
@@ -341,12 +340,12 @@ def back(now: int, offset: Width, grid: Grid) -> int:
 
 
 def instant_of(micros: int, grid: Grid) -> int:
-    """Return the instant of the time column that holds a microsecond of the clock; without a zone, of UTC's."""
+    """Return the instant of the time column that contains a microsecond of the clock; without a zone, of UTC's clock."""
     return micros * TICKS_PER_SECOND[grid.resolution] // SECOND if grid.time_type.is_integer else micros
 
 
 def micros_of(instant: int, grid: Grid) -> int:
-    """Return an instant of the time column as *now* counts; the inverse of :func:`instant_of` where there is a clock."""
+    """Return an instant of the time column in the unit of *now*; the inverse of :func:`instant_of` where there is a clock."""
     is_ticks = grid.time_type.is_integer and has_clock(grid)
     return instant * SECOND // TICKS_PER_SECOND[grid.resolution] if is_ticks else instant
 
@@ -358,7 +357,7 @@ def _held(instant: int, grid: Grid) -> int:
 
 
 def _months_before(local: int, months: int) -> int:
-    """The same day and time of an earlier month, or its last day when it has no such day."""
+    """Return the same day and time in an earlier month; that month's last day when it has no such day."""
     year, month, day = date_of(local // DAY)
     months = 12 * year + month - 1 - months
     first, after = _first_of(months), _first_of(months + 1)
@@ -366,13 +365,13 @@ def _months_before(local: int, months: int) -> int:
 
 
 def _first_of(months: int) -> int:
-    """The first day of a month counted as 12 * year + month - 1."""
+    """Return the first day of a month that is counted as 12 * year + month - 1."""
     year, month = divmod(months, 12)
     return days_of(year, month + 1, 1)
 
 
 def _first_at(local: int, zone: Zone) -> int:
-    """The first instant at which the wall clock shows *local*; where it jumps over it, as if it had not jumped yet."""
+    """Return the first instant when the wall clock shows *local*; where the clock skips it, the instant without that skip."""
     regime = zone.regime_at(local - DAY)
     while True:
         found = local - regime.offset

@@ -1,8 +1,8 @@
 """Retention as properties: how long the source keeps rows, and how long the output keeps buckets.
 
-Both are lengths back from the end of the newest bucket, not from a clock: what is old depends on the data, and a source
-that stands still loses nothing. The clock only says which rows do not count: a row in a bucket after the clock's own is taken
-for a mistake, and would let go of everything. They change no result as long as the raw rows are there, and need no computing.
+Both are lengths back from the end of the newest bucket, not from a clock: the data decide what is old, so a source without
+new rows loses nothing. The clock only excludes rows: a row in a bucket after the clock's own bucket counts as a mistake,
+because following it would release all rows. The properties change no result while the raw rows exist, and need no computing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from materializer.core.time.instants import HOUR, SECOND, TICKS_PER_SECOND
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 SOURCE: Final = "source.retention"
-"""How long raw rows are kept: the frozen bound follows."""
+"""How long raw rows are retained; the frozen boundary follows from it."""
 OUTPUT: Final = "output.retention"
-"""How long buckets are kept in the output."""
+"""How long buckets are retained in the output."""
 PROPERTIES: Final = (SOURCE, OUTPUT)
 MOST_AHEAD: Final = 14 * HOUR
-"""How far the wall clock of a zone is ahead of UTC at most: times without a zone may be of any."""
+"""The largest distance of a zone's wall clock ahead of UTC; times without a zone may be of any zone."""
 
 
 def length(properties: Mapping[str, str], name: str) -> Width | None:
@@ -31,12 +31,12 @@ def length(properties: Mapping[str, str], name: str) -> Width | None:
 
 
 def edge(retention: Width, extent_end: int, grid: Grid) -> int:
-    """Return the last edge at or before the end of the newest bucket less *retention*; ``NEG_INF`` without one.
+    """Return the last edge at or before the end of the newest bucket minus *retention*; ``NEG_INF`` without one.
 
     Args:
         retention: See :func:`length`.
-        extent_end: End of the bucket of the newest row, or ``NEG_INF`` when there is none.
-        grid: How the aggregate divides time.
+        extent_end: End of the bucket of the newest row, or ``NEG_INF`` when there is no row.
+        grid: The aggregate's grid.
     """
     if extent_end == NEG_INF:
         return NEG_INF
@@ -45,11 +45,11 @@ def edge(retention: Width, extent_end: int, grid: Grid) -> int:
 
 
 def latest_instant(clock: int, grid: Grid) -> int | None:
-    """Return the latest time that a row can have which does not lie past the clock; None where no clock tells.
+    """Return the latest time of a row that is not after the clock; None where time has no clock.
 
     Args:
         clock: Microseconds since the epoch.
-        grid: How the aggregate divides time.
+        grid: The aggregate's grid.
     """
     if not has_clock(grid):
         return None
@@ -58,11 +58,11 @@ def latest_instant(clock: int, grid: Grid) -> int | None:
 
 
 def clock_edge(latest: int | None, grid: Grid) -> int:
-    """Return the end of the bucket that holds an instant: rows from there on are not followed.
+    """Return the end of the bucket that holds *latest*; rows at or after this edge move no retention.
 
     Args:
-        latest: See :func:`latest_instant`; None where all rows are followed.
-        grid: How the aggregate divides time.
+        latest: See :func:`latest_instant`; None where every row counts.
+        grid: The aggregate's grid.
     """
     if latest is None or not grid.limits.start <= latest < grid.limits.end:
         return POS_INF
@@ -70,11 +70,11 @@ def clock_edge(latest: int | None, grid: Grid) -> int:
 
 
 def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution: Resolution) -> Iterator[Refusal]:
-    """Yield what is wrong with the retentions of an aggregate.
+    """Yield the problems of an aggregate's retentions.
 
     Args:
-        properties: Well-formed ones.
-        grid: How its time is divided, or None while that is not known.
+        properties: Well-formed properties.
+        grid: The aggregate's grid, or None while it is unknown.
         resolution: Meaning of a tick of an integer time column.
     """
     for name in PROPERTIES:

@@ -1,4 +1,4 @@
-"""The properties ``maintain.*`` and ``log.max_entries`` of a definition: how often its tables are maintained, what is kept."""
+"""The properties ``maintain.*`` and ``log.max_entries``: how often tables are maintained, and how much is retained."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _DAY_HOURS: Final = 24
 
 
 def log_entries_of(spec: AggregateSpec, default: int) -> int:
-    """Return how many entries its invalidation log may have before neighbours are joined."""
+    """Return how many entries the invalidation log may have before neighbours are joined."""
     return int(spec.property_map.get(LOG_ENTRIES, default))
 
 
 def every_of(spec: AggregateSpec) -> int | None:
-    """Return after how many refreshes the tables are maintained, or None: only by hand."""
+    """Return after how many refreshes the tables are maintained; None when they are maintained by hand only."""
     text = spec.property_map.get(EVERY)
     return None if text is None else int(text)
 
 
 def retention_hours_of(spec: AggregateSpec) -> float | None:
-    """Return how long files that no version needs any more are kept, in hours; None where the tables' own property tells."""
+    """Return for how many hours unneeded files are retained; None where the property of the tables themselves decides."""
     text = spec.property_map.get(RETENTION)
     return None if text is None else hours(text)
 
 
 def hours(text: str) -> float | None:
-    """Return a length of days, hours and less in hours, or None when it is no such length.
+    """Return a length of time in hours; None for months, for plain numbers and for other text.
 
     Examples:
         >>> hours("3 days"), hours("90 minutes"), hours("1 month"), hours("soon")
@@ -49,6 +49,6 @@ def hours(text: str) -> float | None:
 
 
 def refusal_of_retention(value: str) -> str | None:
-    """Return what the retention must be when *value* is not that; less than an hour could take files of a write that goes on."""
+    """Return what a retention must be when *value* is no valid one; under an hour it could remove files of a running write."""
     found = hours(value)
     return None if found is not None and found >= 1 else "a length such as '3 days', of at least an hour"

@@ -7,12 +7,12 @@
 ```
 
 An entry leaves the log only when a plan takes it (:func:`cut`), and an aborted plan gives it back. Everything at or
-above the threshold is in the log from the start, so changes there need no entry of their own. ``after`` is the source
-version that the partials of the entry's buckets reflect exactly; a second change over a dirty span keeps the older one,
-and None (never materialised, or to be recomputed) wins over every version.
+above the threshold is in the log from the start, so a change there needs no entry of its own. ``after`` is the source
+version that the partials of the entry's buckets reflect exactly. A second change over a dirty span keeps the older
+version, and None (never materialised, or to be recomputed) wins over every version.
 
-The log must be told before the threshold moves, and the threshold must move before anything is materialised: a row
-that arrives in between is then either above the old threshold (covered by the tail) or captured by the next look.
+The log must record a change before the threshold moves, and the threshold must move before anything is materialised. So a
+row that arrives in between is either above the old threshold (covered by the tail) or found by the next capture.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from typing import Any, Final, NamedTuple
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 
 MAX_KEYS: Final = 64
-"""How many changed keys an entry remembers; more become "any key"."""
+"""The largest number of changed keys that an entry records; with more, it stands for any key."""
 ANY_ROWS: Final = 1 << 62
-"""More rows than any source has: of an entry from which all of them may have gone."""
+"""Stands for all rows of a bucket: more rows than any source has."""
 
 
 @unique
 class Cause(IntEnum):
-    """Why a span is dirty, from the finest evidence to the coarsest; joining keeps the coarsest."""
+    """Why a span is dirty, ordered from the finest evidence to the coarsest; joined entries keep the coarsest cause."""
 
     CHANGE = 1
-    """The change feed named the rows."""
+    """The change feed lists the changed rows."""
     FILES = 2
-    """Statistics of added and removed files bound it."""
+    """Statistics of added and removed files bound the change."""
     FORCED = 3
-    """A refresh was forced over clean buckets."""
+    """A forced refresh covers these clean buckets."""
     INVALIDATED = 4
-    """Somebody declared it dirty by hand."""
+    """A user declared the span dirty."""
     LOST = 5
-    """Neither feed nor statistics could tell what changed."""
+    """Neither the change feed nor file statistics show what changed."""
     NEW = 6
-    """Never materialised."""
+    """The span was never materialised."""
     DIFFERED = 7
-    """What is published there was compared with the raw rows, and differs."""
+    """The published rows differ from the raw rows."""
     REPAIRED = 8
-    """The tables hold something there, and nobody knows any more what."""
+    """The contents of our tables are unknown there."""
     CONFLICT = 9
-    """Below the frozen bound something else happened than inserts or deletes, or nobody can tell what; or what happened above
-    it changes a result that begins below."""
+    """A change below the frozen boundary that is no insert or delete, or is unknown; or a change above the boundary that
+    affects a result that begins below it."""
     RETIRED = 10
-    """Older than ``output.retention``: its rows are taken out of our tables."""
+    """The span is older than ``output.retention``: its rows are removed from our tables."""
 
 
 UNTOLD: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
-"""Causes that do not say which rows went. What a repair left or a canary found to differ may be counted wrong itself."""
+"""Causes that do not show which rows were removed. After ``DIFFERED`` and ``REPAIRED`` the stored counts may be wrong."""
 Keys = frozenset[tuple[Any, ...]]
 
 
@@ -70,10 +70,10 @@ class Entry:
     Args:
         span: Whole buckets of the aggregate's grid.
         after: Source version that the partials in *span* reflect exactly, or None.
-        cause: Why it is dirty.
+        cause: Why the span is dirty.
         keys: The changed keys when they are few and known, or None for any key.
-        is_insert_only: Whether every change since *after* was an insert, as the change feed says, or no file went away.
-        gone: Source rows that were seen to go from any one bucket of it since it was clean, at most.
+        is_insert_only: Whether every change since *after* was an insert by the change feed, or removed no file.
+        gone: Upper bound of the source rows that were removed from any one bucket of the span since it was clean.
     """
 
     span: Span
@@ -84,7 +84,7 @@ class Entry:
     gone: int = 0
 
     def joined(self, other: Entry, span: Span) -> Entry:
-        """Return what is known about *span* when both entries cover it."""
+        """Return an entry for *span* that combines both entries, which both cover it."""
         after = None if self.after is None or other.after is None else min(self.after, other.after)
         keys = None if self.keys is None or other.keys is None else self.keys | other.keys
         return Entry(
@@ -98,11 +98,11 @@ class Entry:
 
     @property
     def is_mergeable(self) -> bool:
-        """Whether kept partials and the rows inserted since make up its buckets; all that is allowed below a frozen bound."""
+        """Whether stored partials and the rows inserted since make up the buckets; below a frozen boundary this must hold."""
         return self.after is not None and self.is_insert_only and self.cause is Cause.CHANGE
 
     def as_json(self) -> dict[str, Any]:
-        """Return a JSON form that leaves out what is default."""
+        """Return a JSON form without the fields that have their default."""
         data: dict[str, Any] = {"span": self.span.as_json(), "cause": self.cause.name.lower()}
         if self.after is not None:
             data["after"] = self.after
@@ -129,7 +129,7 @@ class Entry:
 
 
 class Cut(NamedTuple):
-    """What a refresh takes out of the log, and what stays: taken ∪ left = dirty, taken ∩ left = ∅."""
+    """The entries that a refresh takes out of the log, and the log that stays: taken ∪ left = dirty, taken ∩ left = ∅."""
 
     taken: tuple[Entry, ...]
     left: InvalidationLog
@@ -137,7 +137,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InvalidationLog:
-    """Sorted, disjoint entries; neighbours that say the same are one entry, from which went what went from either.
+    """Sorted, disjoint entries. Equal neighbours are joined; ``gone`` of the joined entry is the larger one.
 
     Examples:
         >>> log = InvalidationLog().add([Entry(Span(0, 20), after=4, cause=Cause.CHANGE)])
@@ -154,16 +154,16 @@ class InvalidationLog:
 
     @property
     def spans(self) -> SpanSet:
-        """All that is dirty."""
+        """The union of all dirty spans."""
         return SpanSet.union(e.span for e in self.entries)
 
     @property
     def retired(self) -> SpanSet:
-        """What is dirty because ``output.retention`` takes it out of our tables."""
+        """The spans that are dirty because ``output.retention`` removes them from our tables."""
         return SpanSet.union(e.span for e in self.entries if e.cause is Cause.RETIRED)
 
     def add(self, entries: Iterable[Entry]) -> InvalidationLog:
-        """Return the log with *entries* dirty too; overlaps keep the older ``after``."""
+        """Return the log with *entries* added; overlaps keep the older ``after``."""
         log = self.entries
         for entry in entries:
             log = tuple(_tidy(_overlay(log, entry)))
@@ -173,14 +173,14 @@ class InvalidationLog:
         """Split the log at the edges of *window*.
 
         Args:
-            window: Whole buckets; entries that reach beyond are cut, and the rest stays.
+            window: Whole buckets. An entry that extends beyond them is cut, and the rest stays in the log.
         """
         taken = tuple(replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) & window)
         left = (replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) - window)
         return Cut(tuple(_tidy(taken)), InvalidationLog(tuple(_tidy(left))))
 
     def split(self, edge: int) -> tuple[InvalidationLog, InvalidationLog]:
-        """Return what lies below an edge, and what lies at it or above."""
+        """Return the log below an edge, and the log from the edge on."""
         if edge == NEG_INF:
             return InvalidationLog(), self
         below, above = self.cut(SpanSet.of(Span(NEG_INF, edge)))
@@ -189,8 +189,9 @@ class InvalidationLog:
     def limited(self, max_entries: int, *, frozen_below: int = NEG_INF) -> InvalidationLog:
         """Return a log of at most *max_entries*, joining the closest neighbours first.
 
-        Keys go first. A joined entry covers the gap between its parts and has no ``after``: coarser, never less. Entries
-        below *frozen_below* are not joined, because their buckets can not be recomputed, or are gone from our tables.
+        Changed keys are dropped first. A joined entry covers the gap between its parts and has no ``after``: coarser, but never
+        less than the parts. Entries below *frozen_below* are not joined, because their buckets cannot be recomputed or are
+        already removed from our tables.
         """
         if len(self.entries) <= max_entries:
             return self

@@ -1,4 +1,4 @@
-"""How late rows are: how much time passes between an event and the commit that tells of it, as a small histogram."""
+"""How late rows are: a small histogram of the time between an event and the commit that brings its row."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 STEPS: Final = 4
-"""Steps of the histogram for each doubling: a bound is at most 19 % too large."""
+"""Histogram steps for each doubling of the time: a bound is at most 19 % too large."""
 LAST: Final = 36 * STEPS
-"""The step of everything later than two thousand years."""
+"""The step of all rows that are later than two thousand years."""
 ENOUGH: Final = 100
-"""Rows that must have been seen before anything is concluded from them."""
+"""Least number of counted rows from which advice is given."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -21,7 +21,7 @@ class Lateness:
     """Counts of inserted rows by how late they were.
 
     Args:
-        rows: Step → rows. Step 0 is up to a second (or before its event), step *k* up to ``2 ** (k / STEPS)`` seconds.
+        rows: Step → rows. Step 0 is up to one second, or before the event; step *k* is up to ``2 ** (k / STEPS)`` seconds.
     """
 
     rows: Mapping[int, int] = field(default_factory=dict)
@@ -32,11 +32,11 @@ class Lateness:
 
     @property
     def total(self) -> int:
-        """Rows that were counted."""
+        """Number of counted rows."""
         return sum(self.rows.values())
 
     def within(self, share: float) -> float | None:
-        """Return the seconds within which *share* of the rows were known, rounded up to a step; None without rows.
+        """Return the seconds within which *share* of the rows arrived, rounded up to a step; None without rows.
 
         Examples:
             >>> Lateness({0: 90, 8: 9, 40: 1}).within(0.99)
@@ -55,19 +55,19 @@ class Lateness:
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> Lateness:
-        """Return what :meth:`as_json` wrote."""
+        """Return the histogram that :meth:`as_json` wrote."""
         return cls({int(step): rows for step, rows in data.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What follows from how late rows were.
+    """Settings that suit the measured lateness.
 
     Args:
-        start_offset: A window that goes back so far meets 99.9 % of the rows.
-        end_offset: A window that stays away from now by so much is complete for 90 % of them.
-        feed_retention: The shortest retention of log, change feed and removed files that leaves room for a refresh that
-            comes twice as late as the latest one seen; None when no refresh had to wait.
+        start_offset: A refresh window that reaches this far back contains 99.9 % of the rows.
+        end_offset: A refresh window that ends this long before now is complete for 90 % of the rows.
+        feed_retention: Shortest retention of log, change feed and removed files that still suffices when a refresh comes
+            twice as late as the latest one so far; None when no refresh had to wait.
     """
 
     start_offset: str
@@ -76,12 +76,12 @@ class Advice:
 
 
 def advice(lateness: Lateness, bucket_seconds: float, longest_wait: float | None) -> Advice | None:
-    """Return what to set a policy and the source's retention to; None before enough rows were seen.
+    """Return settings for a policy and for the source's retention; None before enough rows were counted.
 
     Args:
-        lateness: Of the source.
+        lateness: Lateness of the source's rows.
         bucket_seconds: Length of a bucket; a window needs the whole bucket of its oldest row.
-        longest_wait: Seconds from a commit to its capture, the longest seen.
+        longest_wait: Longest time from a commit to its capture so far, in seconds.
     """
     late, usual = lateness.within(0.999), lateness.within(0.9)
     if lateness.total < ENOUGH or late is None or usual is None:
@@ -91,7 +91,7 @@ def advice(lateness: Lateness, bucket_seconds: float, longest_wait: float | None
 
 
 def in_words(seconds: float) -> str:
-    """Return a length of time as a property takes it, rounded up to whole seconds, minutes, hours or days.
+    """Return a length of time as text for a property, rounded up to whole seconds, minutes, hours or days.
 
     Examples:
         >>> in_words(1.4), in_words(3700), in_words(200_000)

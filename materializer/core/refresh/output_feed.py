@@ -1,8 +1,8 @@
-"""The change feed of an output: what each refresh changed in it, row by row, and why.
+"""The change feed of an output: each row that a refresh changed, and the reason.
 
-The reason follows from the dirt that a refresh took. A row that goes away was deleted. Where nothing had been materialised
-a row is new; where the source's versions only inserted rows, it is late; everything else is a correction, also where
-nobody could tell.
+The reason follows from the dirt that the refresh took. A row that is removed was deleted. A row in a span that was never
+materialised is new. Where the source versions only inserted rows, the row is late. In all other cases, unknown changes
+included, it is a correction.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ META: Final = (
     ("_source_version", "bigint"),
     ("_published_at", "timestamp"),
 )
-"""Columns of the feed besides those of the output, which never begin with an underscore."""
+"""Columns of the feed in addition to those of the output, whose names never begin with an underscore."""
 NOTE: Final = "feed"
-"""What a commit of the output says of its reasons, in its note."""
+"""Key of the feed's reasons in the note of an output commit."""
 
 
 class Change(StrEnum):
-    """What became of a row; the words of Delta's own change data feed."""
+    """The kind of change of a row, in the words of Delta's own change data feed."""
 
     INSERT = "insert"
     PREIMAGE = "update_preimage"
@@ -43,24 +43,24 @@ class Reason(StrEnum):
     """Why a row changed."""
 
     NEW = "new"
-    """Nothing had been materialised where it is."""
+    """Nothing had been materialised in its span."""
     LATE = "late"
-    """Rows arrived for a bucket that was published, and none was changed or deleted."""
+    """Rows arrived for a published bucket, and no row was changed or deleted."""
     CORRECTION = "correction"
-    """Rows were changed or deleted, or the bucket was computed again because somebody asked for it."""
+    """Rows were changed or deleted, or a user asked for the bucket to be computed again."""
     DELETE = "delete"
-    """No rows are left that would make it."""
+    """No source rows are left for it."""
     DEFINITION = "definition"
     """Another version of the definition was published."""
 
 
 def is_on(spec: AggregateSpec) -> bool:
-    """Whether a definition asks for the feed."""
+    """Whether a definition turns the feed on."""
     return spec.property_map.get(PROPERTY, "false").lower() == "true"
 
 
 def reason_of(entry: Entry) -> Reason:
-    """Return why rows of an entry's buckets are what they are after it was refreshed.
+    """Return why the rows of an entry's buckets differ after a refresh took the entry.
 
     Examples:
         >>> reason_of(Entry(Span(0, 1), 7, Cause.CHANGE, is_insert_only=True))
@@ -73,11 +73,11 @@ def reason_of(entry: Entry) -> Reason:
 
 
 def reasons_as_json(taken: Iterable[Entry], *, reaches_beyond: bool) -> dict[str, Any]:
-    """Return where which reason holds, as a commit's note says it.
+    """Return the spans of each reason, in the form for a commit's note.
 
     Args:
         taken: The dirt that a refresh took.
-        reaches_beyond: Whether results outside the dirt change with it, as those of engines do.
+        reaches_beyond: Whether the refresh can change results outside the dirt, as refreshes of engines can.
 
     Examples:
         >>> reasons_as_json([Entry(Span(0, 5)), Entry(Span(5, 9), 7, Cause.CHANGE)], reaches_beyond=False)
@@ -92,6 +92,6 @@ def reasons_as_json(taken: Iterable[Entry], *, reaches_beyond: bool) -> dict[str
 
 
 def reasons_from_json(data: Mapping[str, Any]) -> tuple[SpanSet, SpanSet, Reason]:
-    """Return where rows are new, where they are late, and the reason elsewhere."""
+    """Return the spans where rows are new, the spans where they are late, and the reason everywhere else."""
     new, late = (SpanSet.from_json(data[reason.value]) for reason in (Reason.NEW, Reason.LATE))
     return new, late, Reason(data["else"])

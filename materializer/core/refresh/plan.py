@@ -1,7 +1,7 @@
-"""A refresh as data: what will be read, how each dirty bucket comes out, and why not otherwise.
+"""A refresh as data: what is read, how each dirty bucket is computed, and why the other strategies were rejected.
 
-:func:`decide` makes a plan from facts that others gathered; the explainer prints it and the executor does it, from the
-same value. A step is one of a closed union, handled with ``match`` and ``assert_never``.
+:func:`decide` makes a plan from facts that its caller gathered. The explainer prints the plan and the executor runs it, both
+from the same value. A step is one of a closed union, handled with ``match`` and ``assert_never``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
-"""Groups merged in one plan; each reads its own run of source versions, so many small ones cost more than they save."""
+"""Most merge groups in one plan: each reads its own run of source versions, so many small groups cost more than they save."""
 
 
 OPENED: Final = 8
-"""Rows that are opened and passed over for the cost of one that is handed on and aggregated."""
+"""Number of rows that can be read and skipped at the cost of one row that is aggregated."""
 
 MAX_SPANS: Final = 64
-"""Spans that one commit replaces; a predicate of thousands takes longer than copying what lies between."""
+"""Most spans that one commit replaces; a predicate with thousands of spans takes longer than copying the rows between them."""
 
 
 class Lane(StrEnum):
-    """Who commits the result: the driver (small, known size) or Spark."""
+    """What commits the result: the driver (for a small, known size) or Spark."""
 
     DRIVER = "driver"
     SPARK = "spark"
@@ -34,13 +34,13 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What reading costs, from statistics.
+    """The cost of a read, from file statistics.
 
     Args:
-        rows: Rows in the files that have to be opened: an upper bound.
-        bytes: Their size.
-        files: How many there are.
-        likely_rows: Rows that are wanted of them, were each file's spread evenly over its time.
+        rows: Rows in the files that have to be opened, an upper bound of the rows needed.
+        bytes: Size of these files.
+        files: Number of these files.
+        likely_rows: Expected rows needed, as if the rows of each file were spread evenly over its time.
     """
 
     rows: int = 0
@@ -58,13 +58,13 @@ class Estimate:
 
     @property
     def cost(self) -> float:
-        """What two ways are compared by: rows that are aggregated, and a part of those that are only opened."""
+        """The number by which strategies are compared: the rows to aggregate, plus a fraction of the rows to open."""
         return self.likely_rows + self.rows / OPENED
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A strategy that was not chosen, and why."""
+    """A strategy that was not chosen, with the reason."""
 
     strategy: str
     reason: str
@@ -72,26 +72,26 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Buckets in which neither the source nor our tables can have rows: clean without reading or writing."""
+    """Buckets where neither the source nor our tables can have rows: they become clean without a read or a write."""
 
     spans: SpanSet
 
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Buckets computed from all their raw rows at the pinned source version.
+    """Buckets that are computed from all their raw rows at the pinned source version.
 
     Args:
         spans: The buckets.
         reason: Why they are dirty, in words.
-        estimate: What reading their raw rows costs.
+        estimate: The cost of reading their raw rows.
         rejected: The other strategies, each with its reason.
-        is_rebuild: Whether this is a whole computation that no change asked for (first one, or evidence lost).
-        changed_rows: Rows changed since the kept partials were true, at most; None when nobody knows. Groups afterwards
-            are at most the kept ones and these.
-        is_discard: Whether the buckets are replaced by nothing, without reading a row: they are older than
+        is_rebuild: Whether this is a whole computation that no change caused: the first one, or one after lost evidence.
+        changed_rows: Upper bound of the rows changed since the stored partials were exact; None when unknown. The number of
+            groups afterwards is at most the stored groups plus these rows.
+        is_discard: Whether the buckets become empty without reading a row, because they are older than
             ``output.retention``. The partials of an engine stay as they are.
-        windows: Windows that an engine makes at most; None where they are no more than the rows.
+        windows: Upper bound of the windows that an engine makes; None when there are no more windows than rows.
     """
 
     spans: SpanSet
@@ -106,12 +106,12 @@ class Recompute:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Buckets whose kept partials are merged with partials of the rows inserted since.
+    """Buckets whose stored partials are merged with partials of the rows inserted since.
 
     Args:
         spans: The buckets.
-        after: Source version the kept partials reflect; the change feed is read from the next one on.
-        estimate: What reading the inserted rows and the kept partials costs.
+        after: Source version that the stored partials reflect; the change feed is read from the next version on.
+        estimate: The cost of reading the inserted rows and the stored partials.
         rejected: The other strategies, each with its reason.
     """
 
@@ -126,7 +126,7 @@ Step: TypeAlias = Settle | Recompute | Merge
 
 @dataclass(frozen=True, slots=True)
 class TableBase:
-    """A table of ours as it was when the plan was made: recovery reads the commits after it."""
+    """The state of one of our tables when the plan was made; recovery reads the commits after this version."""
 
     table_id: str
     version: int
@@ -134,16 +134,16 @@ class TableBase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One refresh, decided.
+    """One decided refresh.
 
     Args:
-        id: Unique; stands in the commits that carry the result.
-        n: Refresh number of the aggregate, rising by at least one.
-        source_version: Version of the source that everything is read at.
-        window: What is refreshed, whole buckets.
-        taken: Entries taken out of the log; given back when the plan is aborted.
-        steps: What to do with them.
-        lane: Who commits.
+        id: Unique id, written into the commits that carry the result.
+        n: Number of the refresh; higher than any earlier number of the aggregate.
+        source_version: Version of the source at which everything is read.
+        window: The refresh window, in whole buckets.
+        taken: Entries that the plan took out of the log; an abort gives them back.
+        steps: How each group of taken buckets is computed.
+        lane: What commits the result.
         partials: The partials table when the plan was made.
         output: The output table when the plan was made.
     """
@@ -165,32 +165,32 @@ class Plan:
 
     @property
     def discarded(self) -> SpanSet:
-        """The buckets that are replaced by nothing."""
+        """The buckets that become empty."""
         steps = (step for step in self.steps if isinstance(step, Recompute) and step.is_discard)
         return SpanSet.union(s for step in steps for s in step.spans)
 
     @property
     def replaced(self) -> SpanSet:
-        """What one commit replaces: few spans around :attr:`spans`; the clean buckets between are written as they are."""
+        """The spans that one commit replaces: a few that cover :attr:`spans`. Clean buckets between are copied unchanged."""
         return self.spans.at_most(MAX_SPANS)
 
     @property
     def estimate(self) -> Estimate:
-        """What all steps read."""
+        """The cost of the reads of all steps."""
         return sum((s.estimate for s in self.steps if not isinstance(s, Settle)), Estimate())
 
     @property
     def windows(self) -> int:
-        """Windows that an engine makes at most, as far as they are more than the rows that are read."""
+        """Upper bound of the windows that an engine makes, from the steps where windows can outnumber the rows."""
         return sum(s.windows or 0 for s in self.steps if isinstance(s, Recompute))
 
     @property
     def strategy(self) -> str:
-        """The strategies in use, as one word or several joined by ``+``."""
+        """The names of the strategies of all steps, joined by ``+``."""
         return "+".join(dict.fromkeys(strategy_of(s) for s in self.steps)) or "nothing"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form that stands in the journal."""
+        """Return the form that the journal stores."""
         return {
             "id": self.id,
             "n": self.n,
@@ -236,19 +236,19 @@ def strategy_of(step: Step) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What :func:`decide` has to know, gathered by others.
+    """The facts that :func:`decide` needs; its caller gathers them.
 
     Args:
         feed_from: The change feed provably covers every (a, v] with a >= this; None when it covers none.
-        not_mergeable: Why the aggregates do not merge; empty when they do.
-        partials_are_last: Whether the partials carry the last ended refresh number.
-        raw: Cost of reading the raw rows of some buckets at the pinned version.
-        changed: Cost of reading the changes since a version, inside some buckets.
-        kept: Cost of reading the kept partials of some buckets.
-        present: The part of some spans in which the source or one of our tables may have rows.
+        not_mergeable: Why the aggregates cannot be merged; empty when they can.
+        partials_are_last: Whether the partials carry the number of the last ended refresh.
+        raw: The cost of reading the raw rows of some buckets at the pinned version.
+        changed: The cost of reading the changes since a version, inside some buckets.
+        kept: The cost of reading the stored partials of some buckets.
+        present: The part of some spans where the source or one of our tables may have rows.
         is_first: Whether nothing has ever been materialised.
-        no_feed_reason: Why there is no feed, in words.
-        frozen: Below it raw rows may be gone: what is taken there is merged, whatever that costs.
+        no_feed_reason: Why there is no change feed, in words.
+        frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
     """
 
     raw: Callable[[SpanSet], Estimate]
@@ -280,14 +280,15 @@ FROZEN: Final = "below the frozen bound raw rows may be gone"
 
 
 def reason_of(cause: Cause) -> str:
-    """Return in words why a span is dirty."""
+    """Return why a span is dirty, in words."""
     return _REASONS[cause]
 
 
 def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
-    """Return a step for each group of dirty buckets that can be treated alike, cheapest allowed strategy first.
+    """Return one step for each group of dirty buckets with the same treatment, by the cheapest allowed strategy.
 
-    Every instant of *taken* is in exactly one step. Below the frozen bound it holds only what can be merged, or is discarded.
+    Every instant of *taken* is in exactly one step. Below the frozen boundary, *taken* holds only entries that can be merged or
+    are discarded.
     """
     frozen, taken = _parted(taken, facts.frozen)
     present = facts.present(SpanSet.union(e.span for e in taken))
@@ -341,7 +342,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
 
 
 def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
-    """Return what is merged below the frozen bound by the version it reflects, and the entries that are decided freely."""
+    """Return the spans to merge below the frozen boundary, by the version they reflect, and the entries above or to discard."""
     frozen: dict[int, SpanSet] = {}
     free: list[Entry] = []
     for entry in taken:
@@ -359,7 +360,7 @@ def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tupl
 
 
 def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
-    """Merge what came below the frozen bound, even where the rows themselves have gone since."""
+    """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
     return Merge(spans, after, facts.changed(after, spans) + facts.kept(spans), (Rejected("recompute", FROZEN),))
 
 
@@ -411,20 +412,20 @@ def _step_from_json(data: dict[str, Any]) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What one refresh did; the payload of its ``done`` event.
+    """The result of one refresh, which is the payload of its ``done`` event.
 
     Args:
-        source_version: Version the result reflects.
-        buckets: Buckets replaced (those that hold rows after it).
+        source_version: Source version that the result reflects.
+        buckets: Number of replaced buckets that hold rows afterwards.
         rows_read: Source rows aggregated.
         partials_written: Rows of the partials commit.
         rows_written: Rows of the output commit.
         null_times: Source rows left out because their time is null, when counted.
-        jobs: Spark jobs it took.
-        commits: Delta commits it made, the journal's included.
-        files_rewritten: Files removed from our tables.
+        jobs: Number of Spark jobs.
+        commits: Number of Delta commits, those of the journal included.
+        files_rewritten: Number of files removed from our tables.
         seconds: Wall time.
-        strategy: As the plan says it.
+        strategy: Strategy of the plan.
     """
 
     source_version: int
@@ -444,11 +445,11 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """What fetching the rows of an always-fresh read took.
+    """The cost of fetching the rows of an always-fresh read.
 
     Args:
-        rows_read: Source rows aggregated on the fly, changed ones where they were merged; counted as a refresh counts them.
-        jobs: Spark jobs it took.
+        rows_read: Source rows aggregated on the fly; where changes were merged, the changed rows. Counted as for a refresh.
+        jobs: Number of Spark jobs.
         seconds: Wall time.
     """
 
