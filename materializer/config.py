@@ -1,7 +1,7 @@
 """Settings of a lake: `materializer.toml`, overlaid by `MATERIALIZER_*` environment variables.
 
-Everything has a default, so a lake needs no file. What is given is validated whole: one :class:`ConfigError` names
-every problem with its file and key. Relative paths in the file are relative to the file, those in the environment to
+Everything has a default, so a lake needs no file. All settings are validated together: one :class:`ConfigError` names every
+problem with its file and key. Relative paths in the file are relative to the file; those in the environment are relative to
 the working directory.
 """
 
@@ -26,13 +26,13 @@ Profile = Literal["short", "long"]
 
 @dataclass(frozen=True, slots=True)
 class SparkConfig:
-    """How the embedded Spark is started; a session that the user brings ignores all of it.
+    """How the embedded Spark is started; a session that the user supplies ignores all of this.
 
     Args:
-        profile: ``short`` starts quickly, for commands of seconds; ``long`` has the full compiler, for backfills.
-        memory: Heap of the JVM, as Spark writes it, such as ``2g``.
-        jars: Folder that holds the two Delta jars, or None for the user's cache.
-        options: Spark options, passed through; they win over ours.
+        profile: ``short`` starts quickly, for commands that take seconds; ``long`` has the full compiler, for backfills.
+        memory: Heap of the JVM in Spark's notation, such as ``2g``.
+        jars: Folder with the two Delta jars, or None for the user's cache.
+        options: Spark options, passed on unchanged; they override ours.
     """
 
     profile: Profile = "short"
@@ -43,11 +43,11 @@ class SparkConfig:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a refresh may not exceed; it is refused before anything is written.
+    """Limits of a refresh; a refresh beyond them is refused before anything is written.
 
     Args:
-        windows: Windows that one row may make. All rows of a run may make ten times as many, and ten times what each of them
-            makes in any case.
+        windows: The largest number of windows of one row. All rows of a run together may make ten times as many, and in
+            addition ten times the windows that each of them makes in any case.
     """
 
     windows: int = 1_000_000
@@ -61,16 +61,16 @@ class Config:
         lake: Root of the lake, a path or a URI.
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
         spark: How the embedded Spark is started.
-        limits: What a refresh may not exceed.
+        limits: Limits of a refresh.
         lease_seconds: How long a lease lasts without renewal.
-        driver_lane_rows: Results up to this many rows are committed by the driver without Spark.
-        run_rows: Source rows that one run of a backfill aims at.
+        driver_lane_rows: The driver commits results of up to this many rows without Spark.
+        run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.
         python_aggregates: Aggregates written in Python, as ``module:attribute``.
         output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
         expectations: Folder of Great Expectations suites, ``<aggregate>.json`` and ``<aggregate>.source.json``.
-        file: The file that was read, or None.
+        file: The configuration file that was read, or None.
     """
 
     lake: str = "lake"
@@ -94,15 +94,15 @@ def read(
     """Return the settings in force.
 
     Args:
-        file: The configuration file; by default `MATERIALIZER_CONFIG`, else `materializer.toml` in *directory* when it
-            is there, else none.
-        environ: Environment to read; the process's own by default.
-        directory: Where to look, and what relative paths in the environment are relative to; by default the working
-            directory.
+        file: The configuration file. By default the one that `MATERIALIZER_CONFIG` names, else `materializer.toml` in
+            *directory* if it exists, else none.
+        environ: Environment to read; by default that of the process.
+        directory: Folder of `materializer.toml`, to which relative paths in the environment are relative; by default the
+            working directory.
 
     Raises:
-        ConfigError: If a file that was named is missing or is no TOML, or if any key or value is not understood; all
-            problems at once.
+        ConfigError: With all problems at once: a named file that is missing or no TOML, and every unknown key or invalid
+            value.
     """
     env = os.environ if environ is None else environ
     here = Path.cwd() if directory is None else directory
@@ -142,11 +142,11 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 class _Invalid(Exception):  # noqa: N818 - a signal inside this module, not an error that anybody sees
-    """A value is not what its key wants; the text says what it wants."""
+    """A value is invalid for its key; the text says what is required."""
 
 
 class _Table:
-    """One place that settings come from; collects values and problems."""
+    """One source of settings, a file or the environment; collects values and problems."""
 
     def __init__(self, place: str, base: Path, problems: list[str]) -> None:
         self.place = place
@@ -154,7 +154,7 @@ class _Table:
         self.problems = problems
 
     def read(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a parsed file by key; problems go to the list."""
+        """Return the values of a parsed file by key; problems are added to the list."""
         found: dict[str, Any] = {}
         for key, value in _with_one_level(data):
             convert = _KEYS.get(key)
@@ -167,7 +167,7 @@ class _Table:
         return found
 
     def read_environment(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of the environment by key; a variable that nearly is one of ours is a problem."""
+        """Return the values of the environment by key; a variable with almost the name of a known one is a problem."""
         found: dict[str, Any] = {}
         suffixes = [name.removeprefix(PREFIX) for name in _VARIABLES]
         for name, text in env.items():
@@ -200,7 +200,7 @@ def _with_one_level(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-# -- what a value must be: each takes the value as found and the folder that relative paths start from -------------------
+# -- the required values: each function takes the found value and the folder that relative paths start from ---------------
 
 _Convert = Callable[[Any, Path], Any]
 _SECTIONS = ("spark", "limits")
@@ -246,7 +246,7 @@ def _sources(value: Any, base: Path) -> dict[str, str]:
 
 
 def _source(text: str, base: Path) -> str:
-    # `bronze.trades` is a catalog name, `trades` or `lake/trades` a path; a path with a dot needs a slash
+    # `bronze.trades` is a catalog name, `trades` or `lake/trades` is a path; a path with a dot needs a slash
     if "://" in text or re.fullmatch(r"\w+(\.\w+){1,2}", text):
         return text
     return str(base / Path(text).expanduser())

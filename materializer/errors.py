@@ -1,9 +1,9 @@
-"""Everything a user, a configuration file or a table can cause, as one family of errors.
+"""All errors that a user, a configuration file or a table can cause, as one family.
 
-Each class has a stable ``code`` (documented, never reused), an ``exit_status`` for the command line and a ``hint``:
-what to do next. A message is lower-case, names the thing, and shows what was found and what was expected.
-``wrote`` says whether anything was written before the error, because that is what a reader of an error asks first.
-``ValueError`` and ``TypeError`` are left to programmer errors in pure constructors.
+Each class has a stable ``code`` (documented, never reused), an ``exit_status`` for the command line and a ``hint``: the next
+action. A message is lower-case, names the thing, and shows what was found and what was expected. ``wrote`` says what was
+written before the error, because readers of an error ask that first. ``ValueError`` and ``TypeError`` are left to programmer
+errors in pure constructors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class MaterializerError(Exception):
     Args:
         message: What happened, lower-case, one sentence, with found and expected.
         hint: The next action, one sentence; the class default when omitted.
-        wrote: What had been written when it happened; ``"nothing was written"`` by default.
-        values: Machine-readable facts, shown in the JSON form.
+        wrote: What had been written before the error; ``"nothing was written"`` by default.
+        values: Machine-readable values, shown in the JSON form.
     """
 
     code: ClassVar[str] = "error"
@@ -37,7 +37,7 @@ class MaterializerError(Exception):
         self.values = values
 
     def follows(self, done: str) -> None:
-        """Add to what had been written what the same command had *done* before the step that failed."""
+        """Put *done*, which the same command wrote before the failed step, in front of ``wrote``."""
         self.wrote = f"{done}; then {self.wrote}"
 
     def as_json(self) -> dict[str, Any]:
@@ -57,27 +57,27 @@ class MaterializerError(Exception):
 
 
 class UsageError(MaterializerError):
-    """An argument of a command or a call makes no sense."""
+    """An argument of a command or a call is invalid."""
 
     code = "usage"
     exit_status = 64
 
 
 class ConfigError(MaterializerError):
-    """`materializer.toml` or an environment variable holds something that is not understood."""
+    """`materializer.toml` or an environment variable has an invalid setting."""
 
     code = "config.invalid"
     exit_status = 64
 
 
 class UnknownAggregateError(UsageError):
-    """No aggregate of that name is defined in this lake."""
+    """No aggregate with that name is defined in this lake."""
 
     code = "aggregate.unknown"
 
 
 class HasReadersError(UsageError):
-    """An aggregate that others read would be dropped."""
+    """An aggregate cannot be dropped while other aggregates read it."""
 
     code = "aggregate.has-readers"
 
@@ -95,43 +95,43 @@ class RefreshWindowTooSmallError(RefreshWindowError):
 
 
 class FrozenWindowError(RefreshWindowError):
-    """A window lies wholly below the frozen bound, where nothing is computed from raw rows again."""
+    """A window lies wholly below the frozen boundary, where nothing is computed from raw rows any more."""
 
     code = "window.frozen"
 
 
 class RetiredWindowError(RefreshWindowError):
-    """A window lies wholly before what the output keeps (``output.retention``)."""
+    """A window lies wholly before the buckets that the output retains (``output.retention``)."""
 
     code = "window.retired"
 
 
 class UnknownPolicyError(UsageError):
-    """An aggregate has no refresh policy of that name."""
+    """An aggregate has no refresh policy with that name."""
 
     code = "policy.unknown"
 
 
 class PolicyExistsError(UsageError):
-    """An aggregate has a refresh policy of that name already."""
+    """An aggregate already has a refresh policy with that name."""
 
     code = "policy.exists"
 
 
 class PolicyNowError(UsageError):
-    """The *now* of a policy cannot be read, or was not given where no clock can tell it."""
+    """The *now* of a policy cannot be read, or is missing where no clock can supply it."""
 
     code = "policy.now"
 
 
 class ExpireBoundError(UsageError):
-    """History cannot be frozen up to that time: it is no time, or nothing was materialised up to there."""
+    """History cannot be frozen up to that time: it is no valid time, or nothing was materialised up to it."""
 
     code = "expire.bound"
 
 
 class ForeignSettingError(UsageError):
-    """A Spark setting that would lose data without a word is set."""
+    """A Spark setting is in force that would lose data silently."""
 
     code = "spark.unsafe-setting"
 
@@ -141,15 +141,15 @@ class ForeignSettingError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a definition, and where.
+    """One problem of a definition, and its place.
 
     Args:
         code: Stable code, such as ``definition.unknown-column``.
         message: What was found and what was expected.
         hint: What to write instead.
-        file: The file it stands in, or ``""`` for the Python API.
-        line: 1-based line, 0 when it has no place in a text.
-        column: 1-based column, 0 likewise.
+        file: The file of the definition, or ``""`` for the Python form.
+        line: 1-based line, 0 without a place in a text.
+        column: 1-based column, 0 without a place in a text.
     """
 
     code: str
@@ -169,7 +169,7 @@ class Problem:
 
 
 class DefinitionError(MaterializerError):
-    """A definition, or several, cannot be accepted; carries every problem found."""
+    """One or several definitions cannot be accepted; carries every problem found."""
 
     code = "definition.invalid"
     exit_status = 65
@@ -189,20 +189,20 @@ class DefinitionError(MaterializerError):
 
 
 class NothingBuiltError(UsageError):
-    """No next version of the aggregate is being built, or no previous one is kept."""
+    """No next version of the aggregate is being built, or no previous version is stored."""
 
     code = "version.none"
 
 
 class NotCoveredError(MaterializerError):
-    """The next version of an aggregate lacks something that readers have; nothing was switched."""
+    """The next version of an aggregate lacks something that the current version offers its readers; nothing was switched."""
 
     code = "version.not-covered"
     exit_status = 65
 
 
 class FrozenHistoryError(MaterializerError):
-    """What was asked would compute frozen history again, from what the source still has."""
+    """The request would compute frozen history again, from the rows that the source still has."""
 
     code = "history.frozen"
     exit_status = 65
@@ -212,7 +212,7 @@ class FrozenHistoryError(MaterializerError):
 
 
 class TableNotFoundError(MaterializerError):
-    """A table that is needed does not exist."""
+    """A required table does not exist."""
 
     code = "table.not-found"
     exit_status = 66
@@ -226,7 +226,7 @@ class NotADeltaTableError(MaterializerError):
 
 
 class CatalogManagedError(MaterializerError):
-    """Only a catalog knows the newest version of the table, so it cannot be read by path."""
+    """Only a catalog knows the newest version of the table, so the table cannot be read by path."""
 
     code = "source.catalog-managed"
     exit_status = 66
@@ -234,77 +234,77 @@ class CatalogManagedError(MaterializerError):
 
 
 class SourceReplacedError(MaterializerError):
-    """The source is another table than the one the aggregate was defined on (dropped and recreated)."""
+    """The source is not the table on which the aggregate was defined: it was dropped and recreated."""
 
     code = "source.replaced"
     exit_status = 66
 
 
 class SourceRolledBackError(MaterializerError):
-    """The newest source version is older than what was captured already."""
+    """The newest source version is older than a version that was already captured."""
 
     code = "source.rolled-back"
     exit_status = 66
 
 
 class SourceSchemaChangedError(MaterializerError):
-    """A column that the definition reads was dropped, renamed or changed its type."""
+    """A column that the definition reads was dropped or renamed, or has another type."""
 
     code = "source.schema-changed"
     exit_status = 66
 
 
 class SourceDamagedError(MaterializerError):
-    """The source's log has a hole, or a data file of the newest version is gone."""
+    """The source's log has a gap, or a data file of the newest version is missing."""
 
     code = "source.damaged"
     exit_status = 66
 
 
 class LogGapError(MaterializerError):
-    """Commits that are needed were cleaned out of a table's log; what they changed can no longer be told."""
+    """Required commits were removed from a table's log, so their changes are unknown."""
 
     code = "log.gap"
     exit_status = 66
 
 
 class ChangeFeedGapError(MaterializerError):
-    """A run of versions can no longer be read from the change feed; a coarser way of finding dirty spans is taken."""
+    """The change feed no longer has a range of versions; dirty spans are found in a coarser way."""
 
     code = "source.feed-gap"
     exit_status = 66
 
 
 class NotIncrementalError(MaterializerError):
-    """`--strict` was given and part of the plan is not incremental."""
+    """`--strict` was given, and a part of the plan is not incremental."""
 
     code = "plan.not-incremental"
     exit_status = 66
 
 
 class HistoryBuildingError(MaterializerError):
-    """History cannot be frozen or thawed while a next version is built, which computes it from raw rows."""
+    """History cannot be frozen or thawed while a next version is being built, which computes it from raw rows."""
 
     code = "history.building"
     exit_status = 66
 
 
 class ExpireDirtyError(MaterializerError):
-    """Buckets that would be frozen are dirty and can only be computed from raw rows."""
+    """Some buckets to freeze are dirty and can only be computed from raw rows."""
 
     code = "expire.dirty"
     exit_status = 66
 
 
 class FewerRowsError(MaterializerError):
-    """A recompute finds fewer raw rows than the stored partials were made from, and nobody saw them go."""
+    """A recompute finds fewer raw rows than the stored partials contain, and their deletion was never seen."""
 
     code = "history.fewer-rows"
     exit_status = 66
 
 
 class ExpireEngineError(MaterializerError):
-    """The results of an engine reach beyond buckets, so raw rows are always needed."""
+    """The results of an engine extend beyond buckets, so raw rows are always needed."""
 
     code = "expire.engine"
     exit_status = 66
@@ -318,14 +318,14 @@ class DataError(MaterializerError):
 
 
 class TooManyWindowsError(MaterializerError):
-    """A row, or all rows of a refresh together, would make more windows than ``limits.windows`` allows."""
+    """One row, or all rows of a refresh together, would make more windows than ``limits.windows`` allows."""
 
     code = "data.too-many-windows"
     exit_status = 66
 
 
 class OutOfRangeError(MaterializerError):
-    """A time, or the start of its bucket, lies outside what the type of the time column can hold."""
+    """A time, or the start of its bucket, is outside the range of the time column's type."""
 
     code = "time.out-of-range"
     exit_status = 66
@@ -336,7 +336,7 @@ class OutOfRangeError(MaterializerError):
 
 
 class JournalError(MaterializerError):
-    """The journal cannot be read or holds something unknown."""
+    """The journal cannot be read, or contains something unknown."""
 
     code = "journal.corrupt"
     exit_status = 69
@@ -349,21 +349,21 @@ class JournalVersionError(JournalError):
 
 
 class JournalLostError(JournalError):
-    """The journal does not know an aggregate whose tables are there."""
+    """The journal does not contain an aggregate whose tables exist."""
 
     code = "journal.lost"
     default_hint = "restore a backup of the journal, or 'materializer repair --definitions FILE' takes the tables over"
 
 
 class TablesAheadError(MaterializerError):
-    """A table of ours carries a refresh that the journal does not know, or is not the table we wrote."""
+    """One of our tables carries a refresh that the journal does not contain, or is not the table that we wrote."""
 
     code = "tables.ahead"
     exit_status = 69
 
 
 class ForeignTableError(MaterializerError):
-    """A path that should hold a table of ours holds somebody else's."""
+    """The path of one of our tables holds a table that is not ours."""
 
     code = "tables.foreign"
     exit_status = 69
@@ -380,14 +380,14 @@ class JavaMissingError(MaterializerError):
 
 
 class JavaTooOldError(MaterializerError):
-    """The Java that was found is older than Spark needs."""
+    """The Java that was found is too old for Spark."""
 
     code = "java.too-old"
     exit_status = 71
 
 
 class JarsUnreachableError(MaterializerError):
-    """The two Delta jars are neither cached nor given nor downloadable."""
+    """The two Delta jars are not cached, not given and not downloadable."""
 
     code = "jars.unreachable"
     exit_status = 71
@@ -402,7 +402,7 @@ class QualityLibraryMissingError(MaterializerError):
 
 
 class CalendarLibraryMissingError(MaterializerError):
-    """A trading calendar of an exchange needs exchange_calendars, which is not installed."""
+    """The trading calendar of an exchange needs exchange_calendars, which is not installed."""
 
     code = "calendar.not-installed"
     exit_status = 71
@@ -410,34 +410,34 @@ class CalendarLibraryMissingError(MaterializerError):
 
 
 class SparkError(MaterializerError):
-    """Spark failed in a way that is neither the data's nor the definition's fault."""
+    """Spark failed, and neither the data nor the definition caused it."""
 
     code = "spark.failed"
     exit_status = 71
 
 
 class SparkDiedError(SparkError):
-    """The process that Spark runs in ended while it was needed."""
+    """The process of Spark ended while it was needed."""
 
     code = "spark.died"
 
 
 class ResultTooLargeError(SparkError):
-    """What the driver was to hold at once does not fit: the limit of a result, or the heap."""
+    """A result is too large for the driver: for the limit of a result, or for the heap."""
 
     code = "spark.result-too-large"
     default_hint = "give spark.memory or spark.driver.maxResultSize more, or refresh less at once (run_rows)"
 
 
 class StorageError(MaterializerError):
-    """Writing or reading files failed: disk full, permission, a lost mount."""
+    """A file could not be written or read: disk full, no permission, a lost mount."""
 
     code = "storage.failed"
     exit_status = 74
 
 
 class OutputHandlerError(MaterializerError):
-    """The function that is given the output failed."""
+    """The output handler failed: the function that receives the output."""
 
     code = "output.handler"
     exit_status = 74
@@ -451,7 +451,7 @@ class OutputHandlerError(MaterializerError):
 
 
 class RetryableError(MaterializerError):
-    """Nothing is wrong; the same call may succeed later."""
+    """There is no fault; the same call may succeed later."""
 
     code = "retry"
     exit_status = 75
@@ -459,25 +459,25 @@ class RetryableError(MaterializerError):
 
 
 class LeaseHeldError(RetryableError):
-    """Another live process is working on this aggregate."""
+    """Another live process holds the lease of this aggregate."""
 
     code = "lease.held"
 
 
 class LeaseLostError(RetryableError):
-    """This process lost its lease to another while it worked."""
+    """This process lost its lease to another process while it worked."""
 
     code = "lease.lost"
 
 
 class JournalConflictError(RetryableError):
-    """Another process committed to the journal first, again and again."""
+    """Other processes committed to the journal first, several times in a row."""
 
     code = "journal.conflict"
 
 
 class WriteFencedError(RetryableError):
-    """A write was overtaken: the table already carries this or a higher refresh number."""
+    """A write came too late: the table already carries this or a higher refresh number."""
 
     code = "write.fenced"
 
@@ -486,14 +486,14 @@ class WriteFencedError(RetryableError):
 
 
 class VerifyFailedError(MaterializerError):
-    """An aggregate differs from plain Spark where it should be equal."""
+    """An aggregate differs from the result of plain Spark."""
 
     code = "verify.differs"
     exit_status = 1
 
 
 class QualityGateError(MaterializerError):
-    """What was computed does not meet the aggregate's expectations; it is not published and stays dirty."""
+    """The computed result does not meet the aggregate's expectations; it is not published and stays dirty."""
 
     code = "quality.gate"
     exit_status = 1
@@ -504,7 +504,7 @@ class QualityGateError(MaterializerError):
 
 
 class CanaryError(QualityGateError):
-    """Buckets that were computed again from their raw rows differ; they are dirty, and recomputed by the next refresh."""
+    """Buckets that were computed again from their raw rows differ; they are dirty, and the next refresh recomputes them."""
 
     code = "quality.canary"
     default_hint = (
@@ -514,7 +514,7 @@ class CanaryError(QualityGateError):
 
 
 class QualityCheckError(MaterializerError):
-    """What is published does not meet the aggregate's expectations."""
+    """The published output does not meet the aggregate's expectations."""
 
     code = "quality.check"
     exit_status = 1

@@ -1,4 +1,4 @@
-"""From a definition to its layout: every aggregate call taken apart, equal partials kept once."""
+"""Decomposes a definition into its layout: every aggregate call into its parts, with equal partials stored once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def decompose(spec: AggregateSpec) -> Layout:
     """Return the layout of *spec*, whose calls must carry the types of their arguments.
 
     Raises:
-        DefinitionError: If a call has the wrong number of arguments, a DISTINCT or WITHIN GROUP that means nothing
-            there, or needs an order of rows that cannot be had; with every problem of the definition.
+        DefinitionError: With all problems of the definition: a wrong number of arguments, a DISTINCT or WITHIN GROUP without
+            meaning there, or a call that needs an order of rows where there is none.
         ValueError: If a call that depends on the types of its arguments does not carry them.
     """
     formulas = [(m.name, m.formula) for m in spec.measures]
@@ -50,12 +50,12 @@ def decompose(spec: AggregateSpec) -> Layout:
 
 
 def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:
-    """Take one call apart.
+    """Decompose one call.
 
     Args:
         call: The call, with the types of its arguments.
         order: The order of rows in the definition.
-        is_summed: Whether the definition also asks for the sum of the same argument.
+        is_summed: Whether the definition also has the sum of the same argument.
 
     Raises:
         CallError: If the call cannot be accepted.
@@ -73,7 +73,7 @@ def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:
 
 @dataclass(slots=True)
 class _Taker:
-    """Takes formulas apart and gathers what is wrong with them."""
+    """Decomposes formulas and collects their problems."""
 
     order: RowOrder
     sums: frozenset[str]
@@ -88,7 +88,7 @@ class _Taker:
         return [p for p in (self._one(name, call) for call in formula.calls) if p is not None]
 
     def refuse_together(self, calls: list[tuple[str, Call]]) -> None:
-        """Refuse what Spark accepts and then cannot plan: WITHIN GROUP of ``listagg`` beside DISTINCT aggregates."""
+        """Refuse a combination that Spark accepts but cannot plan: WITHIN GROUP of ``listagg`` beside DISTINCT aggregates."""
         lists = [name for name, c in calls if c.function in ("listagg", "string_agg") and c.order_by is not None]
         others = [name for name, c in calls if (c.distinct or c.function == "nunique") and name not in lists]
         if lists and others:
@@ -163,7 +163,7 @@ def _foreign(call: Call) -> Parts:
 def _mode(call: Call) -> Parts:
     if call.order_by is not None:
         return _within_group(call)
-    # The flag makes Spark choose the smallest of the most frequent, whatever the user's says.
+    # With the flag Spark chooses the smallest of the most frequent values, whatever the user's flag is.
     return ordered.recompute(call, plain("mode", (call.args[0], "true"), call.where))
 
 
@@ -177,13 +177,13 @@ def _listagg(call: Call) -> Parts:
     x = group(call.args[0])
     inside = ("DISTINCT " if call.distinct else "") + ", ".join(map(group, call.args))
     if call.order_by is None and type_of(call) == "string":
-        # Not WITHIN GROUP, which Spark cannot plan beside several DISTINCT aggregates.
+        # Without WITHIN GROUP, which Spark cannot plan beside several DISTINCT aggregates.
         gathered = plain("collect_set" if call.distinct else "collect_list", (x,), call.where)
         between = f"coalesce({group(call.args[1])}, '')" if len(call.args) > 1 else "''"
         counted = plain("count", (x,), call.where)
         joined = f"if({counted} = 0, NULL, array_join(sort_array({gathered}), {between}))"
         return ordered.recompute(call, joined)
-    # Rows that tie in the given order may differ in the value; with the value as last resort they cannot.
+    # Rows that are equal in the given order may differ in the value; with the value as last key they cannot.
     keys = x if call.order_by is None else call.order_by if call.distinct else f"{call.order_by}\n, {x}"
     return ordered.recompute(call, filtered(f"listagg({inside}) WITHIN GROUP (ORDER BY {keys}\n)", call.where))
 

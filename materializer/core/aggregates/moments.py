@@ -1,7 +1,7 @@
-"""Variances, covariances and what follows from them: counts, means and centred sums, merged by Chan's rule.
+"""Variances, covariances and values derived from them: counts, means and centred sums, merged by Chan's rule.
 
-Centred sums stay accurate where sums of squares cancel. Each family keeps one struct, null where no row counts, so that
-all functions over the same arguments share it and merging a single partial gives it back unchanged.
+Centred sums stay accurate where sums of squares cancel. Each family stores one struct, which is null without rows. So all
+functions of the same arguments share it, and merging a single partial gives it back unchanged.
 
 Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
 """
@@ -18,7 +18,7 @@ _INEXACT = "is computed in floating-point numbers"
 
 
 def variance(call: Call) -> Parts:
-    """Take apart ``var_pop``, ``var_samp``, ``stddev_pop`` and ``stddev_samp``."""
+    """Decompose ``var_pop``, ``var_samp``, ``stddev_pop`` and ``stddev_samp``."""
     x = group(call.args[0])
     name = partial_name("moments", *call.args, call.where)
     counted = plain("count", call.args, call.where)
@@ -39,7 +39,7 @@ def variance(call: Call) -> Parts:
 
 
 def standard_error(call: Call) -> Parts:
-    """Take apart ``sem``: the standard deviation of a sample over the root of its size, null below two values."""
+    """Decompose ``sem``: the standard deviation of a sample over the root of its size; null for fewer than two values."""
     parts = variance(replace(call, function="var_samp"))
     (partial,) = parts.partials
     deviation, counted = plain("stddev_samp", call.args, call.where), plain("count", call.args, call.where)
@@ -52,7 +52,7 @@ def standard_error(call: Call) -> Parts:
 
 
 def comoment(call: Call) -> Parts:
-    """Take apart covariance, correlation and linear regression, over the rows where both arguments are not null."""
+    """Decompose covariance, correlation and linear regression, over the rows where both arguments are not null."""
     a, b = (group(t) for t in call.args)
     both = f"{a} IS NOT NULL AND {b} IS NOT NULL"
     where = both if call.where is None else f"{group(call.where)} AND {both}"
@@ -71,8 +71,8 @@ def comoment(call: Call) -> Parts:
     )
     reference = plain(call.function, call.args, call.where)
     if call.function == "corr":
-        # Spark's corr divides by zero under ANSI where an argument is constant, which would fail the bucket; without
-        # ANSI it gives null there, and that is what it means here.
+        # Under ANSI, Spark's corr divides by zero where an argument is constant, which would fail the bucket. Without ANSI it
+        # gives null there, and so does this reference.
         reference = (
             f"if({counted} < 2, NULL, try_divide({plain('covar_pop', (a, b), where)},"
             f" sqrt({plain('var_pop', (a,), where)}) * sqrt({plain('var_pop', (b,), where)})))"
@@ -87,7 +87,7 @@ def _parts(call: Call, partial: PartialColumn, final: str, reference: str) -> Pa
 
 
 def _comoment_final(function: str, p: str) -> str:
-    # The first argument of the regressions is the dependent one.
+    # The first argument of the regressions is the dependent variable.
     slope = f"({p}.cab / {p}.cbb)"
     match function:
         case "covar_pop":
@@ -111,8 +111,8 @@ def _samp(products: str, n: str) -> str:
 
 
 def mean_of(x: str, where: str | None) -> str:
-    """Return the mean of a group; of equal values it is exactly their value."""
-    # A sum divided by a count is not exactly the constant that was summed, and constants must have variance zero.
+    """Return the mean of a group; for equal values it is exactly that value."""
+    # A sum divided by a count is not always exactly the constant that was summed, and constants must have variance zero.
     low, high = plain("min", (x,), where), plain("max", (x,), where)
     mean = plain("avg", (f"CAST({x} AS DOUBLE)",), where)
     return f"if({low} = {high}, CAST({low} AS DOUBLE), {mean})"
@@ -124,13 +124,13 @@ def merged_mean(mean: str) -> str:
 
 
 def merged_product(product: str, left: str, right: str) -> str:
-    """Return the centred sum of products of two structs *a* and *b*, from theirs and their means."""
+    """Return the centred sum of products of the union of two structs *a* and *b*, from their sums and means."""
     weight = "(a.n * (b.n / (a.n + b.n)))"
     return f"a.{product} + b.{product} + (b.{left} - a.{left}) * (b.{right} - a.{right}) * {weight}"
 
 
 def folded(name: str, zero: str, joined: str) -> str:
-    """Return the merge of the structs in column *name*, two at a time: *a* and *b* become *joined*."""
+    """Return the merge of the structs in column *name*, two at a time; *joined* is the SQL that merges *a* and *b*."""
     # Sorted, so that the last digits do not depend on the order in which a shuffle delivers the partials.
     return (
         f"aggregate(sort_array(collect_list({name})), {zero}, (a, b) -> if(a.n = 0, b, {joined}),"

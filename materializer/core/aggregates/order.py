@@ -1,7 +1,7 @@
-"""The order of rows that gives ``first``, ``last``, ties and lists one meaning.
+"""The order of rows, which gives ``first``, ``last``, ties and lists one meaning.
 
 Rows are ordered by time, then by the declared sequence column, then by every column that the definition reads, by name.
-Rows that are equal in all of these are interchangeable, so the order never depends on files, commits or partitions.
+Rows that are equal in all these columns are interchangeable, so results never depend on files, commits or partitions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class RowOrder:
     """The columns that order rows inside a group.
 
     Args:
-        columns: Column names, the deciding one first.
+        columns: Column names, the most significant first.
         constants: Columns that are equal for all rows of a group, in lower case.
-        unorderable: Columns that are read, cannot be ordered, and have no sequence column to decide in their place.
+        unorderable: Columns that are read and have no order, when no sequence column decides instead of them.
     """
 
     columns: tuple[str, ...]
@@ -27,11 +27,11 @@ class RowOrder:
     unorderable: tuple[str, ...] = ()
 
     def before(self, column: str | None, *, without: str | None = None) -> tuple[str, ...]:
-        """Return the columns that decide before *column* does, all of them if it is None or not among them.
+        """Return the columns that come before *column* in the order; all of them when it is None or not among them.
 
         Args:
-            column: The column whose value is picked, in lower case.
-            without: A column that an earlier place decides already, in lower case.
+            column: The column whose value is selected, in lower case.
+            without: A column that already comes earlier in the comparison, in lower case.
         """
         if column is not None and (column in self.constants or column == without):
             return ()
@@ -41,7 +41,7 @@ class RowOrder:
 
 
 def row_order(spec: AggregateSpec) -> RowOrder:
-    """Return the order of rows of *spec*, fixed by the columns it reads and by its sequence column."""
+    """Return the order of rows of *spec*, from the columns that it reads and from its sequence column."""
     constants = frozenset(c for c in (column_of(k.sql) for k in spec.keys) if c is not None)
     first = [spec.time_column] + ([spec.sequence] if spec.sequence else [])
     types = dict(spec.read_types)
@@ -56,7 +56,7 @@ def row_order(spec: AggregateSpec) -> RowOrder:
 
 
 def order_struct(columns: tuple[str, ...], *, by: str | None = None, value: str | None = None) -> str:
-    """Return a struct that sorts as the rows do: *by* first, then *columns*, then *value*.
+    """Return a struct whose order is that of the rows: *by* first, then *columns*, then *value*.
 
     Examples:
         >>> order_struct(("ts",), value="(price)")

@@ -1,7 +1,7 @@
-"""Aggregates that pick or list values by the order of rows: ``first``, ``last``, ``min_by``, ``max_by``, ``atImax``, lists.
+"""Aggregates that select or list values by the order of rows: ``first``, ``last``, ``min_by``, ``max_by``, ``atImax``, lists.
 
-A picked value is stored as the smallest (or greatest) struct of what decides and the value itself, so rows that are
-equal in it are interchangeable and merging needs nothing but the extreme again.
+A selected value is stored as the smallest (or greatest) struct of the deciding columns and the value. Rows with equal structs
+are interchangeable, so partials merge by the same extreme.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from materializer.core.spec.spec import Call
 
 
 def end_of_order(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``first``, ``last`` and ``any_value`` (which is ``first``), with or without ignoring nulls."""
+    """Decompose ``first``, ``last`` and ``any_value`` (the same as ``first``), with or without ignoring nulls."""
     _require_order(call, order)
     extreme = "max" if call.function == "last" else "min"
     given = f"{group(call.args[0])} IS NOT NULL" if flag(call, 1, default=False) else None
@@ -37,14 +37,14 @@ def end_of_order(call: Call, order: RowOrder) -> Parts:
 
 
 def extreme_by(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``min_by`` and ``max_by``; ties of the deciding value go by the order of rows."""
+    """Decompose ``min_by`` and ``max_by``; the order of rows decides between equal values."""
     _require_order(call, order)
     given = f"{group(call.args[1])} IS NOT NULL"
     return _pick(call, order, call.function[:3], by=call.args[1], conditions=(call.where, given))
 
 
 def end_but(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``firstNot(x [, k])`` and ``lastNot``: the first or last value that is neither null nor *k*."""
+    """Decompose ``firstNot(x [, k])`` and ``lastNot``: the first or last value that is neither null nor *k*."""
     _require_order(call, order)
     x = group(call.args[0])
     skipped = f"NOT ({x} <=> {group(call.args[1])})" if len(call.args) > 1 else None
@@ -53,7 +53,7 @@ def end_but(call: Call, order: RowOrder) -> Parts:
 
 
 def at_extreme(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``atImax(location, value)`` and ``atImin``: the value, null too, in the first row of the extreme location.
+    """Decompose ``atImax(location, value)`` and ``atImin``: the value, null too, in the first row of the extreme location.
 
     NaN is the greatest location. Where the type of the location has no reversed order, ``atImax`` cannot be merged.
     """
@@ -70,17 +70,17 @@ def at_extreme(call: Call, order: RowOrder) -> Parts:
 
 
 def in_order(call: Call, order: RowOrder, value: str, *conditions: str, by_value: bool = True) -> str:
-    """Return SQL of an array: *value* of every row that passes the filter of *call* and *conditions*, in the order of rows.
+    """Return SQL of an array with *value* of every row that passes the filters, in the order of rows.
 
     Args:
-        call: The call.
+        call: The call, whose filter applies too.
         order: The order of rows.
         value: SQL over a row.
-        conditions: SQL over a row.
-        by_value: Whether values can be compared by size, which sorts faster.
+        conditions: Further filters, as SQL over a row.
+        by_value: Whether values have an order, which makes the sort faster.
 
     Raises:
-        CallError: If the rows cannot be ordered.
+        CallError: If the rows have no order.
     """
     _require_order(call, order)
     if by_value:
@@ -92,7 +92,7 @@ def in_order(call: Call, order: RowOrder, value: str, *conditions: str, by_value
 
 
 def list_of(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``collect_list``: the values that are not null, in the order of rows; DISTINCT ones by size."""
+    """Decompose ``collect_list``: the values that are not null, in the order of rows; with DISTINCT, in the order of values."""
     x = group(call.args[0])
     if call.distinct:
         return recompute(call, f"sort_array({plain('collect_list', call.args, call.where, distinct=True)})")
@@ -101,7 +101,7 @@ def list_of(call: Call, order: RowOrder) -> Parts:
 
 
 def recompute(call: Call, reference: str, order: RowOrder | None = None, *, is_exact: bool = True) -> Parts:
-    """Store the final value itself, for calls that cannot be merged."""
+    """Return parts that store the final value itself, for calls that cannot be merged."""
     words = ("distinct" if call.distinct else "", *call.args, call.order_by, call.where)
     name = partial_name(f"value {call.function}", *words, *(order.columns if order else ()))
     shown = call.text or plain(call.function, call.args, call.where, distinct=call.distinct)
@@ -133,10 +133,10 @@ def _pick(call: Call, order: RowOrder, extreme: str, *, by: str | None, conditio
 
 
 def _reversed(text: str, spark_type: str) -> str | None:
-    """Return SQL that sorts the other way round, NaN first; None for types that cannot be turned."""
+    """Return SQL that sorts in reverse, NaN first; None for types without a reversed order."""
     x = group(text)
     if spark_type in INTEGERS:
-        return f"~{x}"  # minus the smallest number would not fit
+        return f"~{x}"  # the negative of the smallest number would overflow
     if spark_type in ("double", "float"):
         return f"named_struct('n', NOT isnan({x}), 'x', -{x})"
     if decimal_of(spark_type):

@@ -1,7 +1,7 @@
-"""What one aggregate call comes apart into, and the few ways of writing SQL that all families share.
+"""The parts of one aggregate call, and the few ways of writing SQL that all families share.
 
-Texts of the user are put into larger expressions only through :func:`group` and :func:`filtered`, so that neither an
-``or`` nor a comment in them can swallow what follows.
+Text from the user enters a larger expression only through :func:`group` and :func:`filtered`, so that an ``or`` or a comment
+in it cannot change the meaning of what follows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS = INTEGERS | {"float", "double", "void"}
 
 
 class CallError(ValueError):
-    """A call cannot be taken apart; caught where all problems of a definition are gathered."""
+    """A call that cannot be decomposed; caught where all problems of a definition are collected."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -34,16 +34,16 @@ class CallError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """One aggregate call, taken apart; all texts are Spark SQL.
+    """The parts of one aggregate call; all texts are Spark SQL.
 
     Args:
         partials: Columns to store.
-        final: Scalar expression over them that gives the value of the call.
-        reference: Plain aggregate expression over source rows: what the call means.
-        tolerance: How a value may differ from the reference.
-        not_mergeable: Why it cannot be merged, or "".
-        not_retractable: Why rows cannot be taken out exactly, or "".
-        bracket: For quantiles, (lowest, highest) aggregate expressions between which the value lies, both included.
+        final: Scalar expression over these columns that gives the value of the call.
+        reference: Plain aggregate expression over source rows that defines the value of the call.
+        tolerance: How much a value may differ from the reference.
+        not_mergeable: Why its partials cannot be merged, or "".
+        not_retractable: Why rows cannot be removed from its partials exactly, or "".
+        bracket: For quantiles, (lowest, highest) aggregate expressions; the value lies between them, both included.
     """
 
     partials: tuple[PartialColumn, ...]
@@ -56,7 +56,7 @@ class Parts:
 
 
 def group(text: str) -> str:
-    """Return *text* in parentheses, safe to stand anywhere in an expression."""
+    """Return *text* in parentheses, safe anywhere in an expression."""
     return f"({text}\n)" if "--" in text else f"({text})"
 
 
@@ -72,7 +72,7 @@ def filtered(aggregate: str, *conditions: str | None) -> str:
 
 
 def plain(function: str, args: Iterable[str], *conditions: str | None, distinct: bool = False) -> str:
-    """Return the call of *function* as Spark would be asked for it."""
+    """Return the plain Spark call of *function*, with a FILTER over *conditions*."""
     inside = ", ".join(a if a == "*" else group(a) for a in args)
     return filtered(f"{function}({'DISTINCT ' if distinct else ''}{inside})", *conditions)
 
@@ -83,7 +83,7 @@ def quoted(name: str) -> str:
 
 
 def column_of(text: str) -> str | None:
-    """Return the column that *text* names and does nothing else with, folded to lower case, or None."""
+    """Return the column that *text* consists of, in lower case; None when *text* is anything but a column name."""
     bare = text.strip()
     if bare.startswith("`") and bare.endswith("`") and "`" not in bare[1:-1]:
         return bare[1:-1].casefold()
@@ -91,13 +91,13 @@ def column_of(text: str) -> str | None:
 
 
 def partial_name(kind: str, *texts: str | None) -> str:
-    """Return the column name for what *kind* and *texts* say; equal up to case and blanks outside quotes is equal."""
+    """Return a column name from *kind* and *texts*; differences in case and blanks outside quotes do not count."""
     parts = "\x1f".join("\x1e" if t is None else normal(t) for t in (kind, *texts))
     return f"p_{sha256(parts.encode()).hexdigest()[:12]}"
 
 
 def normal(text: str) -> str:
-    """Return *text* in lower case without blanks, except inside quotes; used for names, never executed.
+    """Return *text* in lower case and without blanks, except inside quotes; for names only, never executed.
 
     Text with comments is left as it is.
 
@@ -135,7 +135,7 @@ def type_of(call: Call, position: int = 0) -> str:
     """Return the Spark type of an argument.
 
     Raises:
-        ValueError: If the types are not known yet (:func:`materializer.spark.describe.analyse.analyse` fills them in).
+        ValueError: If the types are unknown (:func:`materializer.spark.describe.analyse.analyse` adds them).
     """
     if position >= len(call.types):
         msg = f"the argument types of {call.function} are not known, the definition has to be analysed first"
@@ -157,10 +157,10 @@ def decimal_of(spark_type: str) -> tuple[int, int] | None:
 
 
 def as_double(call: Call, position: int = 0) -> str:
-    """Return an argument as a double, safe to stand anywhere in an expression.
+    """Return an argument as a double, safe anywhere in an expression.
 
     Raises:
-        CallError: If it is no number.
+        CallError: If the argument is no number.
     """
     of = type_of(call, position)
     if of not in _NUMBERS and decimal_of(of) is None:
@@ -170,7 +170,7 @@ def as_double(call: Call, position: int = 0) -> str:
 
 
 def flag(call: Call, position: int, *, default: bool) -> bool:
-    """Return an argument that has to be the literal ``true`` or ``false``; *default* where it was left out.
+    """Return the value of an argument that must be the literal ``true`` or ``false``; *default* without the argument.
 
     Raises:
         CallError: If it is anything else.
@@ -187,7 +187,7 @@ def flag(call: Call, position: int, *, default: bool) -> bool:
 
 
 def number(text: str) -> Decimal | None:
-    """Return the number that a literal stands for, or None when it is anything else.
+    """Return the number of a literal, or None for any other text.
 
     Examples:
         >>> number(" 0.5BD"), number("-2L"), number("1e-3"), number("x"), number("1/2")
@@ -200,7 +200,7 @@ def number(text: str) -> Decimal | None:
 
 
 def is_orderable(spark_type: str) -> bool:
-    """Whether values of a Spark type can be compared by size.
+    """Whether values of a Spark type have an order.
 
     Examples:
         >>> is_orderable("array<map<string,int>>"), is_orderable("struct<a:int>")

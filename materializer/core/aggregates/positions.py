@@ -1,6 +1,6 @@
-"""Positions in the order of rows, from 0 over all rows of the group; -1 where no row counts.
+"""Positions in the order of rows, counted from 0 over all rows of the group; -1 without a matching row.
 
-A position moves when an earlier row arrives, so nothing here can be merged.
+A position changes when an earlier row arrives, so none of these can be merged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from materializer.core.spec.spec import Call
 
 
 def position_of_value(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``ifirstNot`` and ``ilastNot``: where the first or last value that is not null stands."""
+    """Decompose ``ifirstNot`` and ``ilastNot``: the position of the first or last value that is not null."""
     given = in_order(call, order, f"{group(call.args[0])} IS NOT NULL")
     if call.function == "ifirstnot":
         return recompute(call, f"coalesce(array_position({given}, true), 0L) - 1", order)
@@ -21,9 +21,9 @@ def position_of_value(call: Call, order: RowOrder) -> Parts:
 
 
 def position_of_extreme(call: Call, order: RowOrder) -> Parts:
-    """Take apart ``imax`` and ``imin``: where the first of the greatest or smallest values stands.
+    """Decompose ``imax`` and ``imin``: the position of the first of the greatest or smallest values.
 
-    Nulls count in the position, not as values. NaN is the greatest number.
+    Rows with null have a position, but null is never the extreme. NaN is the greatest number.
     """
     values = in_order(call, order, group(call.args[0]))
     at = f"coalesce(array_position(g, array_{call.function[1:]}(g)), 0L) - 1"

@@ -1,6 +1,6 @@
 """Aggregates that multiply: sums of powers, weighted sums and averages, and the product of all values.
 
-Everything here is computed in doubles, whatever the types of the arguments.
+All of them are computed in doubles, whatever the types of the arguments.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from materializer.core.spec.spec import Call
 
 _INEXACT: Final = "is computed in floating-point numbers"
 _ONE: Final = "named_struct('f', 1D, 'e', 0L)"
-# Exponents of the smallest and the greatest double; log2 is rounded and may miss them.
+# Exponents of the smallest and the largest double; log2 is rounded and may be off by one at these ends.
 _LEAST_EXPONENT, _MOST_EXPONENT = -1074, 1023
 
 
 def sum_of_powers(call: Call) -> Parts:
-    """Take apart ``sum2``, ``sum3`` and ``sum4``: the sums of squares, cubes and fourth powers."""
+    """Decompose ``sum2``, ``sum3`` and ``sum4``: the sums of squares, cubes and fourth powers."""
     return _sum(call, " * ".join([as_double(call)] * int(call.function[-1])))
 
 
 def weighted_sum(call: Call) -> Parts:
-    """Take apart ``wsum(x, y)``: the sum of the products, over the rows where both are not null."""
+    """Decompose ``wsum(x, y)``: the sum of the products, over the rows where both are not null."""
     return _sum(call, _weighted(call))
 
 
 def weighted_average(call: Call) -> Parts:
-    """Take apart ``wavg(x, w)``, over the rows where both are not null; null where the weights sum to zero."""
+    """Decompose ``wavg(x, w)``, over the rows where both are not null; null where the weights sum to zero."""
     x, w = map(group, call.args)
     pairs = f"{x} IS NOT NULL AND {w} IS NOT NULL"
     where = pairs if call.where is None else f"{group(call.where)} AND {pairs}"
@@ -44,10 +44,10 @@ def weighted_average(call: Call) -> Parts:
 
 
 def product(call: Call) -> Parts:
-    """Take apart ``prod``: the product of the values that are not null, null without any.
+    """Decompose ``prod``: the product of the values that are not null; null without such values.
 
-    A running product is kept as ``f * 2^e``, so that nothing overflows on the way: the product does not depend on which
-    values were multiplied first, and only a result that no double holds is infinite or zero.
+    A running product is stored as ``f * 2^e``, so that no intermediate product overflows. So the result does not depend on the
+    order of the multiplications, and it is infinite or zero only where no double can represent it.
     """
     name = partial_name("product", *call.args, call.where)
     counted = plain("count", call.args, call.where)
@@ -74,9 +74,9 @@ def _weighted(call: Call) -> str:
 
 
 def _scaled(x: str) -> str:
-    """Return a struct of a number near 1 to 2 and the exponent that make *x*; zero and what is not finite stay whole."""
+    """Return a struct of a number from 1 to 2 and an exponent that together give *x*; zero and non-finite *x* stay whole."""
     exponent = f"greatest(least(floor(log2(abs({x}))), {_MOST_EXPONENT}L), {_LEAST_EXPONENT}L)"
-    is_whole = f"{x} = 0 OR abs({x}) >= double('Infinity')"  # NaN is the greatest number
+    is_whole = f"{x} = 0 OR abs({x}) >= double('Infinity')"  # in the order of Spark, NaN is the greatest number
     return (
         f"if({is_whole}, named_struct('f', {x}, 'e', 0L),"
         f" named_struct('f', {x} / pow(2D, {exponent}), 'e', {exponent}))"
@@ -90,7 +90,7 @@ def _times(a: str, b: str) -> str:
 
 
 def _value(p: str) -> str:
-    # In two steps, because the power of a subnormal number alone is no double.
+    # in two steps, because the power of a subnormal number alone is outside the range of doubles
     half = f"({p}.e DIV 2)"
     scaled = f"{p}.f * pow(2D, {half}) * pow(2D, {p}.e - {half})"
     return f"if({p}.f = 0 OR abs({p}.f) >= double('Infinity'), {p}.f, {scaled})"

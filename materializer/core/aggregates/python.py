@@ -1,7 +1,7 @@
 """Aggregates that users write in Python.
 
-Such an aggregate sees all values of a group at once and has no partial, so every bucket that changed is recomputed. It
-must depend on the values alone: their order is not defined.
+Such an aggregate receives all values of a group at once and has no partial, so every changed bucket is recomputed. It must
+depend on the values alone: their order is not defined.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class PythonAggregate:
     """A named function of one or more pandas Series that returns one value.
 
     Args:
-        name: What it is called in definitions.
-        function: Takes one Series for each argument, all of a group's rows; returns a value of type *returns*.
+        name: Its name in definitions.
+        function: Takes one Series for each argument, with all rows of a group; returns a value of type *returns*.
         returns: Spark type of the result, such as ``double``.
     """
 
@@ -32,15 +32,16 @@ class PythonAggregate:
 
 
 def python_aggregate(returns: str, *, name: str = "") -> Callable[[Callable[..., Any]], PythonAggregate]:
-    """Return a decorator that makes a function an aggregate.
+    """Return a decorator that turns a function into an aggregate.
 
-    The function takes a pandas Series for each argument, with the values of all rows of a group (that pass the FILTER), nulls
-    as pandas has them, in no defined order; it returns one value. It must depend on the values alone.
+    The function takes one pandas Series for each argument, with the values of all rows of a group (those that pass the FILTER).
+    Nulls are as pandas represents them, and the order is not defined. It returns one value, which must depend on these values
+    alone.
 
     Args:
         returns: Spark type of the value, such as ``double``.
-        name: What definitions call it: lower-case letters, digits and underscores, a letter first, and not the name of a
-            built-in aggregate. The function's own when left out.
+        name: Name of the aggregate in definitions: lower-case letters, digits and underscores, a letter first, and not the name
+            of a built-in aggregate. Without it, the name of the function.
 
     Examples:
         >>> @python_aggregate("double")
@@ -57,10 +58,10 @@ def python_aggregate(returns: str, *, name: str = "") -> Callable[[Callable[...,
 
 
 def by_name(aggregates: Iterable[PythonAggregate | str]) -> Mapping[str, PythonAggregate]:
-    """Return aggregates by name; a text ``module:attribute`` is imported.
+    """Return aggregates by name; a text ``module:attribute`` is imported first.
 
     Raises:
-        UsageError: If one cannot be imported, has an unfit name, or has the name of a built-in aggregate.
+        UsageError: If one cannot be imported, has an invalid name, or has the name of another aggregate.
     """
     found: dict[str, PythonAggregate] = {}
     for item in aggregates:

@@ -1,4 +1,4 @@
-"""Values by their rank, and exact counts of distinct ones: ``quantile``, ``searchK``, ``nunique``; none can be merged."""
+"""Values by rank and exact counts of distinct values: ``quantile``, ``searchK``, ``nunique``; none can be merged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _BETWEEN: Final = {
     "nearest": "get(g, CAST(ceil(p - 0.5BD) AS INT))",
     "midpoint": "(get(g, CAST(floor(p) AS INT)) / 2D + get(g, CAST(ceil(p) AS INT)) / 2D)",
 }
-"""What stands at a place *p* from 0 between two values of the sorted array *g*."""
+"""SQL of the value at position *p* (from 0, may be fractional) of the sorted array *g*."""
 
 
 def quantile(call: Call) -> Parts:
-    """Take apart ``quantile(x, q [, how])``: what stands at ``(n - 1) * q`` among the n sorted values, null without any.
+    """Decompose ``quantile(x, q [, how])``: the value at ``(n - 1) * q`` of the n sorted values, null without values.
 
     Between two values ``linear`` (the default) interpolates, as ``percentile`` does; ``lower``, ``higher`` and ``nearest``
-    (the lower on a tie) give one of the two, of its own type, and ``midpoint`` the mean of both.
+    (the lower on a tie) give one of the two, of the type of *x*, and ``midpoint`` gives the mean of both.
     """
     share, how = _share(call), _how(call)
     if how == "linear":
         return recompute(call, plain("percentile", (call.args[0], call.args[1]), call.where), is_exact=False)
-    # In decimals, because doubles may put a place that is a whole number a little beside it.
+    # In decimals, because a double may place an exact position a little beside its whole number.
     place = f"CAST(size(g) - 1 AS DECIMAL(12,0)) * CAST('{share:.17f}' AS DECIMAL(18,17))"
     found = f"transform(array({place}), p -> {_BETWEEN[how]})[0]"
     whole = f"transform(array({_sorted(call)}), g -> {found})[0]"
@@ -35,7 +35,7 @@ def quantile(call: Call) -> Parts:
 
 
 def kth_smallest(call: Call) -> Parts:
-    """Take apart ``searchK(x, k)``: the k-th smallest value, null where k is not from 1 to their number."""
+    """Decompose ``searchK(x, k)``: the k-th smallest value, null where k is not from 1 to the number of values."""
     k = number(call.args[1])
     if k is None or k != int(k) or abs(k) >= 2**31 - 1:
         message = f"k of {call.text or call.function} is {call.args[1]}, expected a whole number"
@@ -44,7 +44,7 @@ def kth_smallest(call: Call) -> Parts:
 
 
 def distinct_values(call: Call) -> Parts:
-    """Take apart ``nunique(x [, ignore_nulls])``: how many values differ; null counts as one unless it is ignored."""
+    """Decompose ``nunique(x [, ignore_nulls])``: the number of distinct values; null counts as one unless it is ignored."""
     distinct = plain("count", call.args[:1], call.where, distinct=True)
     if flag(call, 1, default=False):
         return recompute(call, distinct)

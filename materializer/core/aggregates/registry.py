@@ -1,4 +1,4 @@
-"""The aggregates that definitions may use, by name: what each takes and what it can do."""
+"""The aggregates that definitions may use, by name: their arguments and their properties."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Aggregate:
 
     Args:
         name: Canonical name, lower case.
-        family: How it comes apart.
+        family: Selects the function that decomposes it.
         least: Fewest arguments.
         most: Most arguments, or None for any number.
-        distinct: What DISTINCT inside it means: nothing, a value that must be recomputed, or an error.
-        is_mergeable: Whether kept partials and partials of new rows merge to the partials of all rows.
-        is_retractable: Whether rows can be taken out exactly where the argument is an integer or a decimal.
+        distinct: The effect of DISTINCT: none (``same``), a value that must be recomputed (``recompute``), or an error
+            (``refused``).
+        is_mergeable: Whether stored partials and partials of new rows merge to the partials of all rows.
+        is_retractable: Whether rows can be removed exactly where the argument is an integer or a decimal.
         is_ordered: Whether the value depends on the order of rows.
     """
 
@@ -40,7 +41,7 @@ class Aggregate:
 
 
 def find(name: str) -> Aggregate | None:
-    """Return the aggregate that *name* (an alias too, in any case) stands for, or None.
+    """Return the aggregate of a name or alias, in any case; None without one.
 
     Examples:
         >>> find("MEAN").name

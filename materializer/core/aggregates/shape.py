@@ -15,14 +15,14 @@ from materializer.core.spec.spec import Call
 
 _ZERO: Final = "named_struct('n', 0L, 'mean', 0D, 'm2', 0D, 'm3', 0D, 'm4', 0D)"
 _FISHER: Final = {"skew": 3, "kurtosis": 4}
-"""The fewest values of which there is an unbiased estimate."""
+"""The least number of values that has an unbiased estimate."""
 
 
 def shape(call: Call) -> Parts:
-    """Take apart ``skew(x [, biased])`` and ``kurtosis(x [, biased])``.
+    """Decompose ``skew(x [, biased])`` and ``kurtosis(x [, biased])``.
 
-    Kurtosis is not reduced by 3. Both are biased unless the flag is false, and null where fewer than two values count
-    (unbiased: three, four) or all are equal.
+    Kurtosis is not reduced by 3. Both are biased unless the flag is false. Both are null for fewer than two values (unbiased:
+    skew three, kurtosis four) and where all values are equal.
     """
     is_biased = flag(call, 1, default=True)
     x = call.args[:1]
@@ -41,7 +41,7 @@ def shape(call: Call) -> Parts:
 
 
 def _build(call: Call) -> str:
-    """Return the centred sums, from Spark's own skewness and kurtosis; null where no row counts."""
+    """Return the centred sums, computed from Spark's own skewness and kurtosis; null without rows."""
     x = call.args[:1]
     counted, spread = plain("count", x, call.where), plain("var_pop", x, call.where)
     third = f"coalesce({plain('skewness', x, call.where)} * pow({spread}, 1.5D) * {counted}, 0D)"

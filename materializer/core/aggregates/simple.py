@@ -1,4 +1,4 @@
-"""Aggregates whose partial is one value or two: counts, sums, averages, extremes, booleans and bits."""
+"""Aggregates whose partial is one or two values: counts, sums, averages, extremes, booleans and bits."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from materializer.core.spec.spec import Call
 _MAX_PRECISION = 38
 # A bucket holds fewer rows than this many digits can count; a narrow count leaves digits for the quotient.
 _COUNT = "decimal(12,0)"
-# Columns of a larger scale leave no room for a quotient's four more digits; their averages keep the column's scale.
+# A column of a larger scale leaves no room for the four more digits of a quotient; its average has the column's scale.
 _MAX_LONG_DIVISION = 24
 
 
 def same(call: Call) -> Parts:
-    """Take apart a function that merges by itself and does not mind duplicates: ``min``, ``bool_and``, ``bit_or`` …"""
+    """Decompose a function that merges by itself and ignores duplicates: ``min``, ``bool_and``, ``bit_or`` …"""
     name = partial_name(call.function, *call.args, call.where)
     partial = PartialColumn(name, plain(call.function, call.args, call.where), f"{call.function}({name})")
     return Parts((partial,), name, partial.build, not_retractable=f"{call.function} forgets what it dropped")
 
 
 def count(call: Call) -> Parts:
-    """Take apart ``count(*)``, ``count(a, b)`` (rows where none is null) and ``count_if``."""
+    """Decompose ``count(*)``, ``count(a, b)`` (rows where none is null) and ``count_if``."""
     partial = _count(call.function, call.args, call.where)
     return Parts((partial,), partial.name, partial.build)
 
 
 def total(call: Call) -> Parts:
-    """Take apart ``sum``; integers and decimals raise on overflow, also when partial sums are merged."""
+    """Decompose ``sum``; integers and decimals raise an error on overflow, also when partial sums are merged."""
     partial = _sum(call)
     exact = _is_exact(type_of(call))
     return Parts(
@@ -49,12 +49,12 @@ def total(call: Call) -> Parts:
 
 
 def average(call: Call, *, is_summed: bool) -> Parts:
-    """Take apart ``avg``.
+    """Decompose ``avg``.
 
     Args:
         call: The call.
-        is_summed: Whether the definition also asks for the ``sum`` of the same bigint, so that its overflow would fail
-            the bucket anyway and the sum can be shared. Spark's own ``avg`` of bigints never overflows.
+        is_summed: Whether the definition also has the ``sum`` of the same bigint. Then an overflow of the sum fails the bucket
+            anyway, and ``avg`` can share the sum. Spark's own ``avg`` of bigints never overflows.
     """
     of = type_of(call)
     counted = _count("count", call.args, call.where)
@@ -84,7 +84,7 @@ def _is_exact(spark_type: str) -> bool:
 
 
 def row_count() -> PartialColumn:
-    """Return the partial of ``count(*)``, which every table of partials keeps."""
+    """Return the partial of ``count(*)``, which every partials table has."""
     return _count("count", ("*",), None)
 
 
@@ -98,7 +98,7 @@ def _sum(call: Call) -> PartialColumn:
     merge = f"sum({name})"
     decimal = decimal_of(type_of(call))
     if decimal:
-        # Spark widens the sum of a sum by another ten digits; the cast takes them back and raises if they are needed.
+        # Spark widens the sum of a sum by another ten digits; the cast removes them, and raises an error where they are needed.
         merge = f"CAST({merge} AS decimal({_sum_precision(decimal[0])},{decimal[1]}))"
     return PartialColumn(name, plain("sum", call.args, call.where), merge)
 
@@ -108,7 +108,7 @@ def _sum_precision(precision: int) -> int:
 
 
 def _halves(call: Call) -> tuple[PartialColumn, PartialColumn]:
-    # The sums of the upper and lower 32 bits are exact and cannot overflow before two thousand million rows.
+    # The sums of the upper and lower 32 bits are exact and do not overflow before two thousand million rows.
     x = group(call.args[0])
     name = sum_name(call)
     return tuple(  # type: ignore[return-value]
@@ -118,11 +118,11 @@ def _halves(call: Call) -> tuple[PartialColumn, PartialColumn]:
 
 
 def _decimal_quotient(summed: str, counted: str, decimal: tuple[int, int]) -> str:
-    """Return sum / count rounded half up once to Spark's type for ``avg``, as Spark's own ``avg`` is.
+    """Return sum / count, rounded half up once to Spark's type for ``avg``, as Spark's own ``avg`` does.
 
-    Spark divides decimals to at most 38 digits, and a second rounding of a wide quotient would differ. So wide sums are
-    divided as by hand: the whole part, the digits of the column's scale, and the four digits that ``avg`` adds. Every
-    sum in it is narrow enough that Spark takes no digit of its scale away.
+    Spark divides decimals to at most 38 digits, and a second rounding of a wide quotient would give another result. So wide
+    sums are divided as by hand: the whole part, the digits of the column's scale, and the four digits that ``avg`` adds. Every
+    intermediate sum is narrow enough that Spark keeps all digits of its scale.
     """
     precision, scale = decimal
     width = _sum_precision(precision)

@@ -25,10 +25,10 @@ _MAX_LONG_DIGITS = 18
 
 
 def distinct_count(call: Call) -> Parts:
-    """Take apart ``approx_count_distinct(x [, relative error])``.
+    """Decompose ``approx_count_distinct(x [, relative error])``.
 
-    A sketch that saw rows one after another estimates by a history that merged ones have lost. The union of a sketch
-    with itself loses it too, so both sides estimate from the registers alone and agree exactly.
+    A sketch that received its rows one by one uses their history for its estimate, and a merged sketch has lost that history.
+    The union of a sketch with itself loses the history too. So both sides estimate from the registers alone, and agree exactly.
     """
     lg_k = str(_lg_k(call))
     name = partial_name("hll", call.args[0], lg_k, call.where)
@@ -43,7 +43,7 @@ def distinct_count(call: Call) -> Parts:
 
 
 def quantile(call: Call) -> Parts:
-    """Take apart ``approx_percentile(x, percentage or array of them [, accuracy])``; NaN is the greatest number.
+    """Decompose ``approx_percentile(x, percentage or array of them [, accuracy])``; NaN is the greatest number.
 
     The accuracy is Spark's (one over the rank error); without it the rank error is 1.33 %.
     """
@@ -59,7 +59,7 @@ def quantile(call: Call) -> Parts:
     picked = f"kll_sketch_get_quantile_{kind}({name}, {ranks})"
     n = f"kll_sketch_get_n_{kind}({name})"
     if kind in ("double", "float"):
-        # The sketch drops NaN, so it is given infinity, and the count tells which of the highest values were none.
+        # The sketch drops NaN, so it receives infinity instead; the count then shows how many of the highest values were NaN.
         nans = partial_name("count_nan", call.args[0], call.where)
         partials.append(PartialColumn(nans, plain("count_if", (f"isnan({x})",), call.where), f"sum({nans})"))
         above = f"{nans} > 0 AND {{r}} > 1 - {nans} / {n}"
@@ -87,7 +87,7 @@ def rank_error(k: int) -> float:
 
 
 def _as_sketched(of: str) -> tuple[str, str, str]:
-    """Return the kind of sketch for a type, the value that goes in, and what comes out."""
+    """Return the kind of sketch for a type, SQL of the value that enters it, and SQL of the value that it returns."""
     decimal = decimal_of(of)
     if of == "date":
         return "bigint", "CAST(unix_date({x}) AS BIGINT)", "date_from_unix_date(CAST({v} AS INT))"
@@ -138,7 +138,7 @@ def _bracket(call: Call, k: int, *, is_array: bool) -> tuple[str, str] | None:
     ranks = _literals(call.args[1])
     if ranks is None:
         return None
-    # Twice the error: one for the sketch, one for its merges and the 1 % of cases beyond it.
+    # Twice the error: once for the sketch, once for its merges and for the 1 % of cases beyond the error.
     slack = 2 * rank_error(k)
 
     def at(shift: float) -> str:
@@ -150,7 +150,7 @@ def _bracket(call: Call, k: int, *, is_array: bool) -> tuple[str, str] | None:
 
 
 def _literals(text: str) -> list[float] | None:
-    """Return the numbers of a literal, or of an array of literals; None when it is anything else."""
+    """Return the numbers of a literal or of an array of literals; None for any other text."""
     array = re.fullmatch(r"\s*array\s*\((.*)\)\s*", text, re.IGNORECASE | re.DOTALL)
     numbers = [_number(item) for item in (array[1].split(",") if array else [text])]
     return None if None in numbers else [n for n in numbers if n is not None]

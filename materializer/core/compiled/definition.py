@@ -1,4 +1,4 @@
-"""A definition compiled for use: what the query, the tables and the commands need of it, without Spark.
+"""A compiled definition: everything that the query, the tables and the commands need of it, without Spark.
 
 Internal column names: ``slice`` (start of the bucket), ``k_<key>`` and ``p_…`` (partials). Output columns have the
 names of the definition.
@@ -18,18 +18,18 @@ SLICE: Final = "slice"
 
 @dataclass(frozen=True, slots=True)
 class EngineDefinition:
-    """An engine's part of a definition.
+    """The part of a definition that only engines have.
 
     Args:
         params: The engine's ``Params``.
-        layout: Its measures, taken apart; :attr:`Definition.layout` is about result rows.
-        order: Source columns that put rows in their total order after time: the sequence, then the others by name.
+        layout: The decomposed measures; :attr:`Definition.layout` describes result rows.
+        order: Source columns that give rows their total order after time: the sequence, then the others by name.
         slice_ticks: Length of a slice, in instants.
-        end: Column that holds the end of events that last, or None where rows are points in time.
-        needs_first: Whether the first row that was ever accepted places windows.
-        needs_newest: Whether the newest row of all keys closes windows.
-        opens_again: Whether windows that were closed as long as there was no clock are open again by the first one.
-        touches_all: Why results of keys that did not change can change as time goes on, or "".
+        end: Column with the end of events, or None where rows are points in time.
+        needs_first: Whether the first row ever accepted positions the windows.
+        needs_newest: Whether the newest row over all keys closes windows.
+        opens_again: Whether the first ``as_of`` reopens windows that row times alone had closed.
+        touches_all: Why results of unchanged keys can change as time goes on, or "".
         not_frozen: Why its history cannot outlive its raw rows, or "".
     """
 
@@ -46,12 +46,12 @@ class EngineDefinition:
 
 
 def quoted(name: str) -> str:
-    """Return a column name as a Spark SQL identifier, whatever it holds."""
+    """Return a column name as a Spark SQL identifier, whatever characters it contains."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def key_column(name: str) -> str:
-    """Return the partials' column for the key called *name*."""
+    """Return the partials column of the key *name*."""
     return f"k_{name}"
 
 
@@ -60,12 +60,12 @@ class Definition:
     """A resolved definition with everything that the query needs of it.
 
     Args:
-        spec: What the user declared.
+        spec: The resolved definition of the user.
         layout: Its partials and expressions.
-        grid: How its time is divided.
+        grid: Its division of time.
         partial_columns: (name, Spark type) of the partials table, ``slice`` first.
         output_columns: (name, Spark type) of the output table.
-        engine: What an engine's query needs besides; None for a continuous aggregate.
+        engine: What only an engine's query needs; None for a continuous aggregate.
     """
 
     spec: AggregateSpec
@@ -85,5 +85,5 @@ class Definition:
 
     @property
     def group_columns(self) -> list[str]:
-        """``slice`` and the key columns of the partials."""
+        """The columns of the partials that identify a group: ``slice`` and the key columns."""
         return [SLICE, *(key_column(k.name) for k in self.spec.keys)]

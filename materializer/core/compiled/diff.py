@@ -1,4 +1,4 @@
-"""What differs between two definitions, in lines for people."""
+"""The differences between two definitions, as lines for people."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from materializer.core.time.trading_days import DAYS, changed
 
 
 def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
-    """Return what differs between two definitions, a ``-`` and a ``+`` line a part.
+    """Return the differences between two definitions, one ``-`` and one ``+`` line for each part.
 
     Args:
-        old: What stands, resolved.
-        new: What comes in its place, resolved.
+        old: The current definition, resolved.
+        new: The definition that replaces it, resolved.
     """
     lines: list[str] = []
     before, after = dict(_parts(old)), dict(_parts(new))
@@ -59,8 +59,8 @@ def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
 
 
 def _param(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if name == "metrics":  # the measures of an engine that has no groups
+    if name == "metrics":  # the measures of an engine without groups
         for measure, text in value:
             yield f"measure {measure}", text
-    elif name != DAYS:  # ten years take four kilobytes
+    elif name != DAYS:  # the text of ten years takes four kilobytes
         yield f"parameter {name}", value if isinstance(value, str) else json.dumps(value)

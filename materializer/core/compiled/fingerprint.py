@@ -1,9 +1,9 @@
-"""Two identities of a definition: what changes a result, and what does not.
+"""Two fingerprints of a definition: of the parts that can change a result, and of the other parts.
 
-The data fingerprint covers everything that can change a row of the output; a difference means a new data version. The
-metadata fingerprint covers the rest: comment, properties and suites. Spark SQL is compared by its tokens, so spaces, comments
-and the case of names and keywords are noise. Types that resolving fills in are left out: a definition has the same
-fingerprint before and after, and a source that changed its types is found on the source's side.
+The data fingerprint covers everything that can change a row of the output; another data fingerprint means a new data version.
+The metadata fingerprint covers the rest: comment, properties and suites. Spark SQL is compared by its tokens, so spaces,
+comments and the case of names and keywords do not matter. Types from resolving are left out, so that a definition has the same
+fingerprint before and after; a type change of the source is detected where the source is observed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from materializer.core.spec.spec import AggregateSpec, Call, Formula
 
 
 def normalised(text: str) -> str:
-    """Return Spark SQL as its tokens; see :func:`materializer.core.sql.tokens.normalised`."""
-    # sqlglot takes longer to import than a refresh that finds nothing takes
+    """Return the canonical tokens of Spark SQL; see :func:`materializer.core.sql.tokens.normalised`."""
+    # importing sqlglot takes longer than a refresh without work
     from materializer.core.sql.tokens import normalised as tokens  # noqa: PLC0415
 
     return tokens(text)
 
 
 def data_fingerprint(spec: AggregateSpec) -> str:
-    """Return the SHA-256, in hex, of everything that can change a result; the aggregate's own name is not part of it."""
+    """Return the SHA-256, in hex, of everything that can change a result; the aggregate's own name is left out."""
     return _digest(
         {
             "source": spec.source,
@@ -47,18 +47,18 @@ def data_fingerprint(spec: AggregateSpec) -> str:
 
 
 def metadata_fingerprint(spec: AggregateSpec) -> str:
-    """Return the SHA-256, in hex, of what people, policies and gates read: comment, properties, suites."""
+    """Return the SHA-256, in hex, of the parts that people, policies and gates read: comment, properties, suites."""
     suites = {"suites": sorted(spec.suites)} if spec.suites else {}
     calendar = {
         name: value for name, value in spec.params if name == "calendar_days"
-    }  # it may know more days than it did
+    }  # the same calendar may list more days later
     return _digest({"comment": spec.comment, "properties": sorted(spec.properties), **suites, **calendar})
 
 
 def _formula(formula: Formula) -> dict[str, Any]:
-    """Return a formula by its tokens, each call as a token of its own.
+    """Return a formula by its tokens, with each call as one token.
 
-    Pieces are joined around a mark before they are normalised, because a piece alone may end inside brackets.
+    Pieces are joined around marks before they are normalised, because a piece alone may end inside brackets.
     """
     marks = [f" `call {number}` " for number in range(len(formula.calls))]
     return {"text": normalised(formula.fill(marks)), "calls": [_call(call) for call in formula.calls]}

@@ -1,4 +1,4 @@
-"""Fitting a definition to the columns of its source: their existence, their spelling and the type of time."""
+"""Resolves a definition against the columns of its source: their existence, their spelling and the type of time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _UNORDERED: Final = ("map<", "variant", "calendarinterval", "interval", "void", 
 
 
 def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> AggregateSpec:
-    """Return *spec* with the type of its time column, the types of what it reads, and the source's spelling of names.
+    """Return *spec* with the type of its time column, the types of the columns it reads, and the source's spelling of names.
 
-    Column names are compared without case, as Spark does. Expressions keep the text of the user. Types of arguments
-    are not known here.
+    Column names are compared without case, as in Spark. Expressions keep the user's text. The types of arguments stay
+    unknown here.
 
     Args:
         spec: A definition, resolved before or not.
         schema: (name, Spark type text such as ``decimal(10,2)``) of every column of the source.
 
     Raises:
-        DefinitionError: If a column is missing, the time cannot be divided as declared, or the sequence has no order.
+        DefinitionError: If a column is missing, the time column cannot be divided as declared, or the sequence has no order.
     """
     columns = {name.lower(): (name, kind.lower()) for name, kind in schema}
     problems = _missing(spec, columns)
@@ -89,7 +89,7 @@ def _grid_problems(spec: AggregateSpec, time_type: TimeType) -> list[Problem]:
         )
         return [Problem("definition.resolution", message, "leave the property away")]
     if spec.is_engine:
-        return []  # its slices are made once the type of time is known
+        return []  # slices are added once the type of time is known
     try:
         build(spec.grid, time_type, spec.resolution)
     except DefinitionError as error:

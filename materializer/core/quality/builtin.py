@@ -1,7 +1,7 @@
-"""What is checked of every aggregate without any suite: one row for each bucket and keys, buckets on their grid, counts
-that add up to the rows of the source.
+"""The checks of every aggregate, even without a suite: one row for each bucket and keys, buckets on their grid, and counts that
+add up to the rows of the source.
 
-They are critical: a refresh that breaks one of them has computed something else than the definition says.
+They are critical: a refresh that fails one of them has not computed what the definition says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ADDS_UP: Final = "counts_add_up"
 
 
 def unique(columns: Sequence[str]) -> Check:
-    """Return the check that no two rows share bucket and keys; nulls are a value like any other."""
+    """Return the check that no two rows have the same bucket and keys; null equals null."""
     return _about_rows(UNIQUE, {"columns": list(columns)}, f"{COPIES} > 1", tuple(columns))
 
 
@@ -27,19 +27,19 @@ def on_grid(column: str, start_sql: str) -> Check:
     """Return the check that every bucket starts at an edge.
 
     Args:
-        column: Holds the starts of buckets.
-        start_sql: SQL of the start of the bucket that holds the value of *column*, by the grid.
+        column: Column with the starts of buckets.
+        start_sql: SQL of the start of the grid's bucket that contains the value of *column*.
     """
     where = f"NOT coalesce({quoted(column)} = ({start_sql}), false)"
     return _about_rows(ON_GRID, {"column": column}, where)
 
 
 def adds_up(column: str, source_rows: int) -> Check:
-    """Return the check that the counts of all groups make the rows of the source that went into them.
+    """Return the check that the counts of all groups add up to the source rows that the groups contain.
 
     Args:
-        column: Counts the rows of a group; see :func:`counting_column`.
-        source_rows: Rows of the source in the same range: with a time, let through by the filter.
+        column: Column that counts the rows of a group; see :func:`counting_column`.
+        source_rows: Number of source rows in the same range that have a time and pass the filter.
     """
 
     def judge(values: Sequence[Any]) -> Answer:
@@ -51,9 +51,9 @@ def adds_up(column: str, source_rows: int) -> Check:
 
 
 def counting_column(definition: Definition) -> str | None:
-    """Return the output column that is ``count(*)`` of all rows of a group; None where there is none to add up.
+    """Return the output column that is ``count(*)`` of all rows of a group; None without a column that must add up.
 
-    HAVING leaves groups out, so its counts need not add up; results of an engine are not groups of rows.
+    With HAVING some groups are left out, so the counts need not add up. Results of an engine are not groups of rows.
     """
     if definition.spec.having or definition.engine is not None:
         return None

@@ -1,4 +1,4 @@
-"""Canaries: some buckets are computed again from raw rows, and what it says of all the others when none differs."""
+"""Canaries: some buckets are computed again from raw rows; without a difference they bound the share of wrong buckets."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any, Final
 from materializer.core.time.spans import SpanSet
 
 CONFIDENCE: Final = 0.95
-"""How sure the bound is."""
+"""Probability that the bound holds."""
 COUNT: Final = "quality.canaries"
 EVERY: Final = "quality.canaries.every"
 
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """What canaries found of one version of the data, and how often they look.
+    """The results of the canaries of one data version, and how often they are checked.
 
     Args:
-        count: Buckets of each kind (about to be published, published) that a refresh looks at.
-        every: Every how many-th refresh looks.
-        clean: Published buckets, drawn from all, that did not differ, since the last difference or since this version of
-            the data began.
-        touched: Buckets about to be published that did not differ, likewise; drawn from those that changed, they say
-            nothing of the others.
-        n: The refresh that looked last; 0 for none.
+        count: Number of buckets of each kind (about to be published, published) that one refresh checks.
+        every: Every how many-th refresh checks canaries.
+        clean: Published buckets without a difference, drawn from all published buckets, since the last difference or the start
+            of this data version.
+        touched: Buckets about to be published without a difference, since the same moment. They are drawn from the changed
+            buckets, so they prove nothing about the others.
+        n: The last refresh that checked canaries; 0 for none.
         at: When its verdict was recorded, ISO text.
         differed_n: The last refresh that found a difference; 0 for none.
-        differed: The buckets that differed there.
+        differed: The buckets that differed in that refresh.
     """
 
     count: int
@@ -42,18 +42,18 @@ class Canaries:
 
     @property
     def at_most(self) -> float | None:
-        """The share of wrong buckets that is ruled out from above; None before anything was sampled."""
+        """Upper bound of the share of wrong buckets; None before anything was sampled."""
         return highest_share(self.clean) if self.clean else None
 
 
 def highest_share(clean: int) -> float:
-    """Return the share of wrong buckets above which *clean* random buckets would have shown one in 95 of 100 cases.
+    """Return the share of wrong buckets above which *clean* random buckets would have shown a wrong one in 95 of 100 cases.
 
-    With a share p of wrong buckets, none is among so many independent draws with probability (1 - p) ** clean; that is
-    5 % at the returned share, about 3 / *clean* (the rule of three).
+    With a share p of wrong buckets, *clean* independent draws contain none with probability (1 - p) ** clean. That is 5 % at
+    the returned share, about 3 / *clean* (the rule of three).
 
     Args:
-        clean: Random buckets of which none was wrong, at least one.
+        clean: Number of random buckets of which none was wrong, at least one.
 
     Examples:
         >>> [round(highest_share(n), 3) for n in (1, 10, 100, 1_000)]
@@ -63,7 +63,7 @@ def highest_share(clean: int) -> float:
 
 
 def is_due(properties: Mapping[str, str], n: int) -> bool:
-    """Whether refresh *n* looks at canaries.
+    """Whether refresh *n* checks canaries.
 
     Examples:
         >>> [n for n in range(1, 8) if is_due({"quality.canaries": "2", "quality.canaries.every": "3"}, n)]
@@ -73,13 +73,13 @@ def is_due(properties: Mapping[str, str], n: int) -> bool:
 
 
 def after_sample(before: Mapping[str, Any], sampled: Mapping[str, Any], n: int, at: str) -> dict[str, Any]:
-    """Return what the journal remembers once refresh *n* has looked.
+    """Return the canary results that the journal stores after refresh *n* checked canaries.
 
     Args:
-        before: What it remembered; empty at first.
+        before: The results that it stored before; empty at first.
         sampled: How many buckets were ``clean`` and ``touched``, and which ``differed``.
         n: The refresh.
-        at: When, ISO text.
+        at: When it checked them, ISO text.
     """
     seen = {"n": n, "at": at}
     if sampled["differed"]:
@@ -90,7 +90,7 @@ def after_sample(before: Mapping[str, Any], sampled: Mapping[str, Any], n: int, 
 
 
 def canaries_of(properties: Mapping[str, str], known: Mapping[str, Any]) -> Canaries | None:
-    """Return what is known of an aggregate's canaries; None where none are asked for."""
+    """Return the canary results of an aggregate; None when its definition has no canaries."""
     count = int(properties.get(COUNT, "0"))
     if not count:
         return None

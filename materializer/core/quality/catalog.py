@@ -1,8 +1,8 @@
-"""Every core expectation of Great Expectations 1.24: its arguments, what it is about, whether Great Expectations offers it
-on Spark.
+"""Every core expectation of Great Expectations 1.24: its arguments, its subject, and whether Great Expectations offers it on
+Spark.
 
-The table is written out so that a suite can be refused when it is defined, without loading the library; a test holds it
-against the library's own registry.
+The table is written out here, so that a suite can be refused when it is defined, without loading the library. A test compares
+it with the library's own registry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Domain(StrEnum):
-    """What an expectation looks at."""
+    """The subject of an expectation."""
 
     COLUMN_MAP = "values of a column"
     COLUMN_AGGREGATE = "a column as a whole"
@@ -25,7 +25,7 @@ class Domain(StrEnum):
 
     @property
     def is_about_rows(self) -> bool:
-        """Whether a failure can be put down to rows, and so to buckets."""
+        """Whether a failure belongs to rows, and so to buckets."""
         return self in _ROWS
 
 
@@ -38,8 +38,8 @@ class Known:
 
     Args:
         name: Its type in a suite.
-        domain: What it looks at.
-        required: Arguments it cannot do without.
+        domain: Its subject.
+        required: Arguments that it must have.
         optional: Its other arguments.
         is_on_spark: Whether Great Expectations lists Spark among its data sources.
     """
@@ -52,19 +52,19 @@ class Known:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The arguments that must name columns of the table."""
+        """The arguments whose values must be columns of the table."""
         if self.domain is Domain.TABLE:
             return ("column",) if self.name == "expect_column_type_to_be" else ()
         return tuple(n for n in ("column", "column_A", "column_B", "column_list") if n in self.required)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All its arguments, and the one that every expectation takes."""
+        """All its arguments, including the one that every expectation takes."""
         return (*self.required, *self.optional, "batch_id")
 
 
 def _known(domain: Domain, optional: str, table: str, *, is_on_spark: bool = True) -> dict[str, Known]:
-    """Read lines of a name, its required arguments and, after a bar, further optional ones."""
+    """Read lines that hold a name, its required arguments and, after a bar, further optional arguments."""
     found = {}
     for line in table.strip().splitlines():
         needed, _, more = line.partition("|")

@@ -1,7 +1,7 @@
 """A check: SQL aggregates over a frame, and a pure function from their values to a finding.
 
-Everything that is audited by Spark itself is one of these, whether it was compiled from an expectation or is built in, so
-that any number of them run in one aggregation.
+Every check that Spark itself evaluates has this form, whether it is compiled from an expectation or built in. So one
+aggregation can evaluate any number of checks.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from materializer.core.quality.verdict import Finding, Severity
 
 ROWS_SQL: Final = "count(*)"
 COPIES: Final = "{copies}"
-"""Stands in a predicate for the number of rows that are alike."""
+"""Placeholder in a predicate for the number of rows with equal values in the columns ``alike``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the values of a check say.
+    """The result of a check, from its values.
 
     Args:
-        success: Whether it is met.
-        observed: The value that was compared, of a check about a whole.
-        unexpected: How many rows do not meet it; None where it is not about rows.
-        elements: How many rows were looked at; None likewise.
+        success: Whether the check is met.
+        observed: The compared value, for a check about a whole column or table.
+        unexpected: Number of rows that do not meet the check; None when it is not about rows.
+        elements: Number of rows that were checked; None when it is not about rows.
     """
 
     success: bool
@@ -40,16 +40,16 @@ Judge: TypeAlias = Callable[[Sequence[Any]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at.
+    """One check.
 
     Args:
-        index: Place of its expectation in the suite, or BUILT_IN.
+        index: Position of its expectation in the suite, or BUILT_IN.
         type: Type of its expectation, or name of the built-in check.
         kwargs: Arguments, for the finding.
         severity: How much a failure matters.
-        aggregates: SQL aggregates over the frame, and over the window columns that *failing* stands for.
-        judge: Turns their values, in the same order, into an answer.
-        failing: SQL predicate of the rows that do not meet it; None where it is not about rows.
+        aggregates: SQL aggregates over the frame and over the window column that *failing* refers to.
+        judge: Function from their values, in the same order, to an answer.
+        failing: SQL predicate of the rows that do not meet the check; None when it is not about rows.
     """
 
     index: int
@@ -77,31 +77,31 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Which rows fail.
+    """A condition for failing rows.
 
     Args:
         sql: Boolean SQL over the row, and over :data:`COPIES` when *alike* is given. Null counts as false.
-        alike: Columns; rows that agree in all of them, nulls included, are counted.
+        alike: Columns; :data:`COPIES` counts the rows with equal values in all of them, nulls included.
     """
 
     sql: str
     alike: tuple[str, ...] = ()
 
     def over(self, copies: str, sql: str | None = None) -> str:
-        """Return the predicate, or other *sql* that speaks of it, with a column for the number of rows that are alike."""
+        """Return the predicate, or other *sql* with :data:`COPIES` in it, with column *copies* in place of :data:`COPIES`."""
         return (self.sql if sql is None else sql).replace(COPIES, copies)
 
     @property
     def copies_sql(self) -> str:
-        """How many rows are like this one, as a window function."""
+        """The window function that counts the rows with the same values in *alike*."""
         return f"count(1) OVER (PARTITION BY {', '.join(map(quoted, self.alike))})"
 
 
 def repeated(columns: Sequence[str], where: str) -> Predicate:
-    """Return the predicate of rows, among those *where* holds, that another row is like."""
+    """Return the predicate of rows, among those that fulfil *where*, whose values another row repeats."""
     return Predicate(f"({where}) AND {COPIES} > 1", tuple(columns))
 
 
 def total(value: Any) -> int:
-    """Return a count, 0 for the null of an empty frame."""
+    """Return a count; 0 for the null of an empty frame."""
     return 0 if value is None else int(value)

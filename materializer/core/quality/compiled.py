@@ -1,9 +1,9 @@
 """Expectations as SQL aggregates.
 
 An expectation is compiled where the SQL provably means what Great Expectations 1.24 computes on Spark: the predicates are
-the ones its metrics build, nulls are left out where it leaves them out, and the comparison of the result is its own.
-Anything else (a row condition, bounds of another kind than the column, a type that Great Expectations treats in its own
-way) comes back as None and is left to the library.
+those that its metrics build, nulls are excluded where it excludes them, and the result is compared as it compares results.
+Anything else (a row condition, bounds of another kind than the column, a type with special treatment in Great
+Expectations) gives None and is left to the library.
 
 Source:
     great_expectations 1.24.1, ``expectations/core`` and ``expectations/metrics``, their ``_spark`` functions.
@@ -40,14 +40,14 @@ Columns: TypeAlias = Mapping[str, str]
 _Parts: TypeAlias = tuple[tuple[str, ...], Judge, Predicate | None]
 
 _MEANS: Final = ("int", "bigint", "float", "double")
-"""Types besides decimals whose mean Great Expectations takes; it refuses the others."""
+"""Types, besides decimals, whose mean Great Expectations computes; it refuses all others."""
 
 
 def compiled(e: Expectation, columns: Columns) -> Check | None:
-    """Return the check that an expectation means, or None where only Great Expectations can tell.
+    """Return the check of an expectation, or None when only Great Expectations can evaluate it.
 
     Args:
-        e: Checked, its parameters filled in; see :func:`plain`.
+        e: The expectation, checked and with its parameters filled in; see :func:`plain`.
         columns: The table's columns.
     """
     build = _BUILDERS.get(e.type)
@@ -66,8 +66,8 @@ def _listed(value: Any) -> list[Any]:
 def plain(e: Expectation, columns: Columns) -> Expectation:
     """Return an expectation whose bounds on a timestamp are instants in UTC, written without an offset.
 
-    A date alone, or an offset, is read as everybody means it; Great Expectations fails on either when it compares them
-    with the largest or smallest value of a column.
+    A date alone means its midnight, and an offset is converted. Great Expectations fails on both when it compares them with the
+    smallest or largest value of a column.
     """
     column = e.kwargs.get("column")
     if not isinstance(column, str) or columns.get(column) not in TIMES:
@@ -84,10 +84,10 @@ def _about_rows(mostly: float, where: str, alike: tuple[str, ...], counted: str)
     """Build an expectation about rows.
 
     Args:
-        mostly: The share of the counted rows that must meet it.
-        where: SQL of the rows that do not.
-        alike: Columns of a window that *where* speaks of.
-        counted: SQL aggregate of the rows that count.
+        mostly: The least share of the considered rows that must meet it.
+        where: SQL of the rows that do not meet it.
+        alike: Columns by which *where* counts equal rows.
+        counted: SQL aggregate that counts the considered rows.
     """
     failing = Predicate(where, alike)
 
@@ -212,7 +212,7 @@ def _length(kwargs: Mapping[str, Any], columns: Columns) -> _Parts | None:
 def _compared(
     kwargs: Mapping[str, Any], aggregates: tuple[str, ...], value: Callable[..., Any], kind: str
 ) -> _Parts | None:
-    """Build the comparison of one value with bounds of its own kind."""
+    """Build the comparison of one value with bounds of the same kind."""
     read = READERS[kind]
     given = {arg: kwargs[arg] for arg in ("min_value", "max_value") if arg in kwargs}
     bounds = {arg: read(text) for arg, text in given.items()}
@@ -237,7 +237,7 @@ def _extreme(function: str) -> Callable[[Mapping[str, Any], Columns], _Parts | N
         if kind == "date":
             return _compared(kwargs, (f"{function}({column})",), _same, "date")
         if kind in TIMES:
-            # as microseconds: the driver would move a timestamp into its own time zone
+            # as microseconds, because the driver would convert a timestamp to its own time zone
             micros = f"unix_micros(CAST({function}({column}) AS TIMESTAMP))"
             return _compared(kwargs, (micros,), instant_of, "timestamp")
         return _compared(kwargs, (f"{function}({column})",), number_of, "number") if is_numeric(kind) else None
@@ -341,4 +341,4 @@ _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
     }
 )
 COMPILABLE: Final = frozenset(_BUILDERS)
-"""Types that are compiled where their arguments allow it."""
+"""Types that are compiled when their arguments allow it."""

@@ -1,4 +1,4 @@
-"""Where checks failed: some rows, and the buckets that hold them."""
+"""The places of failed checks: some failing rows, and the buckets that contain failing rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class FailingRow:
     """A row that does not meet an expectation.
 
     Args:
-        index: Place of the expectation in the suite, or BUILT_IN.
-        type: Its type, or the name of the built-in check.
-        values: The row, all columns, as Spark fetches it.
+        index: Position of the expectation in the suite, or BUILT_IN.
+        type: Type of the expectation, or name of the built-in check.
+        values: All columns of the row, as Spark fetches them.
     """
 
     index: int
@@ -26,12 +26,12 @@ class FailingRow:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Where checks failed.
+    """The places of failed checks.
 
     Args:
-        rows: Some of the failing rows, of each check at most so many as were asked for.
-        buckets: (index, type) of a failed check → every bucket with a failing row, as an instant (None is the bucket of a
-            null); None where the failure cannot be put down to rows, or not all of them are known.
+        rows: Some of the failing rows; for each check at most as many as requested.
+        buckets: For (index, type) of each failed check, every bucket with a failing row, as an instant (None is the bucket of a
+            null). The value is None when the failure is not about rows, or when some of these buckets are unknown.
     """
 
     rows: tuple[FailingRow, ...] = ()
@@ -41,7 +41,7 @@ class Failing:
         return Failing((*self.rows, *other.rows), {**self.buckets, **other.buckets})
 
     def critical_buckets(self, findings: Iterable[Finding]) -> frozenset[Any] | None:
-        """Return the buckets that must not be published; None for all of them, empty for none."""
+        """Return the buckets that must not be published: None means all buckets, an empty set means none."""
         failed = [f for f in findings if not f.success and f.severity is Severity.CRITICAL]
         held: frozenset[Any] = frozenset()
         for finding in failed:

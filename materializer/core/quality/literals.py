@@ -1,6 +1,6 @@
-"""Values of a suite's JSON as SQL literals and as Python values, by the type of the column they are compared with.
+"""Converts values of a suite's JSON to SQL literals and Python values, by the type of the column they are compared with.
 
-Each function returns None for a value of another kind; Great Expectations has its own opinion on those.
+Each function returns None for a value that does not fit the type; Great Expectations has its own rules for such values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_numeric(kind: str) -> bool:
-    """Whether a Spark type is a number's."""
+    """Whether a Spark type is numeric."""
     return kind in INTEGERS or kind in ("float", "double") or kind.startswith("decimal")
 
 
 def is_nested(kind: str) -> bool:
-    """Whether a Spark type has parts, which SQL and Great Expectations may compare differently."""
+    """Whether a Spark type has parts, or is binary: SQL and Great Expectations may compare its values differently."""
     return kind.startswith(("array", "map", "struct")) or kind in ("variant", "binary")
 
 
@@ -33,7 +33,7 @@ def is_integer(value: Any) -> bool:
 
 
 def bound_sql(value: Any, kind: str) -> str | None:
-    """Return a bound as Great Expectations hands it to Spark: a double, a date or a timestamp."""
+    """Return a bound in the form in which Great Expectations passes it to Spark: a double, a date or a timestamp."""
     if is_numeric(kind):
         number = as_number(value)
         return None if number is None else number_sql(number)
@@ -47,12 +47,12 @@ def bound_sql(value: Any, kind: str) -> str | None:
 
 
 def number_sql(value: float) -> str:
-    """Return a double literal."""
+    """Return a number as a double literal."""
     return f"{value!r}D" if math.isfinite(value) else f"double('{value}')"
 
 
 def member_sql(value: Any, kind: str) -> str | None:
-    """Return a value of a set."""
+    """Return a member of a set as a literal."""
     if kind == "string":
         return text_sql(value) if isinstance(value, str) else None
     if kind == "boolean":
@@ -66,7 +66,7 @@ def member_sql(value: Any, kind: str) -> str | None:
 
 
 def text_sql(value: str) -> str:
-    r"""Return a string literal.
+    r"""Return a text as a string literal.
 
     Examples:
         >>> print(text_sql(r"it's a \d"))
@@ -76,7 +76,7 @@ def text_sql(value: str) -> str:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a JSON number as a double, which every bound becomes in Great Expectations; None for NaN too."""
+    """Return a JSON number as a double, as Great Expectations treats every bound; None for NaN too."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return None if math.isnan(value) else float(value)
@@ -88,7 +88,7 @@ def as_whole(value: Any) -> int | None:
 
 
 def as_date(value: Any) -> date | None:
-    """Return a date written as YYYY-MM-DD."""
+    """Return a date that is written as YYYY-MM-DD."""
     try:
         return date.fromisoformat(value) if isinstance(value, str) and len(value) == len("YYYY-MM-DD") else None
     except ValueError:
@@ -96,7 +96,7 @@ def as_date(value: Any) -> date | None:
 
 
 def as_instant(value: Any) -> datetime | None:
-    """Return an instant written in ISO form, in UTC and without a zone; a date is its midnight."""
+    """Return an instant in ISO form, converted to UTC and without a zone; a date means its midnight."""
     try:
         instant = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
@@ -107,11 +107,11 @@ def as_instant(value: Any) -> datetime | None:
 READERS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {"number": as_number, "integer": as_whole, "date": as_date, "timestamp": as_instant}
 )
-"""Kind of a compared value → how its bounds are read."""
+"""The reader of bounds by the kind of the compared value."""
 
 
 def number_of(found: Any) -> float | int | None:
-    """Return a fetched number as Great Expectations compares it: decimals as doubles, NaN as missing."""
+    """Return a fetched number in the form in which Great Expectations compares it: decimals as doubles, NaN as missing."""
     if isinstance(found, Decimal):
         return float(found)
     return None if found is None or (isinstance(found, float) and math.isnan(found)) else found
@@ -123,5 +123,5 @@ def instant_of(micros: int | None) -> datetime | None:
 
 
 def share_of(part: int, whole: int) -> float:
-    """Return a share, 0 of nothing."""
+    """Return *part* / *whole*; 0 when *whole* is 0."""
     return part / whole if whole else 0

@@ -1,7 +1,7 @@
-"""Reading a suite: plain Great Expectations JSON in, immutable values out, every problem at once.
+"""Reads a suite: plain Great Expectations JSON in, immutable values out, all problems at once.
 
-A parameter, ``{"$PARAMETER": "name"}`` in place of an argument, is filled by :meth:`Suite.bound` before anything runs, so
-that what is compiled and what Great Expectations runs see the same values.
+A parameter, ``{"$PARAMETER": "name"}`` in place of an argument, is filled in by :meth:`Suite.bound` before anything runs. So
+compiled checks and Great Expectations use the same values.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Expectation:
     """One expectation of a suite.
 
     Args:
-        index: Its place, from 0.
+        index: Its position in the suite, from 0.
         type: A key of :data:`~materializer.core.quality.catalog.KNOWN`.
         kwargs: Its arguments.
         severity: How much a failure matters.
-        meta: Whatever the author keeps with it.
+        meta: Data that the author stores with it.
     """
 
     index: int
@@ -46,30 +46,30 @@ class Expectation:
 
     @property
     def known(self) -> Known:
-        """What is known of its type."""
+        """The catalog entry of its type."""
         return KNOWN[self.type]
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Argument → name of the parameter that fills it."""
+        """The parameter that fills each argument, for the arguments that have one."""
         return {k: v[PARAMETER] for k, v in self.kwargs.items() if isinstance(v, Mapping) and PARAMETER in v}
 
     def with_kwargs(self, kwargs: Mapping[str, Any]) -> Expectation:
-        """Return it with other arguments."""
+        """Return the expectation with other arguments."""
         return replace(self, kwargs=MappingProxyType(dict(kwargs)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as Great Expectations writes it."""
+        """Return the expectation in the JSON form of Great Expectations."""
         return {"type": self.type, "kwargs": dict(self.kwargs), "severity": str(self.severity), "meta": dict(self.meta)}
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite, checked.
+    """A checked suite.
 
     Args:
         name: Its name.
-        expectations: In the order of the file.
+        expectations: Its expectations, in the order of the file.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Suite:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Names of the parameters that it needs."""
+        """The names of the parameters that it needs."""
         return frozenset(p for e in self.expectations for p in e.parameters.values())
 
     def filled(self, parameters: Mapping[str, Any]) -> Suite:
-        """Return the suite with those of its parameters filled in that have a value here; the others stay open."""
+        """Return the suite with the parameters filled in that have a value in *parameters*; the others stay open."""
         filled = []
         for e in self.expectations:
             values = {arg: parameters[name] for arg, name in e.parameters.items() if name in parameters}
@@ -89,10 +89,10 @@ class Suite:
         return Suite(self.name, tuple(filled))
 
     def bound(self, parameters: Mapping[str, Any]) -> Suite:
-        """Return the suite with its parameters filled in.
+        """Return the suite with all its parameters filled in.
 
         Raises:
-            DefinitionError: If one has no value, or a value that does not fit.
+            DefinitionError: If a parameter has no value, or a value that does not fit.
         """
         suite = self.filled(parameters)
         problems = [p for e in suite.expectations for p in _unfilled(e) or wrong_values(e)]
@@ -102,7 +102,7 @@ class Suite:
 
 
 Further: TypeAlias = Callable[[Sequence[Expectation]], Iterable[tuple[int, Problem]]]
-"""What else finds problems of expectations: each with the expectation's place in the suite."""
+"""A function that finds further problems of expectations: each with the expectation's position in the suite."""
 
 
 def read(
@@ -116,17 +116,17 @@ def read(
     """Read a suite.
 
     Args:
-        text: JSON as Great Expectations keeps it.
-        file: Where it stands, for problems.
+        text: JSON in the form of Great Expectations.
+        file: Name of the file that holds the text, shown in problems.
         columns: Names of the table's columns; not checked when None.
         parameters: Values for its parameters; they stay open when None.
-        further: Asked about the expectations that nothing is wrong with so far.
+        further: Function that checks the expectations without problems so far.
 
     Returns:
-        The suite, with its parameters filled in where *parameters* are given.
+        The suite, with its parameters filled in when *parameters* are given.
 
     Raises:
-        DefinitionError: With everything that is wrong.
+        DefinitionError: With all problems.
     """
     try:
         data = json.loads(text)
@@ -223,7 +223,7 @@ def _arguments(known: Known, kwargs: dict[str, Any], columns: Collection[str] | 
 
 
 def wrong_values(e: Expectation) -> Iterator[Problem]:
-    """Yield the problems of values that are wrong whatever the rows; a parameter that is open is no value yet."""
+    """Yield the problems of values that are wrong whatever the rows are; an open parameter has no value yet."""
     kwargs = {k: v for k, v in e.kwargs.items() if k not in e.parameters}
     mostly = kwargs.get("mostly")
     if mostly is not None and not (_is_number(mostly) and 0 <= mostly <= 1):
@@ -253,7 +253,7 @@ def _expectation(index: int, entry: dict[str, Any]) -> Expectation:
 
 
 def _places(text: str, entries: list[Any]) -> list[tuple[int, int]]:
-    """Return line and column of each entry; zeros where the list cannot be found again in the text."""
+    """Return line and column of each entry; zeros when the list cannot be located in the text."""
     decoder, nowhere = json.JSONDecoder(), [(0, 0)] * len(entries)
     for begin in re.finditer(r'"expectations"\s*:\s*\[', text):
         at, found, places = begin.end(), [], []

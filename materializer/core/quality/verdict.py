@@ -1,4 +1,4 @@
-"""What an audit found, expectation by expectation, as plain values that the journal can keep."""
+"""The result of an audit: one finding for each expectation, as plain values that the journal can store."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 BUILT_IN: Final = -1
-"""Place of a check that stands in no suite."""
+"""Index of a check that belongs to no suite."""
 
 
 class Severity(StrEnum):
-    """How much a failure matters; only a critical one keeps buckets from being published."""
+    """How much a failure matters; only a critical failure prevents buckets from being published."""
 
     INFO = "info"
     WARNING = "warning"
@@ -21,12 +21,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place, the mildest first."""
+        """Its rank; the mildest severity has the lowest."""
         return tuple(Severity).index(self)
 
 
 class Auditor(StrEnum):
-    """Who answered."""
+    """The implementation that evaluated an expectation."""
 
     COMPILED = "compiled"
     GREAT_EXPECTATIONS = "great_expectations"
@@ -34,19 +34,19 @@ class Auditor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one expectation.
+    """The result of one expectation.
 
     Args:
-        index: Its place in the suite, from 0; :data:`BUILT_IN` for a built-in check.
+        index: Its position in the suite, from 0; :data:`BUILT_IN` for a built-in check.
         type: Its type, such as ``expect_column_values_to_not_be_null``.
         kwargs: Its arguments, parameters filled in.
         severity: How much a failure matters.
-        success: Whether it is met.
-        observed: The value that was compared, of an expectation about a whole: a number, a text, or None.
-        unexpected_count: How many rows do not meet it; None where it is not about rows.
-        element_count: How many rows were looked at; None likewise.
-        engine: Who answered.
-        error: Why it could not be answered, which counts as not met; "" otherwise.
+        success: Whether the expectation is met.
+        observed: The compared value (a number, a text, or None), for an expectation about a whole column or table.
+        unexpected_count: Number of rows that do not meet it; None when it is not about rows.
+        element_count: Number of rows that were checked; None when it is not about rows.
+        engine: The implementation that evaluated it.
+        error: Why it could not be evaluated, which counts as not met; "" otherwise.
     """
 
     index: int
@@ -61,7 +61,7 @@ class Finding:
     error: str = ""
 
     def words(self) -> str:
-        """Return what it found, in words.
+        """Return the finding as text for people.
 
         Examples:
             >>> kwargs = {"column": "price", "max_value": 9}
@@ -77,7 +77,7 @@ class Finding:
         return f"{name} found {self.observed}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the finding as plain JSON values."""
         return {f.name: getattr(self, f.name) for f in fields(self)} | {
             "kwargs": dict(self.kwargs),
             "severity": str(self.severity),
@@ -86,19 +86,19 @@ class Finding:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return what :meth:`as_json` made plain."""
+        """Return the finding that :meth:`as_json` wrote."""
         typed = {"severity": Severity(data["severity"]), "engine": Auditor(data["engine"])}
         return cls(**(dict(data) | typed | {"kwargs": MappingProxyType(dict(data["kwargs"]))}))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answers to a suite.
+    """The findings of a suite.
 
     Args:
         suite: Name of the suite, "" for the built-in checks alone.
-        findings: One for each expectation, in the suite's order; built-in checks first.
-        parameters: The values that its parameters were given.
+        findings: Built-in checks first, then one finding for each expectation, in the suite's order.
+        parameters: The values of the suite's parameters.
 
     Examples:
         >>> failed = Finding(0, "expect_table_row_count_to_equal", {"value": 3}, Severity.WARNING, False, observed=2)
@@ -115,21 +115,21 @@ class Verdict:
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """What is not met."""
+        """The findings of expectations that are not met."""
         return tuple(f for f in self.findings if not f.success)
 
     @property
     def worst(self) -> Severity | None:
-        """The highest severity that failed; None when everything is met."""
+        """The highest severity of a failure; None when everything is met."""
         return max((f.severity for f in self.failed), key=lambda s: s.rank, default=None)
 
     @property
     def is_publishable(self) -> bool:
-        """Whether nothing critical failed."""
+        """Whether no critical expectation failed."""
         return self.worst is not Severity.CRITICAL
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the verdict as plain JSON values."""
         return {
             "suite": self.suite,
             "findings": [f.as_json() for f in self.findings],
@@ -138,5 +138,5 @@ class Verdict:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return what :meth:`as_json` made plain."""
+        """Return the verdict that :meth:`as_json` wrote."""
         return cls(data["suite"], tuple(map(Finding.from_json, data["findings"])), dict(data["parameters"]))

@@ -1,7 +1,7 @@
 """The JSON form of a definition, as the journal stores it.
 
-Every field is written, so a stored definition reads the same after a default changed. Reading is strict: a field that is
-missing is a ``KeyError``, which the journal reports as corruption.
+Every field is written, so a stored definition keeps its meaning when a default changes. Reading is strict: a missing field
+is a ``KeyError``, which the journal reports as corruption.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def decode(data: Mapping[str, Any]) -> AggregateSpec:
 
     Raises:
         KeyError: If a field is missing.
-        ValueError: If a name of a type or resolution is unknown.
+        ValueError: If the name of a type or of a resolution is unknown.
     """
     return AggregateSpec(
         name=data["name"],
@@ -80,7 +80,7 @@ def decode(data: Mapping[str, Any]) -> AggregateSpec:
         engine=data["engine"],
         params=tuple((name, value) for name, value in data["params"]),
         lateness=data["lateness"],
-        suites=tuple((name, text) for name, text in data.get("suites", ())),  # later than the first journals
+        suites=tuple((name, text) for name, text in data.get("suites", ())),  # not in the first journals
         sql=data["sql"],
     )
 

@@ -9,12 +9,12 @@ from materializer.errors import UsageError
 
 
 def imported(text: str, what: str, hint: str) -> Any:
-    """Return what *text* names.
+    """Return the object that *text* names.
 
     Args:
         text: ``module:attribute``.
-        what: What it should be, for the error.
-        hint: How to write it.
+        what: Kind of the expected object, for the error message.
+        hint: Hint of the error: how to write the text.
 
     Raises:
         UsageError: If it cannot be imported.

@@ -1,8 +1,8 @@
-"""What an aggregate is: the immutable result of reading a definition, from SQL or from Python.
+"""The definition of an aggregate: an immutable value, read from SQL or from Python.
 
-Texts are Spark SQL, cut out of what the user wrote and never printed back from a syntax tree, because printing can
-change the meaning. A measure is *pieces* around *calls*: the text outside the aggregate calls, and the calls themselves,
-so that ``try_divide(sum(a), sum(b))`` can be finalised from stored partials of the two sums.
+Texts are Spark SQL, cut out of the user's text and never printed from a syntax tree, because printing can change the
+meaning. A measure consists of *pieces* and *calls*: the text outside the aggregate calls, and the calls themselves. So
+``try_divide(sum(a), sum(b))`` can be finalised from stored partials of the two sums.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class TimeType(StrEnum):
 
     @property
     def is_integer(self) -> bool:
-        """Whether instants are raw integers rather than microseconds."""
+        """Whether instants are raw integers instead of microseconds."""
         return self in (TimeType.SMALLINT, TimeType.INT, TimeType.BIGINT)
 
 
 class Resolution(StrEnum):
-    """What one tick of an integer time column means; NONE is a bare number, bucketed by integer widths only."""
+    """Meaning of one tick of an integer time column; NONE is a bare number, which only integer widths can divide."""
 
     NONE = "none"
     S = "s"
@@ -43,7 +43,7 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """A length of time: months apart from days apart from microseconds, or raw ticks of an integer time column.
+    """A length of time, with months, days and microseconds kept apart; or raw ticks of an integer time column.
 
     Args:
         months: Calendar months (a year is 12).
@@ -60,7 +60,7 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class GridSpec:
-    """How time is divided, as declared; :func:`materializer.core.time.grid.build` turns it into a grid.
+    """A declared division of time; :func:`materializer.core.time.grid.build` turns it into a grid.
 
     Args:
         width: Length of a bucket.
@@ -83,11 +83,11 @@ class Call:
     Args:
         function: Canonical lower-case name, such as ``sum`` or ``approx_percentile``.
         args: Argument texts as the user wrote them; ``("*",)`` for ``count(*)``.
-        distinct: Whether DISTINCT stands inside.
+        distinct: Whether the call contains DISTINCT.
         where: Text of ``FILTER (WHERE …)``, or None.
-        order_by: Text of ``WITHIN GROUP (ORDER BY …)`` without the words, or None.
+        order_by: Text of ``WITHIN GROUP (ORDER BY …)`` without these words, or None.
         text: The whole call as written.
-        types: Spark type of each argument, known once the definition was resolved against its source.
+        types: Spark type of each argument, known once the definition is resolved against its source.
     """
 
     function: str
@@ -101,7 +101,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An expression over aggregate calls: text pieces, and indexes into *calls* where a call stood.
+    """An expression over aggregate calls: pieces are texts, or indexes into *calls* at the places of the calls.
 
     Examples:
         >>> Formula(("try_divide(", 0, ", ", 1, ")"), (Call("sum", ("a",)), Call("sum", ("b",)))).fill(["x", "y"])
@@ -126,7 +126,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One output column that aggregates."""
+    """One aggregated output column."""
 
     name: str
     formula: Formula
@@ -134,7 +134,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """A definition, read and checked.
+    """A definition that was read and checked.
 
     Args:
         name: Name of the aggregate; letters, digits and underscores, a letter first.
@@ -142,7 +142,7 @@ class AggregateSpec:
         time_column: Column of the source that holds the event time.
         time_type: Its type; None until resolved against the source.
         resolution: Meaning of a tick for integer time columns.
-        grid: How time is divided.
+        grid: The division of time.
         bucket_start: Output name of the bucket's start, or None when not selected.
         bucket_end: Output name of the bucket's end, or None when not selected.
         keys: Grouping keys besides the bucket, in order.
@@ -152,14 +152,14 @@ class AggregateSpec:
         having: Group filter, applied when finalising, or None.
         sequence: Column that orders rows of equal time, or None.
         reads: Source columns that the definition reads, sorted by name, the time column included.
-        read_types: Their Spark types at the time the definition was applied (name, type); empty until resolved.
+        read_types: (name, Spark type) of these columns when the definition was applied; empty until resolved.
         comment: Text for people.
-        properties: Other properties, sorted, such as refresh policies; they never change a result.
+        properties: Other properties, such as refresh policies, sorted; they never change a result.
         engine: ``continuous_aggregate`` or one of :data:`materializer.core.engines.registry.ENGINES`.
         params: The engine's parameters as given, sorted by name; plain JSON values.
-        lateness: What becomes of late rows: ``recompute``, ``strict`` or ``delay``.
+        lateness: How late rows are treated: ``recompute``, ``strict`` or ``delay``.
         suites: Expectations as (``output`` or ``source``, JSON of the suite); they never change a result.
-        sql: The text it was read from, or "".
+        sql: The text that the definition was read from, or "".
     """
 
     name: str
@@ -193,11 +193,11 @@ class AggregateSpec:
 
     @property
     def property_map(self) -> Mapping[str, str]:
-        """Properties as a mapping."""
+        """The properties as a mapping."""
         return dict(self.properties)
 
     def as_json(self) -> dict[str, Any]:
-        """Return a form of plain JSON values that :meth:`from_json` reads back to an equal spec."""
+        """Return a form of plain JSON values, from which :meth:`from_json` reads an equal spec."""
         from materializer.core.spec.codec import encode  # noqa: PLC0415 (the codec builds these classes)
 
         return encode(self)

@@ -1,7 +1,8 @@
-"""What an expression consists of: columns, functions, aggregate calls; and whether a definition may contain it.
+"""The parts of an expression (columns, functions, aggregate calls), and whether a definition may contain them.
 
-Function calls are found in the tokens, columns in the syntax tree (which knows lambda variables, units and types).
-Everything outside the allow-list of :mod:`materializer.core.sql.functions` is refused with a code of its own.
+Function calls are found in the tokens. Columns are found in the syntax tree, which can tell them from lambda variables,
+units and types. Everything outside the allow-list of :mod:`materializer.core.sql.functions` is refused, each kind with its
+own code.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ _UNIT_FIRST_OF_THREE: Final = known.names_in("date_add dateadd datediff date_dif
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Names that mean something in one definition.
+    """Names with a meaning in one definition.
 
     Args:
         qualifiers: Lower-case names of the source that may stand before a column.
-        python: Aggregates registered by the user.
+        python: Lower-case names of the user's Python aggregates.
     """
 
     qualifiers: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
 
     def is_aggregate(self, name: str) -> bool:
-        """Whether *name* (lower-case) aggregates."""
+        """Whether *name* (in lower case) is an aggregate."""
         return name in known.AGGREGATES or name in self.python
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionUse:
-    """A function call: indexes of its name, of its closing bracket, and of its last token with FILTER and the like."""
+    """A function call: indexes of its name, of its closing bracket, and of its last token (that of FILTER and the like)."""
 
     name: str
     at: int
@@ -63,14 +64,14 @@ class ColumnUse:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression taken apart; indexes are into ``fragment.tokens``.
+    """An expression with its parts; all indexes are into ``fragment.tokens``.
 
     Args:
         fragment: The expression without its alias.
         functions: All function calls, in order.
-        calls: The outermost aggregate calls among them.
+        calls: The aggregate calls among them that lie in no other aggregate call.
         columns: Columns, in order.
-        problems: What is wrong with it.
+        problems: The problems of the expression.
     """
 
     fragment: Fragment
@@ -111,20 +112,20 @@ class Expression:
 
     @property
     def column_names(self) -> frozenset[str]:
-        """Names of all columns, as written."""
+        """The names of all columns, as written."""
         return frozenset(c.name for c in self.columns)
 
     @property
     def outer_columns(self) -> tuple[ColumnUse, ...]:
-        """The columns that stand in no aggregate call."""
+        """The columns outside of all aggregate calls."""
         return tuple(c for c in self.columns if not any(use.at <= c.at <= use.last for use in self.calls))
 
 
 def examine(fragment: Fragment, vocabulary: Vocabulary) -> Expression:
-    """Take an expression apart and check it against the allow-list.
+    """Find the parts of an expression and check them against the allow-list.
 
     Raises:
-        Refused: If it is not one expression at all; lesser problems are in ``problems`` of the result.
+        Refused: If the fragment is not one expression; smaller problems are in ``problems`` of the result.
     """
     for at, token in enumerate(fragment.tokens):
         if token.token_type == TokenType.SELECT:
@@ -174,7 +175,7 @@ def _ends_call(fragment: Fragment, at: int) -> bool:
 
 
 def _last(fragment: Fragment, closing: int) -> int:
-    """Return the index of the last token of a call with WITHIN GROUP, FILTER and IGNORE NULLS after it."""
+    """Return the index of the last token of a call, including WITHIN GROUP, FILTER and IGNORE NULLS after it."""
     tokens, at = fragment.tokens, closing
     while True:
         following = [t.text.lower() for t in tokens[at + 1 : at + 4]]
@@ -315,14 +316,14 @@ def _token_problems(
 
 
 def _is_all_columns(fragment: Fragment, at: int) -> bool:
-    """Whether the star stands for columns rather than for a product."""
+    """Whether the star means columns and not a product."""
     tokens = fragment.tokens
     before = (TokenType.L_PAREN, TokenType.COMMA, TokenType.DOT, TokenType.DISTINCT)
     return at == 0 or tokens[at - 1].token_type in before
 
 
 def attempt(problems: list[Problem], fragment: Fragment, vocabulary: Vocabulary) -> Expression | None:
-    """Examine a fragment, adding its problems to *problems*; None when it is no expression at all."""
+    """Examine a fragment and add its problems to *problems*; None when it is no expression."""
     try:
         expression = examine(fragment, vocabulary)
     except Refused as refused:

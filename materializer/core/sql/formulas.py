@@ -1,4 +1,4 @@
-"""From an expression to a formula: the aggregate calls in it, and the text around them."""
+"""Builds a formula from an expression: its aggregate calls, and the text around them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NULLS_OPTION: Final = names_in("first first_value last last_value any_value")
 
 
 def read_call(expression: Expression, use: FunctionUse) -> Call:
-    """Return the aggregate call that stands at *use*.
+    """Return the aggregate call at *use*.
 
     Raises:
-        Refused: If its brackets hold something that is not understood.
+        Refused: If its brackets hold something that cannot be read.
     """
     fragment, tokens = expression.fragment, expression.fragment.tokens
     first, distinct = use.at + 2, False
@@ -93,7 +93,7 @@ def _with_nulls_option(
 
 
 class FormulaBuilder:
-    """Collects the pieces of a formula; equal calls are held once."""
+    """Collects the pieces of a formula and stores equal calls once."""
 
     def __init__(self) -> None:
         self._pieces: list[str | int] = []
@@ -123,19 +123,19 @@ class FormulaBuilder:
         self.text(")")
 
     def build(self) -> Formula:
-        """Return what was collected."""
+        """Return the formula of the collected pieces."""
         return Formula(tuple(self._pieces), tuple(self._calls))
 
 
 def build_formula(expression: Expression, replacements: Iterable[tuple[int, int, str | Formula]]) -> Formula:
-    """Return the formula of an expression: its calls as calls, and some runs of tokens replaced.
+    """Return the formula of an expression: its aggregate calls as calls, with some runs of tokens replaced.
 
     Args:
         expression: The expression.
-        replacements: (first token, last token included, what stands there instead); they lie outside the calls.
+        replacements: (first token, last token included, replacement); none of them lies inside a call.
 
     Raises:
-        Refused: If a call is not understood.
+        Refused: If a call cannot be read.
     """
     edits: list[tuple[int, int, str | Formula | Call]] = [
         (c.at, c.last, read_call(expression, c)) for c in expression.calls

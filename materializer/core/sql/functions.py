@@ -1,7 +1,7 @@
-"""The Spark functions that a definition may call, and why others may not be called.
+"""The Spark functions that a definition may call, and the groups of functions that it may not call.
 
-A function is allowed when its result depends on its arguments alone. The names are Spark's, lower-case; types and
-numbers of arguments are checked by Spark when a definition is applied.
+A function is allowed when its result depends on its arguments alone. Names are Spark's, in lower case. Spark checks the types
+and the numbers of arguments when a definition is applied.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ NON_DETERMINISTIC: Final = names_in("""
 """)
 
 BARE_NON_DETERMINISTIC: Final = names_in("current_date current_timestamp current_time current_user localtimestamp")
-"""Those that Spark calls without parentheses, unless a column has the name."""
+"""Functions that Spark calls without parentheses, unless a column has the name."""
 
 MOVING_LITERALS: Final = names_in("now today yesterday tomorrow")
-"""What `TIMESTAMP '…'` and `DATE '…'` turn into the current time."""
+"""Texts that `TIMESTAMP '…'` and `DATE '…'` turn into the current time."""
 
 REFLECTION: Final = names_in("java_method reflect try_reflect")
 
@@ -100,7 +100,7 @@ UNSUPPORTED_AGGREGATES: Final = names_in("""
 
 
 def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...]) -> str:
-    """Return the known name most like *name* as ``did you mean `x`?``, or "" when none is near.
+    """Return the known name most similar to *name* as ``did you mean `x`?``, or "" without a similar one.
 
     Examples:
         >>> nearest("coalesc", SCALARS)

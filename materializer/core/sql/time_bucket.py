@@ -1,8 +1,8 @@
-"""Reading the one expression of GROUP BY that divides time.
+"""Reads the one expression of GROUP BY that divides time.
 
-Three forms: Spark's ``window(time, width [, slide, start])``, which starts at the epoch; ``time_bucket(width, time
-[, timezone, origin, offset])`` with the argument names and the order of TimescaleDB, each of the last three also as
-``name => value``; and ``date_trunc('unit', time [, 'zone'])``, whose third argument is ours.
+It has three forms: Spark's ``window(time, width [, slide, start])``, which starts at the epoch; ``time_bucket(width, time
+[, timezone, origin, offset])`` with the argument names and the order of TimescaleDB, where the last three may also be written
+as ``name => value``; and ``date_trunc('unit', time [, 'zone'])``, whose third argument is our addition.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How a definition divides time, and where it says so.
+    """The division of time in a definition, and its place in the text.
 
     Args:
         form: ``window``, ``time_bucket`` or ``date_trunc``.
         time_column: The event time, without qualifier.
         grid: The division.
         fragment: The call.
-        is_origin_text: Whether the origin was a text, and so is in microseconds whatever the time column counts.
+        is_origin_text: Whether the origin was given as text; then it is in microseconds whatever the time column counts.
     """
 
     form: str
@@ -67,7 +67,7 @@ class Bucket:
 
 
 def bucket_form(fragment: Fragment) -> str | None:
-    """Return the name of the bucket function when the whole fragment is one call of it, else None."""
+    """Return the name of the bucket function when the whole fragment is one call of such a function, else None."""
     if (
         len(fragment) < 3
         or fragment.tokens[1].token_type != TokenType.L_PAREN
@@ -79,14 +79,14 @@ def bucket_form(fragment: Fragment) -> str | None:
 
 
 def read_bucket(fragment: Fragment, qualifiers: frozenset[str]) -> Bucket:
-    """Return what a call of `window`, `time_bucket` or `date_trunc` says.
+    """Return the bucket of a call of `window`, `time_bucket` or `date_trunc`.
 
     Args:
         fragment: The whole call, as :func:`bucket_form` recognises it.
         qualifiers: Lower-case names of the source that may stand before the time column.
 
     Raises:
-        Refused: If an argument is missing, superfluous or not understood.
+        Refused: If an argument is missing, superfluous or unreadable.
     """
     form = bucket_form(fragment)
     positional, named = _arguments(fragment)
@@ -108,10 +108,10 @@ def read_bucket(fragment: Fragment, qualifiers: frozenset[str]) -> Bucket:
 
 
 def read_width(fragment: Fragment, *, what: str = "width", may_be_zero: bool = False) -> Width:
-    """Return the length that a string, an INTERVAL literal or a whole number says.
+    """Return the length in a string, an INTERVAL literal or a whole number.
 
     Raises:
-        Refused: If it is none of these, or a width is not above zero.
+        Refused: If the fragment is none of these, or a width is not above zero.
     """
     tokens = fragment.tokens
     sign, at = (-1, 1) if tokens and tokens[0].token_type == TokenType.DASH else (1, 0)
@@ -136,10 +136,10 @@ def read_width(fragment: Fragment, *, what: str = "width", may_be_zero: bool = F
 
 
 def read_instant(fragment: Fragment) -> int:
-    """Return the instant of a string, of `TIMESTAMP '…'` or `DATE '…'` (UTC unless it says otherwise), or of a number.
+    """Return the instant of a string, of `TIMESTAMP '…'` or `DATE '…'` (UTC unless it names a zone), or of a number.
 
     Raises:
-        Refused: If it is none of these or outside the years 1 to 9999.
+        Refused: If the fragment is none of these, or outside the years 1 to 9999.
     """
     tokens = fragment.tokens
     sign, at = (-1, 1) if tokens[0].token_type == TokenType.DASH else (1, 0)
@@ -157,7 +157,7 @@ def read_instant(fragment: Fragment) -> int:
 
 
 def parse_instant(text: str) -> int | None:
-    """Return the instant of an ISO text, UTC unless it says otherwise; None when it is not one or finer than 1 µs.
+    """Return the instant of an ISO text, in UTC unless it names a zone; None for another text or one finer than 1 µs.
 
     Examples:
         >>> parse_instant("1970-01-02")
@@ -176,12 +176,12 @@ def parse_instant(text: str) -> int | None:
 
 
 def with_timezone(grid: GridSpec, timezone: str | None) -> GridSpec:
-    """Return *grid* in *timezone*, unless it has a zone of its own."""
+    """Return *grid* in *timezone*, unless *grid* already has a zone."""
     return grid if grid.timezone or not timezone else replace(grid, timezone=timezone)
 
 
 def in_ticks(grid: GridSpec, resolution: Resolution) -> GridSpec:
-    """Return *grid* with its origin, an instant in microseconds, in ticks of an integer time column.
+    """Return *grid* with its origin converted from microseconds to ticks of an integer time column.
 
     Examples:
         >>> in_ticks(GridSpec(Width(days=1), origin=86_400_000_000), Resolution.S).origin

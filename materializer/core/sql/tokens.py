@@ -1,8 +1,8 @@
-"""Texts and the pieces cut out of them.
+"""SQL texts and the fragments cut out of them.
 
-A :class:`Fragment` is a run of tokens of a :class:`Script`. Its text is always a slice of what the user wrote, never a
-syntax tree printed back, because printing can change the meaning (``percentile_cont`` comes back as another function).
-The syntax tree is asked only what a text *is*: whether it parses, and which columns it names.
+A :class:`Fragment` is a run of tokens of a :class:`Script`. Its text is always a slice of the user's text, never a printed
+syntax tree, because printing can change the meaning (``percentile_cont`` is printed as another function). The syntax tree
+only shows whether a text parses, and which columns it names.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SU
 
 
 class DefinitionDialect(Spark):
-    """Spark SQL with `window` as an ordinary name and every function as it was written.
+    """Spark SQL with `window` as an ordinary name and all function calls kept as written.
 
-    `GROUP BY window(…)` does not parse while WINDOW is a keyword, and functions that the parser knows lose their name
-    and sometimes an argument.
+    While WINDOW is a keyword, `GROUP BY window(…)` does not parse. The functions that the parser knows lose their name, and
+    sometimes an argument.
     """
 
     class Tokenizer(Spark.Tokenizer):
-        """Words, without those that would swallow what follows."""
+        """Tokens without the keywords that would consume the text after them."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             text: kind for text, kind in Spark.Tokenizer.KEYWORDS.items() if kind != TokenType.WINDOW
@@ -39,7 +39,7 @@ class DefinitionDialect(Spark):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Parser(SparkParser):
-        """Grammar that keeps names and arguments of functions."""
+        """Grammar that keeps the names and arguments of functions."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
@@ -62,7 +62,7 @@ _TEXTS: Final = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRI
 
 
 class Refused(Exception):  # noqa: N818
-    """Carries one problem from where it is found to where problems are collected; never leaves the core."""
+    """Carries one problem to the code that collects problems; never raised outside of the core."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -71,12 +71,12 @@ class Refused(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A text that holds definitions, or one argument of the Python API.
+    """A text that holds definitions, or one argument of the Python form.
 
     Args:
         text: The whole text.
-        file: Where it stands, for people.
-        label: Which argument it is; such a text has no line and column of its own.
+        file: Name of the file that holds the text, shown in problems.
+        label: Name of the argument that holds the text; problems then have no line and column.
     """
 
     text: str
@@ -84,7 +84,7 @@ class Script:
     label: str = ""
 
     def problem(self, at: int, code: str, message: str, hint: str = "") -> Problem:
-        """Return a problem at the character *at* (0-based)."""
+        """Return a problem at the character with index *at* (0-based)."""
         if self.label:
             return Problem(code, f"{self.label}: {message}", hint, self.file)
         line = self.text.count("\n", 0, at) + 1
@@ -108,10 +108,10 @@ class Fragment:
     """A run of tokens of a script, usually one expression.
 
     Args:
-        script: Where it stands.
+        script: The script that holds the tokens.
         tokens: The tokens.
-        at: Where it would stand if it had any.
-        parsed: Its syntax tree, where it was parsed as part of a longer fragment.
+        at: Offset in the script of an empty fragment.
+        parsed: Its syntax tree, when it was parsed as part of a longer fragment.
     """
 
     script: Script
@@ -124,40 +124,40 @@ class Fragment:
 
     @property
     def start(self) -> int:
-        """Offset of the first character."""
+        """Offset of the first character in the script."""
         return self.tokens[0].start if self.tokens else self.at
 
     @property
     def stop(self) -> int:
-        """Offset after the last character."""
+        """Offset after the last character in the script."""
         return self.tokens[-1].end + 1 if self.tokens else self.at
 
     @property
     def text(self) -> str:
-        """The slice of the script, comments inside included."""
+        """The slice of the script from the first token to the last, comments between them included."""
         return self.script.text[self.start : self.stop]
 
     @property
     def normal(self) -> tuple[str, ...]:
-        """What the text says, token by token, so that equal meaning is equal value more often."""
+        """The canonical spelling of each token, so that more texts with equal meaning compare equal."""
         return tuple(spelling(self.script.text, token) for token in self.tokens)
 
     def part(self, start: int, stop: int | None = None) -> Fragment:
-        """Return the tokens from index *start* to before *stop*."""
+        """Return the tokens from index *start* up to, not including, index *stop*."""
         found = self.tokens[start:stop]
         at = start % len(self.tokens) if self.tokens and start < len(self.tokens) else len(self.tokens)
         return Fragment(self.script, found, self.tokens[at].start if at < len(self.tokens) else self.stop)
 
     def refused(self, code: str, message: str, hint: str = "", *, token: int = 0) -> Refused:
-        """Return the exception for a problem that stands at the given token."""
+        """Return an exception with a problem at the given token."""
         return Refused(self.problem(code, message, hint, token=token))
 
     def problem(self, code: str, message: str, hint: str = "", *, token: int = 0) -> Problem:
-        """Return a problem that stands at the given token, or at the end of an empty fragment."""
+        """Return a problem at the given token, or at the place of an empty fragment."""
         return self.script.problem(self.tokens[token].start if self.tokens else self.at, code, message, hint)
 
     def closing(self, opening: int) -> int:
-        """Return the index of the bracket that closes the one at index *opening*; the last token if none does."""
+        """Return the index of the bracket that closes the one at index *opening*; the last index without such a bracket."""
         depth = 0
         for at in range(opening, len(self.tokens)):
             depth += depth_change(self.tokens[at])
@@ -166,7 +166,7 @@ class Fragment:
         return len(self.tokens) - 1
 
     def split(self) -> list[Fragment]:
-        """Return the pieces between the commas that stand in no bracket."""
+        """Return the pieces between the commas outside of all brackets."""
         pieces, begin = [], 0
         for at in self.top_level():
             if self.tokens[at].token_type == TokenType.COMMA:
@@ -176,7 +176,7 @@ class Fragment:
         return pieces
 
     def top_level(self) -> Iterator[int]:
-        """Yield the indexes of the tokens that stand in no bracket and in no `::` type."""
+        """Yield the indexes of the tokens outside of all brackets and of `::` types."""
         depth = angle = 0
         for at, token in enumerate(self.tokens):
             depth += depth_change(token)
@@ -191,10 +191,10 @@ class Fragment:
         return at > 1 and self.tokens[at - 2].token_type == TokenType.DCOLON
 
     def tree(self) -> exp.Expression:
-        """Return the syntax tree of the one expression that this is, perhaps with its alias.
+        """Return the syntax tree of the fragment as one expression, with its alias if it has one.
 
         Raises:
-            Refused: If it does not parse as one expression.
+            Refused: If the fragment does not parse as one expression.
         """
         if self.parsed is not None:
             return self.parsed
@@ -233,10 +233,10 @@ class Fragment:
         return before is None or not (is_name(before) or before.token_type in _CLOSE)
 
     def check_brackets(self) -> None:
-        """Check that each bracket is closed.
+        """Check that brackets match.
 
         Raises:
-            Refused: If one is not, or closes nothing.
+            Refused: If a bracket is never closed, or closes nothing.
         """
         opened: list[int] = []
         for at, token in enumerate(self.tokens):
@@ -265,7 +265,7 @@ def depth_change(token: Token) -> int:
 
 
 def spelling(text: str, token: Token) -> str:
-    """Return the canonical spelling of a token: strings as written, names and keywords in lower case and unquoted if possible."""
+    """Return the canonical spelling of a token: strings as written, the rest in lower case, names unquoted where possible."""
     if token.token_type in _TEXTS:
         return text[token.start : token.end + 1]
     if token.token_type == TokenType.IDENTIFIER:
@@ -288,7 +288,7 @@ def normalised(sql: str) -> str:
 
 
 def fragment_of(text: str, label: str) -> Fragment:
-    """Return the tokens of one argument of the Python API.
+    """Return the tokens of one argument of the Python form.
 
     Raises:
         Refused: If a quote or a comment in it is never closed.
@@ -303,12 +303,12 @@ def string_value(token: Token) -> str | None:
 
 
 def is_name(token: Token) -> bool:
-    """Whether the token can name something: quoted, or a word."""
+    """Whether the token can be a name: a quoted name or a word."""
     return token.token_type == TokenType.IDENTIFIER or (token.token_type not in _TEXTS and token.text.isidentifier())
 
 
 def words(tokens: Sequence[Token]) -> str:
-    """Return the tokens as one upper-case line, to compare with keywords."""
+    """Return the tokens as one upper-case text, for comparison with keywords."""
     return " ".join(" ".join(token.text.upper().split()) for token in tokens)
 
 

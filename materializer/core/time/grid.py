@@ -1,8 +1,8 @@
-"""How time is divided into buckets.
+"""Grids: divisions of time into buckets.
 
-A grid is a set of edges, the same for ever; a bucket runs from one edge to the next, its end not included. There are
-two kinds: :class:`FixedGrid`, whose buckets are all equally long, and :class:`CalendarGrid`, which divides the wall
-clock of a zone by months or by a fixed length. :func:`build` makes one from its declaration.
+A grid is a fixed set of edges; a bucket is the span from one edge to the next. There are two kinds: :class:`FixedGrid`,
+whose buckets all have the same length, and :class:`CalendarGrid`, which divides the wall clock of a zone by months or by a
+fixed length. :func:`build` makes a grid from its declaration.
 
 Source:
     TimescaleDB's ``time_bucket`` for origins, offsets and ranges; :mod:`materializer.core.time.wallclock` for zones.
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 _MOST: Final = {False: 2**63, True: 12 * 300_000}
-"""Widths from here on are refused: ticks or microseconds, and months."""
+"""Least widths that are refused: in ticks or microseconds, and (True) in months."""
 
 EPOCH_2000: Final = days_of(2000, 1, 1) * DAY
 MONDAY_2000: Final = EPOCH_2000 + 2 * DAY
 _CLOCK: Final = Span(EPOCH_2000 - 2**63, EPOCH_2000 + 2**63)
-"""What 64 bits of microseconds around 2000 can hold: a shifted time outside is out of range, as in TimescaleDB."""
+"""The span of 64-bit microseconds around 2000: a shifted time outside it is out of range, as in TimescaleDB."""
 YEARS_1_TO_9999: Final = Span(days_of(1, 1, 1) * DAY, days_of(10_000, 1, 1) * DAY)
 
 _LIMITS: Final = {
@@ -53,7 +53,7 @@ _LIMITS: Final = {
     TimeType.BIGINT: Span(-(2**63), 2**63),
 }
 _TIME_LIMITS: Final = Span(days_of(-4713, 11, 24) * DAY, days_of(294_277, 1, 1) * DAY)
-"""4714-11-24 BC, Julian day 0, to the end of 294276: the times that ``time_bucket`` knows."""
+"""4714-11-24 BC (Julian day 0) to the end of 294276: the times that ``time_bucket`` accepts."""
 
 
 def limits_of(time_type: TimeType) -> Span:
@@ -69,8 +69,8 @@ class Grid(ABC):
     """A division of time into buckets.
 
     Args:
-        spec: What it was built from.
-        time_type: Type of the time column; it decides what an instant is.
+        spec: The declaration that it was built from.
+        time_type: Type of the time column, which decides what an instant is.
         resolution: Meaning of a tick of an integer time column.
     """
 
@@ -80,11 +80,11 @@ class Grid(ABC):
 
     @abstractmethod
     def edge_at(self, instant: int) -> int:
-        """Return the last edge at or before *instant*, whether or not the column could hold it."""
+        """Return the last edge at or before *instant*, even if the column cannot hold it."""
 
     @abstractmethod
     def edge_from(self, instant: int) -> int:
-        """Return the first edge at or after *instant*, whether or not the column could hold it."""
+        """Return the first edge at or after *instant*, even if the column cannot hold it."""
 
     @abstractmethod
     def _edges_within(self, span: Span) -> int:
@@ -92,7 +92,7 @@ class Grid(ABC):
 
     @abstractmethod
     def _facts(self, spans: SpanSet) -> dict[str, Any]:
-        """Return what decides where edges are inside *spans*, as JSON values."""
+        """Return the values that determine the edges inside *spans*, as JSON values."""
 
     @property
     def limits(self) -> Span:
@@ -100,10 +100,10 @@ class Grid(ABC):
         return limits_of(self.time_type)
 
     def floor(self, instant: int) -> int:
-        """Return the start of the bucket that holds *instant*; an infinite one stays itself.
+        """Return the start of the bucket that holds *instant*; an infinite instant is returned unchanged.
 
         Raises:
-            OutOfRangeError: If *instant* or the start of its bucket leaves the type.
+            OutOfRangeError: If *instant* or the start of its bucket is outside the column's type.
         """
         if instant in (NEG_INF, POS_INF):
             return instant
@@ -113,7 +113,7 @@ class Grid(ABC):
         return edge
 
     def next(self, edge: int) -> int:
-        """Return the end of the bucket that starts at *edge*; it may lie after what the type can hold.
+        """Return the end of the bucket that starts at *edge*; it may be outside the column's type.
 
         Raises:
             ValueError: If *edge* is no edge.
@@ -127,29 +127,29 @@ class Grid(ABC):
         """Return the bucket that holds a finite *instant*.
 
         Raises:
-            OutOfRangeError: If *instant* or the start of its bucket leaves the type.
+            OutOfRangeError: If *instant* or the start of its bucket is outside the column's type.
         """
         edge = self.floor(instant)
         return Span(edge, self.edge_from(edge + 1))
 
     def cover(self, span: Span) -> Span:
-        """Return the smallest run of whole buckets around *span*; infinite ends stay, no end is refused."""
+        """Return the smallest run of whole buckets around *span*; infinite ends stay, and ends may leave the column's type."""
         start = span.start if span.start == NEG_INF else self.edge_at(span.start)
         end = span.end if span.end == POS_INF else self.edge_from(span.end)
         return Span(start, end)
 
     def cover_set(self, spans: SpanSet) -> SpanSet:
-        """Return the smallest set of whole buckets that holds *spans*."""
+        """Return the smallest set of whole buckets that contains *spans*."""
         return SpanSet.union(self.cover(s) for s in spans)
 
     def within(self, span: Span) -> Span | None:
-        """Return the largest run of whole buckets inside *span*, or None when it holds none; infinite ends stay."""
+        """Return the largest run of whole buckets inside *span*, or None without a whole bucket; infinite ends stay."""
         start = span.start if span.start == NEG_INF else self.edge_from(span.start)
         end = span.end if span.end == POS_INF else self.edge_at(span.end)
         return Span(start, end) if start < end else None
 
     def count(self, span: Span) -> int:
-        """Return how many buckets share an instant with a bounded span.
+        """Return how many buckets overlap a bounded span.
 
         Raises:
             ValueError: If *span* is not bounded.
@@ -171,7 +171,7 @@ class Grid(ABC):
         return text
 
     def fingerprint(self, spans: SpanSet) -> str:
-        """Return a hash that changes when edges inside *spans* change, also by new time zone data.
+        """Return a hash that changes when edges inside *spans* change, new time zone data included.
 
         Infinite ends stand for the years 1 to 9999.
         """
@@ -186,12 +186,12 @@ class Grid(ABC):
 
 @dataclass(frozen=True, slots=True)
 class FixedGrid(Grid):
-    """Buckets of one length.
+    """A grid whose buckets all have one length.
 
     Args:
-        width: Length, in microseconds or ticks, positive.
-        zero: From where *shift* counts: 2000-01-01 for times, 0 for integers.
-        shift: Distance of an edge from *zero*, nearer than *width*, with the sign of the declared origin and offset.
+        width: Length of a bucket, in microseconds or ticks, positive.
+        zero: Start from which *shift* counts: 2000-01-01 for times, 0 for integers.
+        shift: Distance of an edge from *zero*, less than *width*, with the sign of the declared origin and offset.
     """
 
     width: int
@@ -204,24 +204,24 @@ class FixedGrid(Grid):
         return (self.zero + self.shift) % self.width
 
     def floor(self, instant: int) -> int:
-        """Return the start of the bucket that holds *instant*; an infinite one stays itself.
+        """Return the start of the bucket that holds *instant*; an infinite instant is returned unchanged.
 
         Raises:
-            OutOfRangeError: If *instant*, the start of its bucket, or either without the shift leaves the type.
+            OutOfRangeError: If *instant*, the start of its bucket, or either without the shift is outside the column's type.
         """
         edge = Grid.floor(self, instant)
-        # also the unshifted time and start have to be values of the type: the rule of time_bucket
+        # the time and the start without the shift must be values of the type too: the rule of time_bucket
         reach = self.limits if self.time_type.is_integer else _CLOCK
         if instant not in (NEG_INF, POS_INF) and (instant - self.shift not in reach or edge - self.shift not in reach):
             self._refuse(instant)
         return edge
 
     def edge_at(self, instant: int) -> int:
-        """Return the last edge at or before *instant*, whether or not the column could hold it."""
+        """Return the last edge at or before *instant*, even if the column cannot hold it."""
         return instant - (instant - self.zero - self.shift) % self.width
 
     def edge_from(self, instant: int) -> int:
-        """Return the first edge at or after *instant*, whether or not the column could hold it."""
+        """Return the first edge at or after *instant*, even if the column cannot hold it."""
         return instant + (self.zero + self.shift - instant) % self.width
 
     def _edges_within(self, span: Span) -> int:
@@ -234,26 +234,26 @@ class FixedGrid(Grid):
 
 @dataclass(frozen=True, slots=True)
 class CalendarGrid(Grid):
-    """Buckets that divide a zone's wall clock, by months or by a fixed length.
+    """A grid whose buckets divide a zone's wall clock, by months or by a fixed length.
 
     Args:
-        wall: The divided wall clock; of ``UTC`` for dates, for timestamps without zone, and where none was declared.
-        delay: Microseconds by which every edge lies after the instant that the wall clock gives.
+        wall: The divided wall clock; that of ``UTC`` for dates, for timestamps without zone, and without a declared zone.
+        delay: Microseconds from the wall clock's instant to each edge.
     """
 
     wall: WallClock
     delay: int
 
     def edge_at(self, instant: int) -> int:
-        """Return the last edge at or before *instant*, whether or not the column could hold it."""
+        """Return the last edge at or before *instant*, even if the column cannot hold it."""
         return self.instant_of(self.wall.edge_at(self.micros_of(instant) - self.delay) + self.delay)
 
     def edge_from(self, instant: int) -> int:
-        """Return the first edge at or after *instant*, whether or not the column could hold it."""
+        """Return the first edge at or after *instant*, even if the column cannot hold it."""
         return self.instant_of(self.wall.edge_from(self._micros_from(instant)) + self.delay)
 
     def micros_of(self, instant: int) -> int:
-        """Return the microsecond that holds *instant*, an identity except for integer time columns."""
+        """Return the microsecond that contains *instant*; *instant* itself unless the time column is an integer."""
         if not self.time_type.is_integer:
             return instant
         return instant * SECOND // TICKS_PER_SECOND[self.resolution]
@@ -268,7 +268,7 @@ class CalendarGrid(Grid):
         return self.wall.edges_within(self._micros_from(span.start), self._micros_from(span.end))
 
     def _micros_from(self, instant: int) -> int:
-        """The first microsecond at or after *instant*, without the delay; a nanosecond may lie inside one."""
+        """Return the first microsecond at or after *instant*, minus the delay; a nanosecond may lie inside a microsecond."""
         at = -self.micros_of(-instant) if self.resolution is Resolution.NS else self.micros_of(instant)
         return at - self.delay
 
@@ -288,7 +288,7 @@ class CalendarGrid(Grid):
         return facts | division
 
     def micros_span(self, span: Span) -> Span | None:
-        """Return the microseconds of *span* that lie in the years 1 to 9999, or None when there are none."""
+        """Return the microseconds of *span* inside the years 1 to 9999, or None without any."""
         start = NEG_INF if span.start == NEG_INF else self.micros_of(span.start)
         end = POS_INF if span.end == POS_INF else self.micros_of(span.end - 1) + 1
         return Span(start, end) & YEARS_1_TO_9999
@@ -303,11 +303,11 @@ def build(spec: GridSpec, time_type: TimeType, resolution: Resolution = Resoluti
     Args:
         spec: The declaration; its origin is an instant of the column.
         time_type: Type of the time column.
-        resolution: What a tick means; without effect unless the column is an integer. With one, widths may be lengths
-            of time, and edges are as on a timestamp; without, only ticks.
+        resolution: Meaning of a tick of an integer column; ignored for other columns. With a resolution, widths may be lengths
+            of time, and edges are those of a timestamp; without one, widths are ticks.
 
     Raises:
-        DefinitionError: If the declaration makes no grid on such a column; with all problems.
+        DefinitionError: With all problems, if the declaration gives no grid for such a column.
     """
     resolution = resolution if time_type.is_integer else Resolution.NONE
     problems = [*_width_problems(spec, time_type, resolution), *_offset_problems(spec, time_type, resolution)]
@@ -332,7 +332,7 @@ def build(spec: GridSpec, time_type: TimeType, resolution: Resolution = Resoluti
 
 def _calendar(spec: GridSpec, time_type: TimeType, resolution: Resolution, zone: Zone) -> CalendarGrid:
     offset = spec.offset or Width()
-    # days of an offset are days of the wall clock, its time is time passed; the two are the same without a zone
+    # the days of an offset are days of the wall clock, its smaller units are elapsed time; without a zone both are the same
     shift, delay = offset.days * DAY, offset.micros
     if zone is UTC:
         shift, delay = shift + delay, 0
@@ -355,7 +355,7 @@ def _micros(width: Width) -> int:
 
 
 def _ticks(width: Width, resolution: Resolution) -> int:
-    """A length without months in the column's own unit."""
+    """Return a length without months in the column's own unit."""
     if width.ticks is not None:
         return width.ticks
     return _micros(width) if resolution is Resolution.NONE else _micros(width) * TICKS_PER_SECOND[resolution] // SECOND

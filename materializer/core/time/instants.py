@@ -1,8 +1,8 @@
 """Instants as text, and the calendar as integers.
 
-An instant is microseconds since 1970-01-01T00:00:00Z (for dates and timestamps without zone: of the wall clock), or the
-raw value of an integer time column. The calendar is the proleptic Gregorian one for every year, also before 1 and after
-9999, which ``datetime`` cannot say; year 0 is 1 BC.
+An instant is microseconds since 1970-01-01T00:00:00Z (of the wall clock, for dates and timestamps without zone), or the
+raw value of an integer time column. The calendar is the proleptic Gregorian one for every year, including years before 1
+and after 9999, which ``datetime`` cannot represent; year 0 is 1 BC.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TICKS_PER_SECOND: Final = {
     Resolution.US: 1_000_000,
     Resolution.NS: 1_000_000_000,
 }
-"""How many units of an integer time column make a second."""
+"""Number of ticks of an integer time column in one second."""
 
 _NANO: Final = 1_000_000_000
 _DAYS_IN_400_YEARS: Final = 146_097
 _MOST_OFFSET: Final = 18 * 3600
-"""Seconds by which an offset of Java's, and so of Spark's, may differ from UTC at most."""
+"""Largest distance of an offset from UTC in Java, and so in Spark, in seconds."""
 _DAYS_0000_03_01: Final = 719_468
 """Days from 0000-03-01 to 1970-01-01."""
 
@@ -59,7 +59,7 @@ def days_of(year: int, month: int, day: int) -> int:
         >>> days_of(1970, 1, 1), days_of(2000, 2, 29), days_of(0, 12, 31)
         (0, 11016, -719163)
     """
-    # years begin in March, so that the leap day is the last one
+    # years begin in March here, so that the leap day is the last day of its year
     if month < 3:
         year, month = year - 1, month + 12
     return (
@@ -75,7 +75,7 @@ def date_of(days: int) -> tuple[int, int, int]:
         ((2000, 2, 29), (1969, 12, 31))
     """
     cycle, day = divmod(days + _DAYS_0000_03_01, _DAYS_IN_400_YEARS)
-    # the last day of 4, 100 and 400 years is the leap day, which no division of equal years may split off
+    # the last day of 4, 100 and 400 years is the leap day, which a division into equal years must not split off
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     day -= 365 * year + year // 4 - year // 100
     month = (5 * day + 2) // 153
@@ -96,10 +96,10 @@ def parse(text: str | int, time_type: TimeType, resolution: Resolution = Resolut
         text: ``-inf``, ``inf``; an integer for integer columns; else ISO 8601 (``2024-03-01``,
             ``2024-03-01T00:00:00.5Z``, ``+02:00``; a trailing ``BC`` is read). Without a zone it is UTC.
         time_type: Type of the time column.
-        resolution: Meaning of an integer column's tick; unless NONE, integer columns take ISO text too.
+        resolution: Meaning of a tick of an integer column; with a resolution, integer columns also accept ISO text.
 
     Raises:
-        ValueError: If it cannot be read, or names no value of the type (a zone for a wall clock, a time for a date).
+        ValueError: If the text cannot be read, or names no value of the type (a zone for a wall clock, a time for a date).
 
     Examples:
         >>> parse("1970-01-01T02:00:00+02:00", TimeType.TIMESTAMP)
@@ -139,7 +139,7 @@ def parse_window(
     time_type: TimeType,
     resolution: Resolution = Resolution.NONE,
 ) -> Span:
-    """Return the window ``[start, end)`` that two texts name; None is open.
+    """Return the window ``[start, end)`` that two texts name; None is an open end.
 
     Raises:
         RefreshWindowError: If an end cannot be read, or the window is empty or reversed.
@@ -181,7 +181,7 @@ def date_text(days: int) -> str:
 
 
 def clock_text(micros: int) -> str:
-    """Return the time of day, with six decimals unless they are zero."""
+    """Return a time of day as text, with six decimals unless they are zero."""
     seconds, fraction = divmod(micros, SECOND)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{fraction:06}" if fraction else text
@@ -205,7 +205,7 @@ def _nanos(match: re.Match[str], text: str) -> int:
 
 
 def _zone_seconds(zone: str | None) -> int | None:
-    """Return the offset of a zone, or None where Spark knows no such offset either."""
+    """Return the offset of a zone in seconds, or None for an offset that Spark refuses too."""
     if not zone or zone in ("Z", "z", "UTC"):
         return 0
     digits = zone[1:].replace(":", "").ljust(6, "0")

@@ -1,10 +1,11 @@
-"""Whether buckets lie inside buckets: an aggregate over another one needs each of its edges among the parent's.
+"""Checks whether buckets nest: an aggregate over another one needs each of its edges among the parent's edges.
 
-A bucket of the parent is one row to its child, and counts whole in one bucket of the child. Where an edge of the child lies
-inside a bucket of the parent, a part of that bucket is counted on the wrong side.
+A bucket of the parent is one row for its child, and counts as a whole in one bucket of the child. Where an edge of the child
+lies inside a bucket of the parent, a part of that bucket is counted on the wrong side.
 
-Both grids are regular between *bends*: instants at which a zone changes its offset, or has done so. Between two bends only
-so many edges are looked at as prove all others: of equally long buckets two, of months those of one cycle of the calendar.
+Both grids are regular between *bends*: instants at which a zone's offset changes, or the effect of such a change on
+edges ends. Between two bends only as many edges are compared as prove all others: two for buckets of equal length, those of
+one calendar cycle for months.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from materializer.core.time.zones import UTC, Zone
 
 _MONTHS_IN_400_YEARS: Final = 4_800
 _SINCE: Final = Span(0, YEARS_1_TO_9999.end)
-"""What two zones are compared in: the zone data promises civil time from 1970 on, and local mean time fits no hour."""
+"""The span in which different zones are compared: zone data are reliable from 1970 on; local mean times before fit no hour."""
 
 
-@lru_cache(maxsize=256)  # every aggregate over another is looked at again by each command that checks a folder
+@lru_cache(maxsize=256)  # each command that checks a folder compares every aggregate with its parent again
 def misfit(child: Grid, parent: Grid) -> int | None:
-    """Return an edge of *child* that is no edge of *parent*, or None when each bucket of *parent* lies in one of *child*.
+    """Return an edge of *child* that is no edge of *parent*; None when each bucket of *parent* lies in one of *child*.
 
-    The first one from 2000 on, else the nearest before it, of the years 1 to 9999, or of all that a plain integer column
-    holds. Zones that differ are compared from 1970 on.
+    It is the first such edge from 2000 on, else the nearest one before 2000. Edges of the years 1 to 9999 are compared, or all
+    edges of a plain integer column. Zones that differ are compared from 1970 on.
 
     Args:
-        child: How the outputs of *parent* are divided.
-        parent: How the raw rows are divided; its instants are those of *child*.
+        child: Grid of the aggregate that reads the outputs of *parent*.
+        parent: Grid of the raw rows; its instants are those of *child*.
     """
     reach, middle = _reach(child, parent), _scaled(EPOCH_2000, child)
     if reach is None:
@@ -64,10 +65,10 @@ def _first(child: Grid, parent: Grid, span: Span, most: int) -> int | None:
 
 
 def _enough(child: Grid, parent: Grid) -> int:
-    """Return how many neighbouring edges of *child* are all edges of *parent* only if the others are, too."""
+    """Return how many neighbouring edges of *child* suffice: if all these are edges of *parent*, all others are too."""
     months, width = _months(child), _width(parent)
     if months is None:
-        # equal distances never follow months for long, unless they are whole cycles of the calendar, of which few fit
+        # equal distances never match months for long, except for whole cycles of the calendar, of which few exist
         return 2 if width is not None else sys.maxsize
     if width is not None and _scaled(DAY, child) % width == 0:
         return 2
@@ -82,7 +83,7 @@ def _months(grid: Grid) -> int | None:
 
 
 def _width(grid: Grid) -> int | None:
-    """The length of a bucket in the column's own unit, None for months."""
+    """Return the length of a bucket in the column's own unit, None for months."""
     if isinstance(grid, FixedGrid):
         return grid.width
     if isinstance(grid, CalendarGrid) and not isinstance(grid.wall.lattice, MonthLattice):
@@ -91,7 +92,7 @@ def _width(grid: Grid) -> int | None:
 
 
 def _reach(child: Grid, parent: Grid) -> Span | None:
-    """The instants that count, or None when the column holds none of them."""
+    """Return the instants to compare, or None when the column holds none of them."""
     if child.time_type.is_integer and child.resolution is Resolution.NONE:
         return child.limits
     years = YEARS_1_TO_9999 if _zone(child) is _zone(parent) else _SINCE
@@ -99,7 +100,7 @@ def _reach(child: Grid, parent: Grid) -> Span | None:
 
 
 def _scaled(micros: int, grid: Grid) -> int:
-    """Microseconds in the unit of the grid's column; themselves where an integer's unit is not known."""
+    """Return microseconds in the unit of the grid's column; unchanged for integers without a resolution."""
     if not grid.time_type.is_integer or grid.resolution is Resolution.NONE:
         return micros
     return micros * TICKS_PER_SECOND[grid.resolution] // SECOND
@@ -110,7 +111,7 @@ def _zone(grid: Grid) -> Zone:
 
 
 def _bends(grid: Grid, reach: Span) -> Iterator[int]:
-    """Yield the instants inside *reach* between which a grid is regular."""
+    """Yield the instants inside *reach* between which the grid is regular."""
     if not isinstance(grid, CalendarGrid) or grid.wall.zone is UTC:
         return
     micros = Span(grid.micros_of(reach.start) - grid.delay, grid.micros_of(reach.end) - grid.delay)

@@ -1,9 +1,9 @@
-"""Half-open runs of instants and their normal form.
+"""Half-open spans of instants, and sets of them in a normal form.
 
 An instant is an ``int``: microseconds since 1970-01-01T00:00:00Z for dates and timestamps, the raw value for integer
-time columns. ``NEG_INF`` and ``POS_INF`` are named instants below and above everything a 64-bit column can hold, so
-they never collide with a real one. A :class:`Span` is ``[start, end)`` and never empty; emptiness has one form, the
-empty :class:`SpanSet`.
+time columns. ``NEG_INF`` and ``POS_INF`` are named instants below and above everything that a 64-bit column can hold, so
+they never equal a real instant. A :class:`Span` is ``[start, end)`` and never empty. The only empty value is the empty
+:class:`SpanSet`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POS_INF: Final = 1 << 72
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """One half-open run of time, never empty.
+    """One half-open span of time, never empty.
 
     Args:
         start: First instant covered, or ``NEG_INF``.
@@ -71,9 +71,9 @@ EVERYTHING: Final = Span(NEG_INF, POS_INF)
 
 @dataclass(frozen=True, slots=True)
 class SpanSet:
-    """A set of instants as sorted, disjoint spans that do not touch; equal coverage is equal value.
+    """A set of instants as sorted, disjoint spans that do not touch; sets of the same instants are equal.
 
-    Build it with :meth:`of`, the only normaliser.
+    Build it with :meth:`of` or :meth:`union`, which give the normal form.
 
     Examples:
         >>> SpanSet.of(Span(5, 9), Span(0, 5), Span(20, 30))
@@ -118,7 +118,7 @@ class SpanSet:
 
     @property
     def hull(self) -> Span | None:
-        """The smallest span that covers everything, or None when empty."""
+        """The smallest span that covers the whole set, or None when the set is empty."""
         return Span(self.spans[0].start, self.spans[-1].end) if self.spans else None
 
     def covers(self, span: Span) -> bool:

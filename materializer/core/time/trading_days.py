@@ -1,7 +1,7 @@
-"""Trading calendars as data: for every date the sessions that it has, as a text that a definition keeps.
+"""Trading calendars as data: the sessions of every date, as a text that a definition stores.
 
-The text holds the first date, a letter for each date from there on (``.`` for one without sessions) and what each letter
-means, so ten years take four kilobytes::
+The text holds the first date, then one letter for each date (``.`` for a date without sessions), then the sessions of each
+letter. So ten years take four kilobytes::
 
     2024-12-23 aba..aa a=14:30/21:00 b=14:30/18:00
 
@@ -19,9 +19,9 @@ from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
 MICROSECONDS: Final = 86_400_000_000
-"""A day, in the unit of the rows of a calendar."""
+"""Length of a day in microseconds, the unit of a calendar's rows."""
 DAYS: Final = "calendar_days"
-"""The parameter that holds the text."""
+"""Name of the parameter that holds the text."""
 CLOSED: Final = "."
 _LETTERS: Final = string.ascii_lowercase + string.ascii_uppercase + string.digits
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -32,12 +32,12 @@ Sessions: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class TradingDays:
-    """The sessions of every date from one to another.
+    """The sessions of every date in a range of dates.
 
     Args:
         first: The first date, counted from 1970-01-01.
-        days: A letter for each date from there on.
-        kinds: Letter → (begin, end) of its sessions, from the midnight of the date.
+        days: One letter for each date, beginning with *first*.
+        kinds: (begin, end) of each session by letter, counted from the midnight of the date.
     """
 
     first: int
@@ -46,35 +46,35 @@ class TradingDays:
 
     @property
     def last(self) -> int:
-        """The last date that is known."""
+        """The last date of the calendar."""
         return self.first + len(self.days) - 1
 
     @property
     def span(self) -> tuple[int, int]:
-        """The earliest begin and the latest end of a session, from the midnight of its date."""
+        """The earliest begin and the latest end of all sessions, each counted from the midnight of its date."""
         found = [s for sessions in self.kinds.values() for s in sessions]
         return min(b for b, _ in found), max(e for _, e in found)
 
     @property
     def longest_pause(self) -> int:
-        """The most dates without sessions in a row."""
+        """The largest number of consecutive dates without sessions."""
         return max((len(list(run)) for kind, run in groupby(self.days) if kind == CLOSED), default=0)
 
     def of(self, day: int) -> Sessions:
-        """Return the sessions of a date; none of one that is not known."""
+        """Return the sessions of a date; none for a date outside the calendar."""
         return self.kinds.get(self.days[day - self.first], ()) if self.first <= day <= self.last else ()
 
 
 def calendar_from_sessions(rows: Iterable[tuple[int, int, int]], start: int | None = None) -> str:
-    """Return the text of a calendar that has these sessions, and no other up to the last of their dates.
+    """Return the text of a calendar with exactly these sessions; it ends at the last of their dates.
 
     Args:
-        rows: (date, begin, end) of each session: the date of its trading day, counted from 1970-01-01, and microseconds since
-            then as the clock of the time column shows them.
-        start: The first date; that of the first row when None.
+        rows: (date, begin, end) of each session: the date of its trading day, counted from 1970-01-01, and begin and end in
+            microseconds since 1970-01-01 on the clock of the time column.
+        start: The first date of the calendar; None for the date of the first row.
 
     Raises:
-        ValueError: If sessions overlap, lie too far from their date, or differ too much from day to day.
+        ValueError: If sessions overlap, lie too far from their date, or have too many kinds of days.
 
     Examples:
         >>> hour = 3_600_000_000
@@ -99,10 +99,10 @@ def calendar_from_sessions(rows: Iterable[tuple[int, int, int]], start: int | No
 
 
 def read_days(text: str, day: int) -> TradingDays:
-    """Return what a text of :func:`calendar_from_sessions` says, in ticks of which a day has *day*.
+    """Return the calendar of a text that :func:`calendar_from_sessions` wrote, in ticks; a day has *day* ticks.
 
     Raises:
-        ValueError: If it is no such text, a time is no whole number of ticks, or the days are too different.
+        ValueError: If the text is no calendar, a time is no whole number of ticks, or sessions span more than two days.
     """
     first, days, *meanings = text.split(" ")
     kinds = {m[0]: tuple(_ticks(part, day) for part in m[2:].split(",")) for m in meanings}
@@ -117,12 +117,12 @@ def read_days(text: str, day: int) -> TradingDays:
 
 
 def agree(one: Mapping[str, object], other: Mapping[str, object], until: int | None = None) -> bool:
-    """Whether two sets of parameters say the same of every date of the first calendar up to one, and differ in nothing else.
+    """Whether two sets of parameters have the same sessions on every date of the first calendar, and no other difference.
 
     Args:
-        one: Parameters as stored.
-        other: Those that come in their place.
-        until: The last date that counts; None: as far as the first calendar goes.
+        one: Stored parameters.
+        other: Parameters that replace them.
+        until: The last date to compare; None for the last date of the first calendar.
     """
     texts = [str(p.get(DAYS, "")) for p in (one, other)]
     if not all(texts) or {n: v for n, v in one.items() if n != DAYS} != {n: v for n, v in other.items() if n != DAYS}:
@@ -135,14 +135,14 @@ def agree(one: Mapping[str, object], other: Mapping[str, object], until: int | N
 
 
 def shown(text: str) -> str:
-    """Return a calendar's text in a few words."""
+    """Return a calendar's text as a summary of a few words."""
     found = read_days(text, MICROSECONDS)
     count = len(found.days) - found.days.count(CLOSED)
     return f"{_date(found.first)} to {_date(found.last)}, {count} trading days"
 
 
 def changed(was: str, is_now: str) -> tuple[str, ...]:
-    """Return what differs between two calendars, in lines for people."""
+    """Return the differences between two calendars, as lines for people."""
     old, new = (read_days(text, MICROSECONDS) for text in (was, is_now))
     lines = [f"- calendar: {shown(was)}", f"+ calendar: {shown(is_now)}"] if shown(was) != shown(is_now) else []
     both = range(max(old.first, new.first), min(old.last, new.last) + 1)

@@ -1,15 +1,15 @@
-"""The wall clock of a zone, divided: where its edges are as instants, also where the clock jumps.
+"""The wall clock of a zone, divided by a lattice: the instants of its edges, also where the clock jumps.
 
-- Forward (a gap): edges go on in the old offset until the first edge of the new one. A day that would begin in the gap
-  begins where the gap was, or later by as much as its midnight lies inside the gap.
-- Back (a fold): below a day, both passes of the repeated time have their own edges; from a day on, only the first has,
-  so a day begins at the first instant of its date.
+- Forward (a gap): edges continue in the old offset until the first edge of the new offset. A day that would begin in the
+  gap begins at the gap's instant, or later by as much as its midnight lies inside the gap.
+- Back (a fold): for widths below a day, both passes of the repeated time have their own edges. From a day on, only the
+  first pass has edges, so a day begins at the first instant of its date.
 
-So edges are the same whichever side they are looked at from, which a rule that starts from single instants does not
-give. Everything here is in microseconds.
+So edges are the same whether they are searched for from before or from after, which a rule for single instants does not
+guarantee. All values here are microseconds.
 
 Source:
-    TimescaleDB's ``time_bucket`` with a timezone; it differs only in folds, where its answers are no grid.
+    TimescaleDB's ``time_bucket`` with a timezone. It differs only in folds, where its answers do not form a grid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FixedLattice:
     """Points at equal distances.
 
     Args:
-        width: Distance of two points, positive.
+        width: Distance between neighbouring points, positive.
         phase: The point in ``[0, width)``.
     """
 
@@ -36,11 +36,11 @@ class FixedLattice:
     phase: int
 
     def index(self, x: int) -> int:
-        """Return which point is the last at or before *x*; neighbours differ by one."""
+        """Return the index of the last point at or before *x*; indexes of neighbours differ by one."""
         return (x - self.phase) // self.width
 
     def point(self, index: int) -> int:
-        """Return the point of that index."""
+        """Return the point with that index."""
         return index * self.width + self.phase
 
 
@@ -50,8 +50,8 @@ class MonthLattice:
 
     Args:
         months: Months from one point to the next, positive.
-        phase: In ``[0, months)``; points are in the months 12 * year + month - 1 that leave this rest.
-        shift: Microseconds by which each point lies after the first of its month, 00:00.
+        phase: In ``[0, months)``; points lie in the months whose number 12 * year + month - 1 leaves this remainder.
+        shift: Microseconds from 00:00 on the first of its month to each point.
     """
 
     months: int
@@ -59,11 +59,11 @@ class MonthLattice:
     shift: int
 
     def index(self, x: int) -> int:
-        """Return which point is the last at or before *x*; neighbours differ by one."""
+        """Return the index of the last point at or before *x*; indexes of neighbours differ by one."""
         return (month_of(x - self.shift) - self.phase) // self.months
 
     def point(self, index: int) -> int:
-        """Return the point of that index."""
+        """Return the point with that index."""
         year, month = divmod(index * self.months + self.phase, 12)
         return days_of(year, month + 1, 1) * DAY + self.shift
 
@@ -80,24 +80,24 @@ def _ceil(lattice: Lattice, x: int) -> int:
 
 
 def _points(lattice: Lattice, start: int, end: int) -> int:
-    """How many points lie in [start, end); 0 when reversed."""
+    """Return how many points lie in [start, end); 0 when reversed."""
     return max(0, lattice.index(end - 1) - lattice.index(start - 1))
 
 
 def month_of(x: int) -> int:
-    """Return 12 * year + month - 1 of a wall clock time."""
+    """Return the number 12 * year + month - 1 of the month of a wall clock time."""
     year, month, _ = date_of(x // DAY)
     return 12 * year + month - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """How buckets are found from some instant on, until the next piece.
+    """The rule for buckets from one instant on, until the next piece.
 
     Args:
         start: First instant.
         offset: Local time minus UTC.
-        bucket: The bucket, when it is one that the clock's jump bends; None when the lattice gives it.
+        bucket: The bucket, when a jump of the clock changes it; None when buckets follow from the lattice.
     """
 
     start: int
@@ -114,14 +114,14 @@ class WallClock:
 
     @property
     def has_one_pass(self) -> bool:
-        """Whether repeated local time gets edges in its first pass only."""
+        """Whether repeated local time has edges in its first pass only."""
         return isinstance(self.lattice, MonthLattice) or self.lattice.width >= DAY
 
     def pieces(self, span: Span) -> Iterator[Piece]:
-        """Yield how buckets follow from the wall clock in a bounded span, from left to right."""
+        """Yield the rules for buckets in a bounded span, from left to right."""
         for regime in self.zone.regimes(span):
             at, stop = max(regime.start, span.start), min(regime.end, span.end)
-            # around a jump a bucket may reach over it, so each is compared until the wall clock is followed again
+            # a bucket may extend over a jump, so each one is compared until buckets follow the wall clock again
             while at < stop and not self._is_plain(at, regime.offset):
                 bucket = Span(self.edge_at(at), self.edge_from(at + 1))
                 yield Piece(at, regime.offset, bucket)
@@ -134,7 +134,7 @@ class WallClock:
                 yield Piece(last, regime.offset, Span(last, self.edge_from(last + 1)))
 
     def _is_plain(self, at: int, offset: int) -> bool:
-        """Whether the bucket of *at* is the lattice's, seen with one offset."""
+        """Whether the bucket of *at* is that of the lattice in one offset."""
         index = self.lattice.index(at + offset)
         start, end = self.lattice.point(index) - offset, self.lattice.point(index + 1) - offset
         return start == self.edge_at(at) and end == self.edge_from(start + 1)
@@ -170,7 +170,7 @@ class WallClock:
             regime = self.zone.regime_at(at)
 
     def _first_new(self, regime: Regime) -> int:
-        """The first local time of *regime* that may be an edge: all, or only what was not passed before a fold."""
+        """Return the first local time of *regime* that may be an edge: the end of the repeated time after a one-pass fold."""
         if self.has_one_pass and regime.offset < regime.before:
             return regime.start + regime.before
         return NEG_INF
@@ -188,7 +188,7 @@ class WallClock:
         return total
 
     def bends(self, span: Span) -> Iterator[int]:
-        """Yield instants, those inside a bounded span among them, between which edges are points of the lattice in one offset."""
+        """Yield the instants (at least those inside *span*) between which edges are lattice points in one offset."""
         for regime in self.zone.regimes(span):
             if regime.start == NEG_INF:
                 continue
@@ -199,5 +199,5 @@ class WallClock:
                 yield regime.start + regime.before - regime.offset
 
     def _first_after_gap(self, regime: Regime) -> int:
-        """The first edge of the new offset, up to which those of the old one go on."""
+        """Return the first edge of the new offset; until then the edges of the old offset continue."""
         return _ceil(self.lattice, regime.start + regime.offset) - regime.offset

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``1 minute``, ``2 hours 30 minutes``, ``INTERVAL '1' MONTH``, ``3``."""
+"""Lengths of time as text: ``1 minute``, ``2 hours 30 minutes``, ``INTERVAL '1' MONTH``, ``3``."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _TERM: Final = re.compile(r"([+-]?)\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 _EXAMPLES: Final = "such as '1 minute', '2 hours 30 minutes' or '1 month'"
 
 
-@lru_cache(maxsize=256)  # a folder of definitions says the same few lengths again and again
+@lru_cache(maxsize=256)  # a folder of definitions repeats the same few lengths
 def parse_width(text: str) -> Width:
-    """Return the length that *text* names; its sign and size are not judged here.
+    """Return the length that *text* names; its sign and size are not checked here.
 
     Args:
-        text: Terms of a number and a unit, singular or plural, from microseconds to years; the word INTERVAL and
-            quotes may stand around them, as in Spark SQL. A bare integer is ticks of an integer time column.
+        text: Terms of a number and a unit, singular or plural, from microseconds to years, optionally with the word INTERVAL
+            and quotes, as in Spark SQL. A bare integer is ticks of an integer time column.
 
     Raises:
-        ValueError: If it cannot be read, or a term is no whole number of months, days or microseconds.
+        ValueError: If the text cannot be read, or a term is no whole number of months, days or microseconds.
 
     Examples:
         >>> parse_width("2 hours 30 minutes")
@@ -66,7 +66,7 @@ def parse_width(text: str) -> Width:
 
 
 def describe_width(width: Width) -> str:
-    """Return *width* in the fewest words, as :func:`parse_width` reads them.
+    """Return *width* as the shortest text that :func:`parse_width` reads back.
 
     Examples:
         >>> describe_width(Width(micros=5_400_000_000)), describe_width(Width(days=7)), describe_width(Width(ticks=10))

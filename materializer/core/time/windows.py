@@ -1,4 +1,4 @@
-"""The whole buckets of a window, and spans of a grid as text for people."""
+"""The whole buckets of a window, and spans as text for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def whole_buckets(window: Span, grid: Grid) -> Span:
     """Return the whole buckets inside *window*.
 
     Raises:
-        RefreshWindowTooSmallError: If there is none.
+        RefreshWindowTooSmallError: If the window holds no whole bucket.
     """
     found = grid.within(window)
     if found is None:
@@ -25,7 +25,7 @@ def whole_buckets(window: Span, grid: Grid) -> Span:
 
 
 def spans_text(grid: Grid, spans: SpanSet, *, most: int = 3) -> str:
-    """Return the first few of some spans as text for people."""
+    """Return the first few of *spans* as text for people."""
     shown = [f"[{_text(grid, s.start)}, {_text(grid, s.end)})" for s in spans.spans[:most]]
     return ", ".join(shown) + (f" and {len(spans) - most} more" if len(spans) > most else "")
 

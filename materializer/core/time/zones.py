@@ -1,10 +1,10 @@
 """Time zones as runs of constant offset, from Python's zone data.
 
-The data is read from the ``tzdata`` package before the system's files, so that a division of time does not depend on
-the machine. A zone here is more than ``zoneinfo`` offers: its transitions can be listed. The rule that ends a zone file is
-followed to the end of 2199 and the offset of that moment kept from then on: nobody knows the summer times of that
-age, and a row of the year 9999, which always means "never", must not cost 16,000 transitions. All instants and offsets are microseconds; local time is
-instant + offset.
+The ``tzdata`` package is read before the system's files, so that a division of time does not depend on the machine. Unlike
+those of ``zoneinfo``, the transitions of these zones can be listed. The rule at the end of a zone file applies until the end
+of 2199, and the offset at that moment applies from then on: summer times that far ahead are unknown, and a row of the
+year 9999, which usually means "never", must not cost 16,000 transitions. All instants and offsets are microseconds;
+local time is instant + offset.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ABBREVIATIONS: Final = {
     "NZDT": 780, "NST": -210, "NDT": -150, "AST": -240, "ADT": -180, "EST": -300, "EDT": -240, "CST": -360,
     "CDT": -300, "MST": -420, "MDT": -360, "PST": -480, "PDT": -420, "AKST": -540, "AKDT": -480, "HST": -600,
 }  # fmt: skip
-"""Abbreviations that mean a fixed offset, in minutes east; as in PostgreSQL they go before zone names."""
+"""Abbreviations with a fixed offset, in minutes east; as in PostgreSQL they take precedence over zone names."""
 
 RULES_END: Final = days_of(2200, 1, 1) * DAY
-"""From here on zones keep their offset."""
+"""From this instant on, zones keep their offset."""
 
 _OFFSET: Final = re.compile(r"([+-])(\d{2}):(\d{2})")
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
@@ -42,13 +42,13 @@ _POSIX: Final = re.compile(r"(?:<[^>]+>|[A-Za-z]+)([-+0-9:]+)(?:(?:<[^>]+>|[A-Za
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A run of time in which a zone keeps one offset.
+    """A run of time in which a zone has one offset.
 
     Args:
         start: First instant, or ``NEG_INF``.
         end: First instant after it, or ``POS_INF``.
         offset: Local time minus UTC.
-        before: The offset before *start*; *offset* itself where there is no before.
+        before: The offset before *start*; *offset* itself when *start* is ``NEG_INF``.
     """
 
     start: int
@@ -59,13 +59,13 @@ class Regime:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The two changes a year that a zone makes after its last listed transition.
+    """The two yearly changes of a zone after its last listed transition.
 
     Args:
-        standard: Offset that *into* leaves.
-        daylight: Offset that *into* brings.
+        standard: Offset before the first change (*into*).
+        daylight: Offset after the first change.
         into: POSIX date and time of the first change, in standard time, such as ``M3.2.0/2``.
-        back: The same for the change back, in daylight time.
+        back: POSIX date and time of the change back, in daylight time.
     """
 
     standard: int
@@ -83,12 +83,12 @@ class Zone:
     """A time zone; :func:`load` gives one object for each name, so identity is equality.
 
     Args:
-        name: As asked for.
+        name: The name that was loaded.
         first: Offset before the first transition.
         starts: Instants at which the offset changes, ascending.
-        offsets: The offset from each of them on.
-        rule: How it goes on, or None when it stays.
-        settled: From when on *rule* holds: the last listed transition, even if it did not change the offset.
+        offsets: The offset from each of these instants on.
+        rule: The rule after the last listed transition, or None when the offset stays.
+        settled: Instant from which *rule* applies: the last listed transition, even one that did not change the offset.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Zone:
     settled: int = NEG_INF
 
     def regime_at(self, instant: int) -> Regime:
-        """Return the run of constant offset that holds *instant*."""
+        """Return the run of constant offset that contains *instant*."""
         starts, offsets = self.starts, self.offsets
         if self.rule and (not starts or instant >= starts[-1]):
             starts, offsets = self._around(year_of(min(instant, RULES_END)), self.rule)
@@ -110,7 +110,7 @@ class Zone:
         return Regime(starts[at], end, offsets[at], offsets[at - 1] if at else self.first)
 
     def regimes(self, span: Span) -> Iterator[Regime]:
-        """Yield the regimes that *span* touches, in order, not cut at its ends."""
+        """Yield the regimes that *span* overlaps, in order, not cut at its ends."""
         at = span.start
         while at < span.end:
             regime = self.regime_at(at)
@@ -122,9 +122,9 @@ class Zone:
         return [(r.start, r.offset) for r in self.regimes(span) if r.start in span]
 
     def _around(self, year: int, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The end of the list and the rule's changes near *year*: enough for its regimes and their neighbours."""
+        """Return the last listed transitions and the rule's changes near *year*, enough for its regimes and neighbours."""
         events = [*zip(self.starts[-2:], self.offsets[-2:], strict=True)]
-        # between the last change of offset and the last listed transition the rule's first change lies years away
+        # between the last change of offset and the last listed transition, the rule's first change can be years away
         settled = year_of(self.settled) if self.settled != NEG_INF else year
         for y in range(max(year - 2, settled - 1), max(year, settled) + 3):
             events += [change for change in rule.year(y) if self.settled < change[0] < RULES_END]
@@ -137,7 +137,7 @@ UTC: Final = Zone("UTC", 0)
 
 @lru_cache(maxsize=256)
 def load(name: str) -> Zone:
-    """Return the zone of that name.
+    """Return the zone with that name.
 
     Args:
         name: An IANA name (``Europe/Berlin``), an abbreviation of a fixed offset (``PST``) or an offset (``+05:30``,
@@ -180,7 +180,7 @@ def _zone_file(name: str) -> bytes | None:
 
 
 def _parse(name: str, data: bytes) -> Zone:
-    """Read a TZif file (RFC 8536): the block of 64-bit times, and the footer with the rule that goes on."""
+    """Read a TZif file (RFC 8536): the block of 64-bit times, and the footer with the rule for later years."""
     if data[4:5] < b"2":
         msg = f"the zone file of {name!r} has no 64-bit times"
         raise ValueError(msg)
@@ -221,7 +221,7 @@ def _rule_year(rule: Rule, year: int) -> tuple[tuple[int, int], ...]:
 
 
 def _moment(year: int, text: str) -> int:
-    """Local time of a POSIX date (``Mm.w.d``, ``Jn``, ``n``) and time of day in one year."""
+    """Return the local time of a POSIX date (``Mm.w.d``, ``Jn``, ``n``) and time of day in one year."""
     date, _, clock = text.partition("/")
     if date.startswith("M"):
         month, week, weekday = map(int, date[1:].split("."))
