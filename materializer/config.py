@@ -141,7 +141,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {exc.strerror}", hint="make the file readable") from exc
 
 
-class _Invalid(Exception):  # noqa: N818 - a signal inside this module, not an error that anybody sees
+class _Invalid(Exception):  # noqa: N818 - a signal inside this module, never shown to a user
     """A value is invalid for its key; the text says what is required."""
 
 

@@ -53,7 +53,7 @@ class MaterializerError(Exception):
         }
 
 
-# -- usage: what was asked for cannot be asked for (64) -----------------------------------------------------------------
+# -- usage: the request makes no sense (64) -----------------------------------------------------------------------------
 
 
 class UsageError(MaterializerError):

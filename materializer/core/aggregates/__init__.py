@@ -1,1 +1,1 @@
-"""Aggregates: declared partials, how they are built, merged and finalised, and the plain form they stand for."""
+"""Aggregates: the partials of each, how they are built, merged and finalised, and the plain form that defines its value."""

@@ -113,7 +113,7 @@ def _all() -> tuple[Aggregate, ...]:
 
 
 def _metrics() -> tuple[Aggregate, ...]:
-    """Those that Spark does not have."""
+    """Return the aggregates that Spark does not have."""
     powers, extremes = ("sum2", "sum3", "sum4"), ("atimax", "atimin")
     ends, values, places = ("firstnot", "lastnot"), ("ifirstnot", "ilastnot"), ("imax", "imin")
     return (

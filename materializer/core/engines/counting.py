@@ -1,7 +1,7 @@
 """Detects lost source rows from the row counts that are stored with an engine's results.
 
 A new row never makes a result of another row begin later: it opens windows, fills them, or joins sessions into one that
-begins earlier. So the number of rows that all results before an instant count never falls, whatever rows arrive. If it
+begins earlier. So the total row count of all results that begin before an instant never falls, whatever rows arrive. If it
 falls, source rows were lost.
 """
 

@@ -2,7 +2,7 @@
 
 ```
               frozen boundary
-[ kept    ][ kept  |   ]              a result that begins below stays, whatever rows arrive
+[ stored  ][stored |   ]              a result that begins below stays, whatever rows arrive
      rows may be   |   [ computed ]   a result that begins above needs the rows above, and the carried state
      gone          |
 ```
@@ -187,8 +187,8 @@ def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_g
 def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]) -> list[Range]:
     """Return the part of *ranges* that can be computed from rows above the boundary alone.
 
-    A session that began below the boundary keeps its rows, and also takes the rows that would join it; these rows are in no
-    session above.
+    A session that began below the boundary does not change. Rows that would join it are left out: they are in no session
+    above.
     """
     taken = bound
     if isinstance(params, session_window.Params):

@@ -9,8 +9,8 @@ event of one tick. An event whose end is null is open: it never ends.
   length p at its end. Each event is snapped to ``[snap(start, a + d), snap(end - 1 tick, a) + d)``; the results are the
   snapshots of the snapped events.
 * ``snapshot_window``: one result for each stretch between neighbouring starts and ends of events, where there is an event.
-* ``count_window``: *count* consecutive distinct starts. A window ends one tick after the last of its starts, and the next
-  window begins one start later. Its rows are the events that begin in it.
+* ``count_window``: *count* consecutive distinct starts. A window ends one tick after the last of its starts; its rows are
+  the events that begin in it. The next window begins at the next start.
 
 Result rows write an open end as :data:`OPEN`. There is no lateness: an event counts whenever it arrives.
 """
@@ -44,14 +44,14 @@ class Params:
     """Parameters of the four kinds of windows; lengths in instants.
 
     Args:
-        kind: Which of the four.
+        kind: One of the four kinds.
         end: Column of the events' end; None for count windows without one.
         duration: Length of a hopping window.
         period: Distance between the starts of hopping windows.
-        alignment: A start of a hopping window.
+        alignment: Start of one hopping window, which positions all others.
         output_policy: Result of a hopping window: a point event at the window's end, or an event as long as the window.
         default_end: End of open events in hopping windows, or None.
-        count: Distinct starts in a count window.
+        count: Number of distinct starts in a count window.
         tick: The shortest length of an event.
     """
 

@@ -68,7 +68,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 """State functions by name."""
 
 Call: TypeAlias = tuple[str, str, int]
-"""A call of a state function: its name, its argument as Spark SQL over one row, and n (0 for a function that takes no n)."""
+"""A call of a state function: its name, its argument as Spark SQL over one row, and n (by default 1, or 0 if cumulative)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +284,12 @@ def _outside(kept: Sequence[Kept], spans: Sequence[tuple[int, int]]) -> list[int
 
 
 def _before(times: Sequence[int], t: int, count: int) -> int:
-    """Return the time of the *count*-th of *times* before *t*, NEG_INF when there are fewer."""
+    """Return the *count*-th last of *times* before *t*; NEG_INF when there are fewer, *t* when *count* is 0."""
     at = bisect_left(times, t) - count
     return t if count == 0 else times[at] if at >= 0 else NEG_INF
 
 
 def _after(times: Sequence[int], t: int, count: int) -> int:
-    """Return the end of the *count*-th of *times* after *t*, POS_INF when there are fewer."""
+    """Return the instant after the *count*-th of *times* after *t*; POS_INF when there are fewer, t + 1 when *count* is 0."""
     at = bisect_right(times, t) + count - 1
     return min(t + 1, POS_INF) if count == 0 else times[at] + 1 if at < len(times) else POS_INF

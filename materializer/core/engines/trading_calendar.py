@@ -111,7 +111,7 @@ class Calendar:
 
     @property
     def length(self) -> int:
-        """Longest window."""
+        """Length of the longest window."""
         return self.step * 2 if self.merges_last else self.step
 
     def divided(self, latest: int | None = None) -> tuple[Session, ...]:

@@ -23,7 +23,7 @@ class ChangedKeys:
         spans: For each key the closed intervals of its changed event times, in order.
         newest: Largest changed event time; None without changes.
         is_insert_only: Whether every change was an insert.
-        rows: Changed rows.
+        rows: Number of changed rows.
     """
 
     spans: dict[Key, list[tuple[int, int]]]

@@ -43,7 +43,7 @@ class Settings:
         engine: Engine that computes the aggregate.
         lateness: How late rows are treated.
         params: The engine's parameters.
-        sound: Properties of refresh policies, without the policies that have a refused property.
+        sound: Well-formed properties of policies and retention; a policy with a refused property is left out whole.
         places: Place of each property in the definition.
     """
 
@@ -151,7 +151,7 @@ def _policy_of(key: str) -> str:
 
 
 def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, str]:
-    """Return the well-formed properties; a policy with a refused property is left out whole, because its rest would mislead."""
+    """Return the properties of policies and retention, without policies with a refused property: their rest would mislead."""
     broken = {_policy_of(key) for key in refused if key.startswith("refresh.") and key != MAX_STALENESS}
     return {
         k: v

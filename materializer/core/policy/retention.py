@@ -2,7 +2,8 @@
 
 Both are lengths back from the end of the newest bucket, not from a clock: the data decide what is old, so a source without
 new rows loses nothing. The clock only excludes rows: a row in a bucket after the clock's own bucket counts as a mistake,
-because following it would release all rows. The properties change no result while the raw rows exist, and need no computing.
+because measured from it all others would be too old. The properties change no result while the raw rows exist, and need no
+computing.
 """
 
 from __future__ import annotations

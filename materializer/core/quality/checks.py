@@ -40,7 +40,7 @@ Judge: TypeAlias = Callable[[Sequence[Any]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check.
+    """One check: its SQL aggregates, and the function that judges their values.
 
     Args:
         index: Position of its expectation in the suite, or BUILT_IN.
@@ -77,7 +77,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition for failing rows.
+    """A condition that holds for the rows that fail.
 
     Args:
         sql: Boolean SQL over the row, and over :data:`COPIES` when *alike* is given. Null counts as false.

@@ -1,6 +1,6 @@
 """The change feed of an output: each row that a refresh changed, and the reason.
 
-The reason follows from the dirt that the refresh took. A row that is removed was deleted. A row in a span that was never
+The reason follows from the dirt that the refresh took. A row that goes away is a delete. A row in a span that was never
 materialised is new. Where the source versions only inserted rows, the row is late. In all other cases, unknown changes
 included, it is a correction.
 """

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _MOST: Final = {False: 2**63, True: 12 * 300_000}
-"""Least widths that are refused: in ticks or microseconds, and (True) in months."""
+"""Widths from these on are refused: ticks or microseconds (False), and months (True)."""
 
 EPOCH_2000: Final = days_of(2000, 1, 1) * DAY
 MONDAY_2000: Final = EPOCH_2000 + 2 * DAY

@@ -37,7 +37,7 @@ class TradingDays:
     Args:
         first: The first date, counted from 1970-01-01.
         days: One letter for each date, beginning with *first*.
-        kinds: (begin, end) of each session by letter, counted from the midnight of the date.
+        kinds: The sessions of each letter, as (begin, end) counted from the midnight of the date.
     """
 
     first: int

@@ -170,7 +170,7 @@ class WallClock:
             regime = self.zone.regime_at(at)
 
     def _first_new(self, regime: Regime) -> int:
-        """Return the first local time of *regime* that may be an edge: the end of the repeated time after a one-pass fold."""
+        """Return the first local time of *regime* that may be an edge; NEG_INF except after a one-pass fold."""
         if self.has_one_pass and regime.offset < regime.before:
             return regime.start + regime.before
         return NEG_INF
