@@ -12,7 +12,7 @@ from tests.cases.world import How
 from tests.system.stateful import explore
 
 FEW = settings(
-    max_examples=1, stateful_step_count=3, database=None, deadline=None, phases=[Phase.generate],
+    max_examples=2, stateful_step_count=3, database=None, deadline=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

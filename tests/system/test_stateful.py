@@ -126,7 +126,7 @@ def test_random_changes_of_definitions_leave_the_truth(spark, tmp_path) -> None:
     """
     Definitions that are changed, built, switched, rolled back and given up in any order: what is clean is true.
     """
-    until(["switched", "data started", "build"], spark, tmp_path, 2, lane=Lane.DRIVER, machine=Changing, first=6)
+    until(["switched", "data started", "build"], spark, tmp_path, 4, lane=Lane.DRIVER, machine=Changing, first=6)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_random_retention_leaves_what_an_oracle_remembers(spark, tmp_path) -> No
     by the next.
     """
     until(
-        ["rows gone", "buckets remembered"], spark, tmp_path, 1, explores=keeping.explore, lane=Lane.DRIVER, seeds=(2,)
+        ["rows gone", "buckets remembered"], spark, tmp_path, 3, explores=keeping.explore, lane=Lane.DRIVER, seeds=(2,)
     )
     work = begun(spark, tmp_path)
     late = [keeping.Commit("comes", [{"after": timedelta(hours=1), "k": "a", "v": 3}])]
