@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.sdk.module_loading import import_string
 from deltalake import DeltaTable
 
 from materializer.adapters.airflow.tasks.deadlines import tell_stale
@@ -15,6 +16,17 @@ from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger, Fres
 from materializer.api import Materializer
 from materializer.config import Config
 from tests.airflow.conftest import BY_CLOCK, HOURLY, START, feed
+
+
+def test_what_airflow_stored_is_found_again():
+    """
+    Tasks that an earlier release deferred, and deadlines that it set, are resumed by the paths in Airflow's database.
+    """
+    for trigger in (DeltaTableTrigger("/t"), FreshnessTrigger("/l", "bars", until="1 hour")):
+        path, _ = trigger.serialize()
+        assert path == f"materializer.adapters.airflow.triggers.{type(trigger).__name__}"
+        assert import_string(path) is type(trigger)
+    assert import_string("materializer.adapters.airflow.deadlines.tell_stale") is tell_stale
 
 
 class Store:

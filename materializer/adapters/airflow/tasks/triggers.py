@@ -14,6 +14,8 @@ from materializer.errors import MaterializerError
 from materializer.lake.log import commit_file, has_change, latest_version
 
 _SEEN: Final = "materializer.version"
+_STORED: Final = "materializer.adapters.airflow.triggers"
+"""The module by which Airflow's database names these classes; it never changes."""
 
 
 class DeltaTableTrigger(BaseEventTrigger):
@@ -35,7 +37,7 @@ class DeltaTableTrigger(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
-        return f"{__name__}.DeltaTableTrigger", {"path": self.path, "poll_seconds": self.poll_seconds}
+        return f"{_STORED}.DeltaTableTrigger", {"path": self.path, "poll_seconds": self.poll_seconds}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each check that finds another version than the last reported one."""
@@ -105,7 +107,7 @@ class FreshnessTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
         names = ("lake", "aggregate", "until", "config", "poll_seconds")
-        return f"{__name__}.FreshnessTrigger", {name: getattr(self, name) for name in names}
+        return f"{_STORED}.FreshnessTrigger", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: ``{"problem": ""}``, or the reason why freshness cannot be determined."""
