@@ -1,4 +1,4 @@
-"""The one context of a lake: where it lies, its journal, Spark, and what is compiled of its aggregates."""
+"""The one context of a lake: its folder, journal, settings and Spark, and the lease under which its aggregates are written."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Lake:
         return Survey(self.journal, self.bound(state), self.config, self.engine, as_of)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
-        """Return the planner of a run that somebody else does, or nobody."""
+        """Return the planner of a run, for a caller that shows the plan or reads by it and writes nothing."""
         return RunPlanner(self.survey(state, request.as_of), request, self.config, self.engine)
 
     def ports(self, state: AggregateState, request: Request) -> Workbench:
@@ -68,7 +68,7 @@ class Lake:
 
     @contextmanager
     def lease(self, name: str) -> Iterator[WriteLease]:
-        """Hold the lease of an aggregate while the block writes; what a dead process left of it is ended first.
+        """Hold the lease of an aggregate while the block writes; first end the refresh that a dead process left open.
 
         Raises:
             UnknownAggregateError: If there is no such aggregate.
