@@ -18,6 +18,7 @@ from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Finding
 from materializer.errors import DefinitionError, QualityLibraryMissingError
 from materializer.services.quality.audit import audit
+from materializer.spark.run.audit import RowsToCheck
 from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, GOOD, asked_both_ways, frame, suite
 
@@ -64,8 +65,8 @@ def test_both_ways_give_one_verdict(session: SparkSession, rows: str, capsys: py
     """
     given = frame(session, rows).persist()
     try:
-        ours = audit(given, suite(), bucket_column="bucket", most=0, examine=skipped)
-        theirs = audit(given, suite(), bucket_column="bucket", most=0, is_compiled=False)
+        ours = audit(RowsToCheck.of(given), suite(), bucket_column="bucket", most=0, examine=skipped)
+        theirs = audit(RowsToCheck.of(given), suite(), bucket_column="bucket", most=0, is_compiled=False)
     finally:
         given.unpersist()
     pairs = [(a, b) for a in ours.verdict.findings for b in theirs.verdict.findings if a.index == b.index]
@@ -116,9 +117,12 @@ def test_both_ways_find_the_same_rows_and_buckets(session: SparkSession) -> None
         return answers, found[True]
 
     try:
-        audited = audit(given, both, bucket_column="bucket", is_compiled=False, examine=kept, most=3)
+        audited = audit(RowsToCheck.of(given), both, bucket_column="bucket", is_compiled=False, examine=kept, most=3)
         spark_only = Suite("places", both.expectations[: len(PLACED)])
-        plainly = [audit(given, Suite("one", (e,)), bucket_column="bucket", most=3) for e in spark_only.expectations]
+        plainly = [
+            audit(RowsToCheck.of(given), Suite("one", (e,)), bucket_column="bucket", most=3)
+            for e in spark_only.expectations
+        ]
     finally:
         given.unpersist()
     buckets = found[True].buckets
@@ -145,7 +149,7 @@ def test_what_great_expectations_refuses_is_a_problem_of_the_suite(session: Spar
 
     assert ["suite.value"] == [p.code for _, p in refusals(suite_.expectations)]
     with pytest.raises(DefinitionError, match="integer"):
-        audit(frame(session, GOOD), suite_, bucket_column="bucket")
+        audit(RowsToCheck.of(frame(session, GOOD)), suite_, bucket_column="bucket")
 
 
 @SLOW
@@ -205,7 +209,7 @@ def test_without_the_library_the_error_says_what_to_install(
     def asked(*cases: tuple[str, dict[str, Any]]) -> Suite:
         return read(json.dumps({"name": "s", "expectations": [{"type": t, "kwargs": k} for t, k in cases]}))
 
-    assert audit(given, asked(*PLACED), bucket_column="bucket").verdict.is_publishable
+    assert audit(RowsToCheck.of(given), asked(*PLACED), bucket_column="bucket").verdict.is_publishable
     with pytest.raises(QualityLibraryMissingError) as raised:
-        audit(given, asked(*LEFT), bucket_column="bucket")
+        audit(RowsToCheck.of(given), asked(*LEFT), bucket_column="bucket")
     assert "materializer[quality]" in raised.value.hint

@@ -27,7 +27,7 @@ from materializer.spark.describe.analyse import analyse
 from materializer.spark.query.bucket_sql import bucket_start_sql
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
-from materializer.spark.run.audit import built_in
+from materializer.spark.run.audit import RowsToCheck, built_in
 from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, CASES, frame
 
@@ -73,7 +73,12 @@ def suite(*cases: tuple[str, dict[str, Any]], severity: str = "critical") -> Sui
 def asked(given: DataFrame, *cases: tuple[str, dict[str, Any]], **more: Any) -> Audited:
     """Audit without Great Expectations: a suite that needs it fails the test."""
     return audit(
-        given, suite(*cases, severity=more.pop("severity", "critical")), {}, "bucket", examine=forbidden, **more
+        RowsToCheck.of(given),
+        suite(*cases, severity=more.pop("severity", "critical")),
+        {},
+        "bucket",
+        examine=forbidden,
+        **more,
     )
 
 
@@ -206,7 +211,10 @@ def hourly(session: SparkSession) -> tuple[Definition, DataFrame]:
 def checked(definition: Definition, given: DataFrame, source_rows: int | None = 4) -> dict[str, bool]:
     """Answers of the built-in checks by name."""
     checks = built_in(definition, given.columns, YEAR, source_rows)
-    return {f.type: f.success for f in audit(given, None, bucket_column="hour", built_in=checks).verdict.findings}
+    return {
+        f.type: f.success
+        for f in audit(RowsToCheck.of(given), None, bucket_column="hour", built_in=checks).verdict.findings
+    }
 
 
 def test_what_is_computed_passes_the_built_in_checks(hourly: tuple[Definition, DataFrame]):
@@ -249,7 +257,9 @@ def test_a_doubled_bucket_is_held_and_no_other(session: SparkSession, hourly: tu
     """
     definition, rows = hourly
     given = session.sql("SELECT * FROM {given} UNION ALL SELECT * FROM {given} WHERE origin = 'LGA'", given=rows)
-    found = audit(given, None, bucket_column="hour", built_in=built_in(definition, given.columns, YEAR, None))
+    found = audit(
+        RowsToCheck.of(given), None, bucket_column="hour", built_in=built_in(definition, given.columns, YEAR, None)
+    )
 
     assert {parse("2013-03-01T12:00:00", TimeType.TIMESTAMP)} == found.buckets
     assert {BUILT_IN} == {r.index for r in found.rows}
@@ -265,8 +275,8 @@ def test_the_example_suite_stops_a_clock_that_is_wrong(session: SparkSession, ho
     example = read(text, file="expectations/departures_hourly.json", columns=definition.spec.columns, parameters={})
     wrong = session.sql("SELECT *, IF(origin = 'EWR', 2000D, mean_delay) AS wrong FROM {given}", given=rows)
     wrong = wrong.drop("mean_delay").withColumnRenamed("wrong", "mean_delay")
-    passed = audit(rows, example, {}, "hour", examine=forbidden)
-    stopped = audit(wrong, example, {}, "hour", examine=forbidden)
+    passed = audit(RowsToCheck.of(rows), example, {}, "hour", examine=forbidden)
+    stopped = audit(RowsToCheck.of(wrong), example, {}, "hour", examine=forbidden)
 
     assert passed.verdict.is_publishable
     assert not stopped.verdict.is_publishable

@@ -11,15 +11,18 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.core.time.spans import Span
-from materializer.errors import CanaryError, DefinitionError, QualityGateError
-from tests.system.builders import DAY, Site, in_both_lanes, spark_is_slow
+from materializer.errors import CanaryError, DefinitionError, MaterializerError, QualityGateError
+from materializer.services.quality.gate import summary
+from tests.system.builders import DAY, MEASURES, Site, in_both_lanes, spark_is_slow
 from tests.system.lake import Death, Died, dying, micros
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:10", "A", 4)]
 AT_MOST_10 = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}}
 
 
-def gated(site: Site, *expectations: dict[str, Any], source: Any = (), **properties: str) -> None:
+def gated(
+    site: Site, *expectations: dict[str, Any], source: Any = (), measures: Any = MEASURES, **properties: str
+) -> None:
     """Define the hourly aggregate with suites and refresh it over four good rows."""
     folder = site.config.expectations
     folder.mkdir()
@@ -27,7 +30,7 @@ def gated(site: Site, *expectations: dict[str, Any], source: Any = (), **propert
         if suite:
             (folder / f"{name}.json").write_text(json.dumps({"name": name, "expectations": list(suite)}))
     site.table().trade(*TRADES)
-    site.hourly(properties={f"quality.{name}": value for name, value in properties.items()})
+    site.hourly(measures=measures, properties={f"quality.{name}": value for name, value in properties.items()})
     site.expect_refresh()
 
 
@@ -35,6 +38,73 @@ def failing(site: Site) -> list[dict[str, Any]]:
     """Return the failing rows that were kept, each with its row as an object."""
     rows = DeltaTable(str(site.lake.root / "hourly" / "failing")).to_pyarrow_table().to_pylist()
     return [r | {"row": json.loads(r["row"])} for r in rows]
+
+
+WIDE = "CAST(max(price) AS DECIMAL(38, 37))"
+"""Two values of 9 have a sum that no decimal of Spark holds."""
+OF_EACH_KIND = [
+    ("expect_compound_columns_to_be_unique", {"column_list": ["bucket", "sym"]}),
+    ("expect_column_values_to_be_unique", {"column": "total"}),
+    ("expect_column_values_to_not_be_null", {"column": "sym"}),
+    ("expect_column_values_to_be_between", {"column": "total", "max_value": 10}),
+    ("expect_column_values_to_be_in_set", {"column": "sym", "value_set": ["A", "B"]}),
+    ("expect_column_values_to_match_regex", {"column": "sym", "regex": "^[AB]$"}),
+    ("expect_column_value_lengths_to_equal", {"column": "sym", "value": 1}),
+    ("expect_column_min_to_be_between", {"column": "bucket", "min_value": "2024-03-01"}),
+    ("expect_column_max_to_be_between", {"column": "top", "max_value": 10}),
+    ("expect_column_mean_to_be_between", {"column": "total", "max_value": 9}),
+    ("expect_column_sum_to_be_between", {"column": "total", "min_value": 1, "max_value": 20}),
+    ("expect_column_stdev_to_be_between", {"column": "total", "max_value": 9}),
+    ("expect_table_row_count_to_be_between", {"min_value": 2, "max_value": 4}),
+    ("expect_column_proportion_of_non_null_values_to_be_between", {"column": "sym", "min_value": 1}),
+]
+
+
+def test_a_gate_asks_on_the_way_and_answers_as_a_job_of_its_own(site):
+    """
+    Where rows are fetched a gate that is met takes no Spark job; its verdict, met or not, is the one of a check, which asks
+    the published table.
+    """
+    gated(site, *({"type": t, "kwargs": k} for t, k in OF_EACH_KIND), checks="true")
+    site.hourly("plain")
+    site.expect_refresh("plain")
+    jobs = {name: site.lake.refresh(name, force=True).runs[0].report.jobs for name in ("plain", "hourly")}
+    met, checked = site.lake.history("hourly")[0].verdict, summary(site.lake.check("hourly").verdict)
+    site.tables["trades"].trade(("00:20", None, 2), ("00:20", "CC", 50), ("01:20", "B", 2), ("02:20", "B", 1))
+    site.lake.refresh("hourly", force=True, publish_anyway="it shows what fails")
+    failed = site.lake.history("hourly")[0].verdict["output"]
+
+    assert jobs["plain"] == jobs["hourly"]
+    assert {"suite": "hourly", "passed": 17, "failed": []} == met["output"]
+    assert met["output"]["passed"] - 1 == checked["passed"], "only the refresh knows how many rows there were"
+    again = summary(site.lake.check("hourly").verdict)
+    assert 11 == len(failed["failed"])
+    assert again["failed"] == failed["failed"]
+    site.expect_true()
+
+
+@pytest.mark.parametrize(
+    ("type_", "kwargs"),
+    [
+        ("expect_column_values_to_match_regex", {"column": "sym", "regex": "(?<name"}),
+        ("expect_column_sum_to_be_between", {"column": "wide", "max_value": 1}),
+    ],
+)
+def test_a_gate_that_cannot_look_says_so(site, type_, kwargs):
+    """
+    What fails in an expectation, with its first row or when all rows are summed, is the gate's error and nothing is published.
+    """
+    gated(site, measures={"n": "count(*)", "wide": WIDE})
+    (site.config.expectations / "hourly.json").write_text(
+        json.dumps({"name": "hourly", "expectations": [{"type": type_, "kwargs": kwargs}]})
+    )
+    site.hourly(measures={"n": "count(*)", "wide": WIDE})
+    site.tables["trades"].trade(("00:20", "A", 9), ("00:20", "B", 9))
+
+    with pytest.raises(MaterializerError, match="auditing"):
+        site.lake.refresh("hourly")
+
+    assert "aborted" == site.lake.history("hourly")[0].outcome
 
 
 @in_both_lanes

@@ -60,6 +60,27 @@ class Check:
     judge: Judge
     failing: Predicate | None = None
 
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """:attr:`aggregates` as complete SQL over the frame alone, with the window function in place of :data:`COPIES`."""
+        if self.failing is None or not self.failing.alike:
+            return self.aggregates
+        return tuple(self.failing.over(self.failing.copies_sql, sql) for sql in self.aggregates)
+
+    def metrics(self, columns: Mapping[str, str]) -> tuple[str, ...]:
+        """Return those of :attr:`questions` that a query over the frame can answer on its way.
+
+        They have no window and no distinct values, which Spark refuses, and no sum of decimals: Spark finds its overflow only
+        when all rows have passed, then drops the values of the query, so that a reader of them waits for ever.
+
+        Args:
+            columns: Spark type of each column.
+        """
+        decimals = {quoted(name) for name, kind in columns.items() if kind.startswith("decimal")}
+        late = {f"{function}({column})" for function in ("sum", "avg") for column in decimals}
+        asked = (sql for sql in self.questions if " OVER (" not in sql and "DISTINCT" not in sql)
+        return tuple(sql for sql in asked if sql not in late)
+
     def finding(self, values: Sequence[Any]) -> Finding:
         """Return the finding for the values of :attr:`aggregates`."""
         answer = self.judge(values)
@@ -87,14 +108,14 @@ class Predicate:
     sql: str
     alike: tuple[str, ...] = ()
 
-    def over(self, copies: str, sql: str | None = None) -> str:
-        """Return the predicate, or other *sql* with :data:`COPIES` in it, with column *copies* in place of :data:`COPIES`."""
-        return (self.sql if sql is None else sql).replace(COPIES, copies)
-
     @property
     def copies_sql(self) -> str:
         """The window function that counts the rows with the same values in *alike*."""
         return f"count(1) OVER (PARTITION BY {', '.join(map(quoted, self.alike))})"
+
+    def over(self, copies: str, sql: str | None = None) -> str:
+        """Return the predicate, or other *sql* with :data:`COPIES` in it, with column *copies* in place of :data:`COPIES`."""
+        return (self.sql if sql is None else sql).replace(COPIES, copies)
 
 
 def repeated(columns: Sequence[str], where: str) -> Predicate:

@@ -37,7 +37,7 @@ from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
-from materializer.services.quality.gate import Gate, has_gate
+from materializer.services.quality.gate import Gate, has_gate, metrics
 
 if TYPE_CHECKING:
     from materializer.services.aggregate import Bound
@@ -247,9 +247,16 @@ class Workbench(SwitchTables):
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
         paths, definition = self.bound.paths, self._published()
         hull = self.survey.hull(plan.source_version)
+        asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()
         try:
             self._computed = engine.compute(
-                definition, self.bound.source, paths["partials"], plan, hull=hull, work=self.planner.work
+                definition,
+                self.bound.source,
+                paths["partials"],
+                plan,
+                hull=hull,
+                work=self.planner.work,
+                metrics=asked,
             )
         except DataError as exc:
             where = spans_text(definition.grid, plan.spans)

@@ -17,6 +17,7 @@ from materializer.core.quality.suite import Expectation, Suite
 from materializer.core.quality.verdict import Verdict
 from materializer.core.spec.imports import imported
 from materializer.spark.run import audit as in_spark
+from materializer.spark.run.audit import RowsToCheck
 from materializer.spark.runtime.jvm import refuse_dead
 
 if TYPE_CHECKING:
@@ -55,8 +56,38 @@ class Audited:
     buckets: frozenset[Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledSuite:
+    """A suite that is bound to its parameters and compiled for the columns of some rows.
+
+    Args:
+        suite: The suite, with the values of its parameters.
+        checks: What is compiled.
+        left: What only Great Expectations can evaluate.
+    """
+
+    suite: Suite
+    checks: tuple[Check, ...]
+    left: tuple[Expectation, ...]
+
+    @classmethod
+    def of(
+        cls, suite: Suite | None, parameters: Mapping[str, Any], columns: Mapping[str, str], *, is_compiled: bool = True
+    ) -> CompiledSuite:
+        """Compile *suite*; see :func:`audit`.
+
+        Raises:
+            DefinitionError: If a parameter has no value.
+        """
+        bound = Suite("", ()) if suite is None else suite.bound(parameters)
+        expectations = [plain(e, columns) for e in bound.expectations]
+        found = [(e, compiled(e, columns) if is_compiled else None) for e in expectations]
+        checks = tuple(check for _, check in found if check is not None)
+        return cls(bound, checks, tuple(e for e, check in found if check is None))
+
+
 def audit(
-    frame: DataFrame,
+    rows: RowsToCheck,
     suite: Suite | None,
     parameters: Mapping[str, Any] = MappingProxyType({}),
     bucket_column: str = "slice",
@@ -67,10 +98,10 @@ def audit(
     bucket_sql: str = "",
     examine: Examine | None = None,
 ) -> Audited:
-    """Answer a suite about a frame.
+    """Answer a suite about some rows.
 
     Args:
-        frame: The rows. Persist them first: every job reads them again.
+        rows: The rows. Persist their frame first: every job reads it again.
         suite: None for the built-in checks alone.
         parameters: Values for the suite's parameters.
         bucket_column: Holds the bucket of a row: a date, a timestamp or an integer.
@@ -85,21 +116,18 @@ def audit(
         DefinitionError: If a parameter has no value, or Great Expectations refuses an argument.
         QualityLibraryMissingError: If an expectation is left for Great Expectations and it is not installed.
     """
-    columns = in_spark.columns_of(frame)
-    bound = Suite("", ()) if suite is None else suite.bound(parameters)
-    expectations = [plain(e, columns) for e in bound.expectations]
-    found = {e.index: compiled(e, columns) if is_compiled else None for e in expectations}
-    checks = [*built_in, *(check for check in found.values() if check is not None)]
-    left = [e for e in expectations if found[e.index] is None]
-    findings = in_spark.audit(frame, checks)
+    asked = CompiledSuite.of(suite, parameters, rows.columns, is_compiled=is_compiled)
+    checks = [*built_in, *asked.checks]
+    findings = in_spark.audit(rows, checks)
     failing = Failing()
     if most:
-        failing = in_spark.failing(frame, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
-    if left:
+        failing = in_spark.failing(rows, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
+    if asked.left:
         ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
-        answers, where = ask(frame, bound, left, bucket_column, most=most)
+        frame = rows.frame()
+        answers, where = ask(frame, asked.suite, asked.left, bucket_column, most=most)
         refuse_dead(frame, "auditing")  # the library tells of failures as of expectations that are not met
         findings, failing = [*findings, *answers], failing | where
     findings.sort(key=lambda f: f.index)
-    verdict = Verdict(bound.name, tuple(findings), dict(parameters))
+    verdict = Verdict(asked.suite.name, tuple(findings), dict(parameters))
     return Audited(verdict, failing.rows, failing.critical_buckets(findings))

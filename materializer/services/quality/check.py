@@ -84,7 +84,7 @@ class Checker:
             DefinitionError: If *suite* is no suite for these columns.
         """
         from materializer.services.quality.audit import audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.run.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+        from materializer.spark.run.audit import RowsToCheck, built_in, columns_of  # noqa: PLC0415 (likewise)
 
         began = time.perf_counter()
         state = self.journal.view().named(name)
@@ -104,7 +104,7 @@ class Checker:
         try:
             checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
             column, _ = bound.slice_column("output")
-            found = audit(frame, asked, given, column, built_in=checks)
+            found = audit(RowsToCheck.of(frame), asked, given, column, built_in=checks)
             page = imported(_RENDER, "renderer", "")(frame, asked.bound(given), docs) if docs and asked else ""
         finally:
             frame.unpersist()

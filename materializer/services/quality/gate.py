@@ -11,20 +11,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from materializer.core.compiled.definition import quoted
+from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality.canaries import is_due
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
-from materializer.core.refresh.plan import Plan, Recompute, Settle
+from materializer.core.refresh.plan import Lane, Plan, Recompute, Settle
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
-from materializer.errors import CanaryError, QualityGateError, WriteFencedError
+from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.services.aggregate import Bound
@@ -35,6 +36,7 @@ from materializer.services.quality import canaries
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from materializer.core.quality.checks import Check
     from materializer.services.quality.audit import Audited
     from materializer.spark.run.spark import Computed, Engine
 
@@ -95,34 +97,38 @@ class Gate:
         return Audit(self._without(plan, computed, held), held, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
-        from materializer.services.quality.audit import Audited, audit  # noqa: PLC0415 (loads Spark)
+        from materializer.services.quality.audit import CompiledSuite, Audited, audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
-        from materializer.spark.run.audit import built_in, columns_of  # noqa: PLC0415 (likewise)
+        from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (likewise)
 
         bound, spec = self.bound, self.bound.definition.spec
         known = suites.of(spec)
         given = suites.values(bound.definition, plan.n, plan.source_version, plan.window)
         column, _ = bound.slice_column("output")
-        frame = self._output(plan, computed)
-        checks = []
-        if _is_on(spec.property_map, "quality.checks"):
-            only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
-            counted = computed.rows_read if only_raw else None
-            checks = built_in(bound.definition, columns_of(frame), plan.spans, counted)
+        frame = cache(lambda: self._output(plan, computed))
+        only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
+        checks = _built_in(bound.definition, plan, computed.rows_read if only_raw else None)
         if suites.OUTPUT in known or checks:
-            yield suites.OUTPUT, audit(frame, known.get(suites.OUTPUT), given, column, built_in=checks)
+            columns = dict(bound.definition.output_columns)
+            asked = [*checks, *CompiledSuite.of(known.get(suites.OUTPUT), given, columns).checks]
+            answers = answers_of(computed, asked, columns) if plan.replaced == plan.spans else {}
+            rows = RowsToCheck(columns, frame, answers)
+            yield suites.OUTPUT, audit(rows, known.get(suites.OUTPUT), given, column, built_in=checks)
         if suites.SOURCE in known:
             hull = self.hull(plan.source_version)
-            rows = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
+            raw = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
             inside = plan.spans & SpanSet.of(hull) if hull else plan.spans
             start = bucket_start_sql(bound.definition.grid, quoted(spec.time_column), inside)
             try:
-                yield suites.SOURCE, audit(rows, known[suites.SOURCE], given, spec.time_column, bucket_sql=start)
+                yield (
+                    suites.SOURCE,
+                    audit(RowsToCheck.of(raw), known[suites.SOURCE], given, spec.time_column, bucket_sql=start),
+                )
             finally:
-                rows.unpersist()
+                raw.unpersist()
         if is_due(spec.property_map, plan.n):
             hull = self.hull(plan.source_version)
-            found = canaries.look(bound, self.state, self.engine(), plan, frame, hull, again=self.again)
+            found = canaries.look(bound, self.state, self.engine(), plan, frame(), hull, again=self.again)
             self.sampled.append(found)
             yield "canaries", Audited(found.verdict, found.rows, None if found.differed else frozenset())
 
@@ -212,6 +218,34 @@ def has_gate(spec: AggregateSpec, n: int = 0) -> bool:
     """Whether a definition asks for a gate of refresh *n*; for 0, of any."""
     asked = spec.property_map
     return bool(spec.suites) or _is_on(asked, "quality.checks") or is_due(asked, n)
+
+
+def metrics(definition: Definition, plan: Plan) -> tuple[str, ...]:
+    """Return the SQL aggregates over a plan's output that its gate asks for and that the computation can evaluate on its way.
+
+    There are none where the gate looks at a part of the computed rows, or where the suite cannot be bound: the gate says so.
+    """
+    from materializer.services.quality.audit import CompiledSuite  # noqa: PLC0415 (loads Spark)
+
+    if plan.lane is not Lane.DRIVER or plan.replaced != plan.spans:
+        return ()
+    given = suites.values(definition, plan.n, plan.source_version, plan.window)
+    columns = dict(definition.output_columns)
+    try:
+        asked = CompiledSuite.of(suites.of(definition.spec).get(suites.OUTPUT), given, columns)
+    except DefinitionError:
+        return ()
+    checks = [*_built_in(definition, plan, 0), *asked.checks]
+    return tuple(dict.fromkeys(sql for check in checks for sql in check.metrics(columns)))
+
+
+def _built_in(definition: Definition, plan: Plan, source_rows: int | None) -> list[Check]:
+    """Return the built-in checks, where the definition asks for them."""
+    from materializer.spark.run.audit import built_in  # noqa: PLC0415 (loads Spark)
+
+    if not _is_on(definition.spec.property_map, "quality.checks"):
+        return []
+    return built_in(definition, dict(definition.output_columns), plan.spans, source_rows)
 
 
 def summary(verdict: Verdict) -> dict[str, Any]:

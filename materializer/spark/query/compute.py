@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ AT: Final = "materializer at"
 """Scratch column: the start of a row's bucket as an instant."""
 KEPT: Final = "f_kept"
 """Column of a combined frame: whether HAVING accepts the group."""
+_METRICS: Final = "metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +156,35 @@ def finalise(definition: Definition, partials: DataFrame, spans: SpanSet) -> Dat
     return partials.select(*[sf.expr(sql).alias(name) for name, sql in output_expressions(definition, spans)])
 
 
-def combined(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return partials and output side by side, so that one fetch returns both; :func:`split` separates them."""
-    finals = [sf.expr(sql).alias(FINAL + str(i)) for i, (_, sql) in enumerate(output_expressions(definition, spans))]
-    kept = sf.expr(definition.layout.having or "true").alias(KEPT)
-    stored = [sf.col(name) for name, _ in definition.partial_columns]
+def combined(
+    definition: Definition, partials: DataFrame, spans: SpanSet, aggregates: Sequence[str] = ()
+) -> tuple[DataFrame, Observation | None]:
+    """Return partials and output side by side, so that one fetch returns both; :func:`split` separates them.
+
+    Args:
+        definition: The definition of the partials.
+        partials: The partials.
+        spans: The spans of their buckets.
+        aggregates: SQL aggregates over the output columns, without window functions and distinct values, that the query
+            evaluates on its way.
+
+    Returns:
+        The frame, and the observation of the aggregates for :func:`metrics_of`. The observation is None without aggregates,
+        and where it is impossible: HAVING leaves out some of the rows, or an output column has the name of an internal one.
+    """
+    expressions = output_expressions(definition, spans)
+    stored = [name for name, _ in definition.partial_columns]
+    is_taken = {name.lower() for name in (*stored, KEPT)} & {name.lower() for name, _ in expressions}
+    is_observed = bool(aggregates) and not definition.layout.having and not is_taken
+    finals = [(name if is_observed else FINAL + str(i), sql) for i, (name, sql) in enumerate(expressions)]
+    passes = sf.expr(definition.layout.having or "true").alias(KEPT)
     named = _named(definition, partials, spans)
-    return named.select(*stored, *finals, kept)
+    frame = named.select(*map(sf.col, stored), *[sf.expr(sql).alias(name) for name, sql in finals], passes)
+    if not is_observed:
+        return frame, None
+    observation = Observation(f"checks_{uuid4().hex}")
+    metrics = sf.expr(f"struct({', '.join(f'{sql} AS m_{i}' for i, sql in enumerate(aggregates))})")
+    return frame.observe(observation, metrics.alias(_METRICS)), observation
 
 
 def _named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
@@ -205,11 +228,12 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return (partials, output) of a fetched combined frame, both ordered by bucket and keys."""
     keys = [n for n in definition.group_columns if _is_sortable(table.schema.field(n).type)]
+    finals = [FINAL + str(i) for i in range(len(definition.output_columns))]
+    table = table.rename_columns([*(name for name, _ in definition.partial_columns), *finals, KEPT])
     table = table.sort_by([(n, "ascending") for n in keys])
     partials = table.select([name for name, _ in definition.partial_columns])
     through = table.filter(table[KEPT]) if definition.layout.having else table
-    names = [name for name, _ in definition.output_columns]
-    output = through.select([FINAL + str(i) for i in range(len(names))]).rename_columns(names)
+    output = through.select(finals).rename_columns([name for name, _ in definition.output_columns])
     return partials, output
 
 
@@ -294,13 +318,24 @@ def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
 
 
 def rows_seen(observation: Observation) -> int:
-    """Return the count of :func:`observed`, after its frame was computed.
+    """Return the count of :func:`observed`, after its frame was computed."""
+    return int(_values_of(observation).get("rows", 0))
 
-    If Spark knows beforehand that there are no rows, it removes the count from the query, and the observation cannot be read.
+
+def metrics_of(observation: Observation, aggregates: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the *aggregates* of :func:`combined` by SQL, after its frame was computed; none if it had no rows."""
+    found = _values_of(observation).get(_METRICS)
+    return {} if found is None else dict(zip(aggregates, found, strict=True))
+
+
+def _values_of(observation: Observation) -> Mapping[str, Any]:
+    """Return the values of an observation by name, after its frame was computed.
+
+    If Spark knows beforehand that there are no rows, it removes the observation from the query; then there is no value.
     """
     try:
-        return int(observation.get.get("rows", 0))
+        return observation.get
     except Exception as exc:
         if type(exc).__module__.startswith("py4j") and death_behind(exc) is None:
-            return 0
+            return {}
         raise

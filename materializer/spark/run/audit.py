@@ -6,18 +6,20 @@ predicate selects them. Adaptive execution is off during the checks, because it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality import builtin
-from materializer.core.quality.checks import Check
+from materializer.core.quality.checks import COPIES, Check
 from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
@@ -25,11 +27,18 @@ from materializer.core.time.spans import SpanSet
 from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import spoken
 
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Computed
+
 MOST_BUCKETS: Final = 10_000
 """Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _COPIES: Final = "materializer copies "
 _CHECK: Final = "materializer check"
+_COMPARABLE: Final = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "boolean", "string", "date", "timestamp", "timestamp_ntz"}
+)
+"""Types whose values are equal for Arrow if and only if they are equal for Spark: no collation, no NaN, no negative zero."""
 
 
 def columns_of(frame: DataFrame) -> Mapping[str, str]:
@@ -37,26 +46,78 @@ def columns_of(frame: DataFrame) -> Mapping[str, str]:
     return MappingProxyType({f.name: f.dataType.simpleString() for f in frame.schema})
 
 
-def audit(frame: DataFrame, checks: Sequence[Check]) -> list[Finding]:
-    """Return a finding for each check of a frame, from one Spark job; from none if no check needs an aggregate.
+@dataclass(frozen=True, slots=True)
+class RowsToCheck:
+    """The rows that checks are about.
+
+    Args:
+        columns: Spark type of each column, by name and in order.
+        frame: Returns the rows as a frame; called only when Spark has to read them.
+        answers: Known values of SQL aggregates over the rows, by SQL; see :attr:`Check.questions`.
+    """
+
+    columns: Mapping[str, str]
+    frame: Callable[[], DataFrame]
+    answers: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> RowsToCheck:
+        """Return the rows of a frame, of which nothing is known."""
+        return cls(columns_of(frame), lambda: frame)
+
+
+def answers_of(computed: Computed, checks: Sequence[Check], columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answers to questions of checks that a computation holds, without Spark.
+
+    They are the metrics that were evaluated on the way and, where the output was fetched and has no two rows that are
+    alike, the number of rows that are alike: 0.
+
+    Args:
+        computed: The computation.
+        checks: Checks of its output.
+        columns: Spark type of each output column.
+    """
+    found = dict(computed.metrics)
+    for check in checks:
+        if (
+            check.failing is not None
+            and check.failing.alike
+            and _is_distinct(computed.output, check.failing.alike, columns)
+        ):
+            asked = zip(check.aggregates, check.questions, strict=True)
+            found |= {question: 0 for sql, question in asked if COPIES in sql}
+    return found
+
+
+def _is_distinct(rows: pa.Table | DataFrame, names: Sequence[str], columns: Mapping[str, str]) -> bool:
+    """Whether no two rows have equal values in all of some columns; False where Arrow may not compare as Spark does."""
+    if not isinstance(rows, pa.Table) or not all(columns[name] in _COMPARABLE for name in names):
+        return False
+    return bool(rows.select(list(names)).group_by(list(names)).aggregate([]).num_rows == rows.num_rows)
+
+
+def audit(rows: RowsToCheck, checks: Sequence[Check]) -> list[Finding]:
+    """Return a finding for each check of some rows, from one Spark job; from none if all answers are known.
 
     Raises:
         DataError: If a row makes an expression fail.
         SparkError: If Spark refuses an expression, such as a pattern that Java does not understand.
     """
-    seen, windows = _windowed(frame, checks)
-    wanted = {sql for check in checks for sql in _aggregates(check, windows)}
-    names = {sql: f"a_{i}" for i, sql in enumerate(sorted(wanted))}
-    found: Mapping[str, Any] = {}
-    if names:
+    left = [check for check in checks if not rows.answers.keys() >= set(check.questions)]
+    found = dict(rows.answers)
+    if any(check.aggregates for check in left):
+        frame = rows.frame()
+        seen, windows = _windowed(frame, left)
+        wanted = {q: sql for c in left for q, sql in zip(c.questions, _aggregates(c, windows), strict=True)}
+        names = {sql: f"a_{i}" for i, sql in enumerate(sorted(set(wanted.values())))}
         with spoken("auditing"), _one_job(frame):
             row = seen.agg(*[sf.expr(sql).alias(name) for sql, name in names.items()]).collect()[0]
-        found = {sql: row[name] for sql, name in names.items()}
-    return [check.finding([found[sql] for sql in _aggregates(check, windows)]) for check in checks]
+        found |= {question: row[names[sql]] for question, sql in wanted.items()}
+    return [check.finding([found[question] for question in check.questions]) for check in checks]
 
 
 def failing(
-    frame: DataFrame,
+    rows: RowsToCheck,
     checks: Sequence[Check],
     findings: Sequence[Finding],
     bucket: str,
@@ -67,7 +128,7 @@ def failing(
     """Return the rows and buckets on which checks failed; this takes two Spark jobs, or none if nothing failed.
 
     Args:
-        frame: The audited frame.
+        rows: The audited rows.
         checks: The checks.
         findings: The findings of *checks*, in the same order.
         bucket: Column that holds the bucket of a row: a date, a timestamp or an integer.
@@ -80,6 +141,7 @@ def failing(
     about_rows = [(i, c) for i, c in enumerate(failed) if c.failing is not None]
     if not about_rows:
         return Failing((), buckets)
+    frame = rows.frame()
     seen, windows = _windowed(frame, [c for _, c in about_rows])
     tests = [(i, sf.expr(_predicate(c, windows))) for i, c in about_rows]
     with spoken("looking for the rows that failed"), _one_job(frame):
@@ -87,15 +149,15 @@ def failing(
             seen.where(test).limit(most).select(*map(_column, frame.columns), sf.lit(i).alias(_CHECK))
             for i, test in tests
         ]
-        rows = reduce(DataFrame.unionAll, parts).collect()
-        place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(columns_of(frame)[bucket]))))
+        examples = reduce(DataFrame.unionAll, parts).collect()
+        place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(rows.columns[bucket]))))
         found_at = ((i, sf.collect_set(sf.when(test, place))) for i, test in tests)
         sets = [sf.slice(places, 1, MOST_BUCKETS + 1).alias(f"s_{i}") for i, places in found_at]
         held = seen.agg(*sets).collect()[0]
     for i, check in about_rows:
         if len(held[f"s_{i}"]) <= MOST_BUCKETS:
             buckets[check.index, check.type] = frozenset(entry[0] for entry in held[f"s_{i}"])
-    found = [(failed[r[_CHECK]], {n: r[n] for n in frame.columns}) for r in rows]
+    found = [(failed[r[_CHECK]], {n: r[n] for n in frame.columns}) for r in examples]
     return Failing(tuple(FailingRow(c.index, c.type, values) for c, values in found), buckets)
 
 

@@ -31,7 +31,14 @@ from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import TableNotFoundError, UsageError
+from materializer.errors import (
+    DataError,
+    ResultTooLargeError,
+    SparkDiedError,
+    SparkError,
+    TableNotFoundError,
+    UsageError,
+)
 from materializer.journal.events import SourceIdentity
 from materializer.lake.local_read import read_small_changes
 from materializer.spark.describe.analyse import Analysed, analyse
@@ -83,6 +90,7 @@ class Computed:
         rows_read: Number of source rows that were aggregated.
         group: Job group of the Spark jobs, to count them.
         spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
+        metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
     """
 
     partials: pa.Table | DataFrame
@@ -94,6 +102,7 @@ class Computed:
     group: str
     cached: list[DataFrame] = field(default_factory=list)
     spans: SpanSet | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @watched
@@ -139,6 +148,7 @@ class Engine:
         *,
         hull: Span | None,
         work: Work | None = None,
+        metrics: Sequence[str] = (),
     ) -> Computed:
         """Return the partials and output rows of all buckets of *plan*.
 
@@ -149,11 +159,31 @@ class Engine:
             plan: The plan.
             hull: The span in which the source has rows, if known.
             work: The work of an engine.
+            metrics: SQL aggregates over the output that Spark evaluates on the way where rows are fetched; see
+                :func:`materializer.spark.query.compute.combined`.
 
         Raises:
             DataError: If the rows of a bucket make its aggregates fail.
             SourceDamagedError: If a file that the plan needs does not exist.
         """
+        try:
+            return self._computed(definition, source, partials_path, plan, hull, work, metrics)
+        except (DataError, SparkError) as exc:
+            if not metrics or isinstance(exc, SparkDiedError | ResultTooLargeError):
+                raise
+        # a metric may be what failed: the gate asks again with a job of its own, and reports that failure
+        return self._computed(definition, source, partials_path, plan, hull, work, ())
+
+    def _computed(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        partials_path: str,
+        plan: Plan,
+        hull: Span | None,
+        work: Work | None,
+        metrics: Sequence[str],
+    ) -> Computed:
         self._check_python(definition)
         self._group = f"materializer-{uuid4().hex}"
         few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= read_small.MOST_OPENED
@@ -169,8 +199,10 @@ class Engine:
                     parts, observations = [found], seen
             frame = reduce(DataFrame.unionByName, parts)
             with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
-                fetch = self._fetched if plan.lane is Lane.DRIVER else self._cached
-                computed = fetch(definition, frame, plan, self._group)
+                if plan.lane is Lane.DRIVER:
+                    computed = self._fetched(definition, frame, plan, self._group, metrics)
+                else:
+                    computed = self._cached(definition, frame, plan, self._group)
                 computed.rows_read = sum(map(c.rows_seen, observations))
         return computed
 
@@ -284,11 +316,14 @@ class Engine:
         inserted = few.filter(pc.equal(few["_change_type"], "insert"))
         return c.frame_of(self.spark, inserted.select(list(types)), types)
 
-    def _fetched(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
-        table = c.to_arrow(c.combined(definition, frame, plan.replaced))
-        partials, output = c.split(definition, table)
+    def _fetched(
+        self, definition: Definition, frame: DataFrame, plan: Plan, group: str, metrics: Sequence[str]
+    ) -> Computed:
+        frame, observation = c.combined(definition, frame, plan.replaced, metrics)
+        partials, output = c.split(definition, c.to_arrow(frame))
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group)
+        found = {} if observation is None else c.metrics_of(observation, metrics)
+        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group, metrics=found)
 
     def _cached(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
         frame = frame.persist()

@@ -139,3 +139,25 @@ def test_a_verdict_survives_json_and_knows_its_worst():
     assert (Severity.WARNING, True) == (verdict.worst, verdict.is_publishable)
     assert verdict == Verdict.from_json(verdict.as_json())
     assert (None, True) == (Verdict("").worst, Verdict("").is_publishable)
+
+
+def test_a_query_answers_on_its_way_what_spark_allows_there():
+    """
+    No window, no distinct values, and no sum of decimals, whose overflow would leave the question without an answer; sums of
+    other columns and everything about single rows is answered.
+    """
+    columns = COLUMNS | {"m": "decimal(10,2)"}
+
+    def metrics(name: str, **kwargs: Any) -> tuple[str, ...]:
+        found = compiled(expectation(name, **kwargs), columns)
+        assert found is not None
+        assert len(found.questions) == len(found.aggregates)
+        return found.metrics(columns)
+
+    assert ("count(*)", "count(`s`)") == metrics("expect_column_values_to_be_unique", column="s")
+    assert () == metrics("expect_column_unique_value_count_to_be_between", column="s", max_value=3)
+    assert () == metrics("expect_column_sum_to_be_between", column="m", max_value=3)
+    assert () == metrics("expect_column_mean_to_be_between", column="m", max_value=3)
+    assert ("max(`m`)",) == metrics(MAX, column="m", max_value=3)
+    assert ("sum(`x`)",) == metrics("expect_column_sum_to_be_between", column="x", max_value=3)
+    assert 3 == len(metrics(BETWEEN, column="x", min_value=0))
