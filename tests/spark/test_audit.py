@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from materializer.core.compiled.definition import Definition
@@ -28,6 +30,7 @@ from materializer.spark.query.bucket_sql import bucket_start_sql
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
+from materializer.spark.run.spark import Computed
 from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, CASES, frame
 
@@ -282,3 +285,32 @@ def test_the_example_suite_stops_a_clock_that_is_wrong(session: SparkSession, ho
     assert not stopped.verdict.is_publishable
     assert {parse("2013-03-01T10:00:00", TimeType.TIMESTAMP)} == stopped.buckets
     assert ["EWR"] == [r.values["origin"] for r in stopped.rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "answer"),
+    [
+        ("bigint", [1, 2, None], [0]),
+        ("bigint", [1, 2, 2], []),
+        ("string", ["a", None, None], []),
+        ("string", ["a", "A", ""], [0]),
+        ("string collate UTF8_LCASE", ["a", "b"], []),
+        ("double", [0.0, -0.0], []),
+        ("double", [1.0, 2.0], []),
+        ("array<int>", [[1], [2]], []),
+    ],
+)
+def test_rows_are_compared_without_spark_only_where_arrow_compares_as_spark_does(
+    kind: str, values: list[Any], answer: list[int]
+):
+    """
+    Fetched rows of which no two are alike answer a check of uniqueness; equal rows, types with another equality and rows that
+    lie in Spark leave it to a job.
+    """
+    check, question = builtin.unique(["k"]), "count_if(count(1) OVER (PARTITION BY `k`) > 1)"
+    table = pa.table({"k": values})
+    computed = Computed(table, table, len(values), len(values), 1, 0, "", metrics={"count(*)": len(values)})
+    found = in_spark.answers_of(computed, [check], {"k": kind})
+
+    assert {"count(*)": len(values)} | dict.fromkeys([question] if answer else [], 0) == found
+    assert {} == in_spark.answers_of(replace(computed, output=None, metrics={}), [check], {"k": kind})
