@@ -10,7 +10,7 @@ QUICKER := $(VENV)/.class-data
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts quick slow long mutations docs format clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ $(QUICKER): $(STAMP)
 $(EXTRAS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality,calendars,docs]'
 	@touch $@
+
+hooks: ## Let git check the message of each commit
+	git config core.hooksPath .ci/hooks
 
 demo: $(STAMP) ## Run the main job on a year of real flights
 	$(BIN)/materializer demo
