@@ -97,7 +97,7 @@ class Gate:
         return Audit(self._without(plan, computed, held), held, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
-        from materializer.services.quality.audit import CompiledSuite, Audited, audit  # noqa: PLC0415 (loads Spark)
+        from materializer.services.quality.audit import Audited, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
         from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (likewise)
 
