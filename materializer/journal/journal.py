@@ -107,6 +107,11 @@ class Journal:
             self._seen, self._view = snapshot, View(snapshot.version, states, broken)
             return self._view
 
+    @property
+    def last_view(self) -> View:
+        """The view that was read last; nothing is read."""
+        return self._view
+
     def append(self, version: int, aggregate: str, events: Sequence[Event]) -> None:
         """Append *events* if the journal still has *version*.
 
@@ -155,15 +160,17 @@ class Journal:
 
         self.transact(decide)
 
-    def tidy(self) -> None:
-        """Fold the journal into one file when enough has gathered, and keep the list of what there is.
+    def tidy(self) -> View:
+        """Fold the journal into one file when enough has gathered, keep the list of what there is, and return the newest view.
 
         Harmless when another process is at it. Not folded while an event cannot be read: what stands there is evidence,
         and a newer release may read it.
         """
         if self._store.commits_since_snapshot() >= self._snapshot_every:
             self._fold()
-        catalog.write(self.root, self.view())
+        view = self.view()
+        catalog.write(self.root, view)
+        return view
 
     def gathered(self) -> list[Gathered]:
         """Return what the journal and its history have gathered since they were last cleaned."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
@@ -15,6 +17,11 @@ from materializer.journal.state import AggregateState
 from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
 from materializer.spark.query.bucket_sql import spans_sql
+
+MOST_COMPILED: Final = 1_000
+"""Compiled definitions that a process keeps."""
+_COMPILED: Final[dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Definition]]] = {}
+"""By version of the data: spec and schemas as the journal has them, and what they compile to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +53,7 @@ class Bound:
     @classmethod
     def of(cls, state: AggregateState, root: Path) -> Bound:
         """Return the aggregate of *state* in the lake at *root*."""
-        spec = AggregateSpec.from_json(state.spec)
-        if spec.time_type is None:
-            msg = f"the journal holds an unresolved definition of {state.name}"
-            raise ValueError(msg)
-        columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
-        grid = build(spec.grid, spec.time_type, spec.resolution)
-        if spec.is_engine:
-            from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
-
-            engine = compile_engine(spec, [name for name, _ in columns["partials"]])
-            layout = result_layout(spec, columns["partials"], engine.layout)
-        else:
-            engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
-        definition = Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
+        definition = compiled(state)
         paths = {
             "partials": partials_path(root, state.name, state.data_version),
             "output": build_path(root, state.name, state.data_version)
@@ -110,6 +104,35 @@ class Bound:
         column, _ = self.slice_column(which)
         keys = self.definition.spec.keys
         return [column, *(key_column(k.name) if which == "partials" else k.name for k in keys)]
+
+
+def compiled(state: AggregateState) -> Definition:
+    """Return the definition of *state*, compiled; once for each version of its data and each change of its settings."""
+    before = _COMPILED.get(state.data_version)
+    if before is not None and before[0] == (state.spec, state.schemas):
+        return before[1]
+    definition = _compile(state)
+    if len(_COMPILED) >= MOST_COMPILED:
+        _COMPILED.clear()
+    _COMPILED[state.data_version] = (state.spec, state.schemas), definition
+    return definition
+
+
+def _compile(state: AggregateState) -> Definition:
+    spec = AggregateSpec.from_json(state.spec)
+    if spec.time_type is None:
+        msg = f"the journal holds an unresolved definition of {state.name}"
+        raise ValueError(msg)
+    columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
+    grid = build(spec.grid, spec.time_type, spec.resolution)
+    if spec.is_engine:
+        from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
+
+        engine = compile_engine(spec, [name for name, _ in columns["partials"]])
+        layout = result_layout(spec, columns["partials"], engine.layout)
+    else:
+        engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
+    return Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
 
 
 def partials_path(root: Path, name: str, data_version: str) -> str:

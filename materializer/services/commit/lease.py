@@ -116,12 +116,16 @@ def run(
 
 
 def _ports_now(lake: Lake, process: Process, ports: Workbench, closing: ExitStack) -> Workbench:
-    """Return what the next step works with: something new when another version was published, by us or before us.
+    """Return what the next step works with: new ports when another version was published, by this process or before it.
+
+    Another process can publish before this one has the lease, whose step read the journal. This one does where it ends or makes
+    a switch; only then is the journal read again.
 
     Raises:
         LeaseLostError: If the request was cut to the buckets of the version before, or its time is of another type.
     """
-    state = lake.journal.view().all.get(ports.bound.aggregate_id)
+    view = lake.journal.view() if process.switches or process.recovered else lake.journal.last_view
+    state = view.all.get(ports.bound.aggregate_id)
     if process.at is At.LEASE or state is None or state.data_version == ports.bound.data_version:
         return ports
     asked = ports.planner.request

@@ -262,7 +262,8 @@ class Workbench(SwitchTables):
             where = spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
         if not self.planner.request.accepts_fewer_rows:
-            row_loss.check(self.bound, engine, plan, self._computed, is_build=bool(self.read()[1].builds))
+            known = self._journal.last_view.all.get(self.bound.aggregate_id)
+            row_loss.check(self.bound, engine, plan, self._computed, is_build=known is not None and bool(known.builds))
         return self._computed
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:

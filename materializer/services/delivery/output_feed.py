@@ -68,7 +68,7 @@ def path_of(bound: Bound) -> str:
     return bound.paths[TABLE]
 
 
-def follow(lake: Lake, name: str) -> None:
+def follow(lake: Lake, state: AggregateState) -> None:
     """Bring the feed of an aggregate up to its output; does nothing where it is, or where none is asked for.
 
     Another process that works on the aggregate now follows when it is done.
@@ -76,7 +76,6 @@ def follow(lake: Lake, name: str) -> None:
     Raises:
         StorageError: If the disk is full or permission is refused; what is published stays, the next refresh follows.
     """
-    state = lake.journal.view().named(name)
     if not _is_wanted(state) or not _behind(lake.bound(state)):
         return
     with suppress(LeaseHeldError), lake.lease(state.name) as lease:

@@ -153,7 +153,7 @@ class Survey:
 
     def moves(self, state: AggregateState, *, freezes: bool = True) -> list[Frozen | Retired]:
         """Return how the frozen bound, if asked for, and the retired bound follow the newest row of *state*."""
-        freezes = freezes and frozen_bound.may_freeze(state, self._journal.view())
+        freezes = freezes and frozen_bound.may_freeze(state, self._journal.last_view)
 
         def present(spans: SpanSet) -> SpanSet:
             return self.present(state, spans)

@@ -72,12 +72,13 @@ class Refresher:
         """
         planning.refuse_no_runs(max_runs)
         began = time.perf_counter()
-        state = self.lake.journal.view().named(name)
+        view = self.lake.journal.view()
+        state = view.named(name)
         was = state.frozen
         handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
-        idle = self._nothing_to_do(name, request)
+        idle = self._nothing_to_do(state, view, request)
         if idle is not None:
-            self._deliver(name, handler)
+            self._deliver(state, handler)
             return replace(idle, seconds=time.perf_counter() - began)
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
@@ -86,7 +87,7 @@ class Refresher:
         window: Span | None = None
         while asked is not None and (max_runs is None or len(runs) < max_runs):
             try:
-                process = run(self.lake, self.lake.journal.view().named(name), asked, on_plan)
+                process = run(self.lake, state, asked, on_plan)
             except MaterializerError as exc:
                 other = _otherwise(asked, exc)
                 if other is None:
@@ -97,25 +98,25 @@ class Refresher:
                             else f"{len(runs)} runs of it ended and stay"
                         )
                     raise
-                asked = other
+                asked, state = other, self.lake.journal.view().named(name)
                 continue
+            state = self.lake.journal.view().named(name)
             recovered += process.recovered
             note = process.note
             window = window or (note.window if note else None)
             if process.plan is None or process.report is None or note is None or note.run is None:
                 break
             left = note.run.runs - 1 if note.run.rest else 0
-            done = RunDone(process.plan, process.report, note.run.window, left, self._verdict(name, process.plan))
+            done = RunDone(process.plan, process.report, note.run.window, left, _verdict(state, process.plan))
             runs.append(done)
             on_run(done)
-            self._deliver(name, handler)
+            self._deliver(state, handler)
             asked = planning.following(asked, note.run)
         if not runs:
-            self._deliver(name, handler)
+            self._deliver(state, handler)
         if runs:
             self._follow_newest(name, request.as_of)
-        self.lake.journal.tidy()
-        state = self.lake.journal.view().named(name)
+        state = self.lake.journal.tidy().named(name)
         if self.lake.bound(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.lake.bound(state), self.lake.engine)
         after = afterwards(self.lake, state, [run.plan.n for run in runs])
@@ -144,7 +145,8 @@ class Refresher:
 
     def _follow_newest(self, name: str, as_of: int | None) -> None:
         """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""
-        state, view = self.lake.journal.view().named(name), self.lake.journal.view()
+        view = self.lake.journal.view()
+        state = view.named(name)
         bound = self.lake.bound(state)
         freezes = bound.definition.engine is not None and frozen_bound.may_freeze(state, view)
         if not freezes or not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, bound.definition.grid)):
@@ -160,24 +162,16 @@ class Refresher:
         with suppress(LeaseHeldError), self.lake.lease(name):  # the process that holds the lease moves the bound itself
             self.lake.journal.transact(decide)
 
-    def _verdict(self, name: str, plan: Plan) -> Mapping[str, Any]:
-        """Return what the gate found of a run that is done; the journal has it, and is small."""
-        state = self.lake.journal.view().named(name)
-        return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
-
-    def _deliver(self, name: str, handler: OutputHandler | None) -> None:
+    def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Give the change feed and the output handler, where there are any, what they were not given yet."""
-        output_feed.follow(self.lake, name)
+        output_feed.follow(self.lake, state)
         if handler is not None:
-            state = self.lake.journal.view().named(name)
             handlers.deliver(
                 handler, state, self.lake.bound(state), self.lake.engine, self.lake.journal, self.lake.on_checkpoint
             )
 
-    def _nothing_to_do(self, name: str, request: Request) -> RefreshReport | None:
+    def _nothing_to_do(self, state: AggregateState, view: View, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading versions and file lists; None when there may be work."""
-        view = self.lake.journal.view()
-        state = view.named(name)
         if state.plan is not None or request.is_forced:
             return None
         bound = self.lake.bound(state)
@@ -208,6 +202,11 @@ class Refresher:
             frozen=state.frozen,
             stuck=stuck_spans(state),
         )
+
+
+def _verdict(state: AggregateState, plan: Plan) -> Mapping[str, Any]:
+    """Return the verdict of the gate on a plan that has ended."""
+    return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 
 
 def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:

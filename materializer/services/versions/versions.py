@@ -371,9 +371,9 @@ class Versions:
 
     def _publish(self, state: AggregateState) -> None:
         """Do the steps of a switch, or of the rest of one that was begun; the change feed of the output follows both versions."""
-        output_feed.follow(self.lake, state.name)
+        output_feed.follow(self.lake, self.lake.journal.view().named(state.name))
         run(self.lake, self.lake.journal.view().named(state.name), Request(), switches=True)
-        output_feed.follow(self.lake, state.name)
+        output_feed.follow(self.lake, self.lake.journal.view().named(state.name))
 
     def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
         state = self.lake.journal.view().named(name)
