@@ -17,6 +17,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError
 from materializer.lake.arrow import plain
+from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.int96 import far_times
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
@@ -55,11 +56,10 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
                 return None
             if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
                 return None
-            found = table.load_cdf(starting_version=after + 1, ending_version=upto, columns=[*columns, "_change_type"])
-            rows = pa.RecordBatchReader.from_stream(found).read_all()
+            rows = changed_rows(table, after + 1, upto, [*columns, "_change_type"])
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
         return None
-    return None if rows.num_rows > max_rows else plain(rows)
+    return None if rows.num_rows > max_rows else rows
 
 
 def read_small_rows(

@@ -14,7 +14,7 @@ The rows of the feed are counted against the log, version by version. If the cou
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from materializer.core.refresh.invalidation import ANY_ROWS
@@ -56,6 +56,7 @@ def capture_without_spark(
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
     frozen_below: int = NEG_INF,
+    reads: Sequence[str] = (),
 ) -> Captured | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
@@ -71,6 +72,7 @@ def capture_without_spark(
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
+        reads: Columns that a merge of few changed rows reads next; see :mod:`materializer.lake.capture.changed_rows`.
 
     Raises:
         SourceReplacedError: If the table is another one, now or at some version of the range.
@@ -82,6 +84,7 @@ def capture_without_spark(
     if upto <= after:
         return Captured()
     look = _look(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
+    look = replace(look, reads=tuple(reads))
     try:
         commits = [read_commit(table.path, version, look.column) for version in range(after + 1, upto + 1)]
     except LogGapError as exc:

@@ -30,6 +30,7 @@ class Look:
         files: The known files by decoded path; the mapping grows.
         before: Whether the files of the version before the range were read; the list grows to one element.
         frozen: The boundary below which raw rows may be deleted; ``NEG_INF`` if nothing is frozen.
+        reads: Columns that a merge of few changed rows reads next.
     """
 
     table: DeltaFolder
@@ -42,6 +43,7 @@ class Look:
     files: dict[str, DataFile | Bounds] = field(default_factory=dict)
     before: list[bool] = field(default_factory=list)
     frozen: int = NEG_INF
+    reads: tuple[str, ...] = ()
 
     def ahead(self) -> Look:
         """Return a copy with the files known so far, which may learn from later commits without changing this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -13,9 +14,9 @@ from deltalake.exceptions import DeltaError
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.instants import MILLISECOND
 from materializer.core.time.spans import NEG_INF
-from materializer.lake.arrow import plain
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import Change, pieces_of
+from materializer.lake.capture.changed_rows import KEPT_ROWS, changed_rows
 from materializer.lake.capture.context import Look
 from materializer.lake.capture.int96 import far_times
 from materializer.lake.capture.lateness import lateness_of
@@ -55,7 +56,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         columns = {look.column.name, *(look.keys or ())}
         if far := far_times(look.table.path, first - 1, run, columns_of(look.table.schema_json()), columns):
             return Segment(first, last, far)
-        rows = _rows(look, first, last)
+        rows = _rows(look, first, last, total)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc
     change, old, counts, lateness = _counted(look, rows, run)
@@ -101,11 +102,13 @@ def _footer(look: Look, name: str) -> int:
     return int(pq.read_metadata(f"{look.table.path}/{unquote(name)}").num_rows)
 
 
-def _rows(look: Look, first: int, last: int) -> pa.Table:
+def _rows(look: Look, first: int, last: int, total: int) -> pa.Table:
     columns = list(dict.fromkeys([look.column.name, *(look.keys or ()), "_change_type", "_commit_version"]))
     with look.table.reading(last) as opened:
-        found = opened.load_cdf(starting_version=first, ending_version=last, columns=columns)
-        return plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
+        if total <= KEPT_ROWS:
+            with suppress(DeltaError, pa.ArrowInvalid):  # of a column that only the merge reads
+                return changed_rows(opened, first, last, list(dict.fromkeys([*columns, *look.reads])))
+        return changed_rows(opened, first, last, columns)
 
 
 def _counted(

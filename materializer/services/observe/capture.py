@@ -70,6 +70,7 @@ class Capture:
             floor=grid.floor,
             next_edge=grid.next,
             frozen_below=state.frozen,
+            reads=[name for name, _ in bound.definition.spec.read_types],
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))

@@ -1,0 +1,40 @@
+"""Rows of a change feed, read once: capture looks at their times, and a merge then aggregates their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from materializer.lake.arrow import plain
+
+KEPT_ROWS: Final = 50_000
+"""Maximum number of rows that stay in memory between the two readings."""
+_last: dict[tuple[str, int, int], pa.Table] = {}
+
+
+def changed_rows(table: DeltaTable, first: int, last: int, columns: Sequence[str]) -> pa.Table:
+    """Return the changed rows of versions *first* to *last*, both included, from memory if they were read just before.
+
+    Args:
+        table: The source, opened at version *last*.
+        first: The first version.
+        last: The last version.
+        columns: Columns of the source, ``_change_type`` and ``_commit_version``.
+
+    Raises:
+        DeltaError: If the library cannot read the feed.
+        OSError: If a file cannot be read.
+        ArrowInvalid: If the rows do not fit the schema.
+    """
+    place = (str(table.metadata().id), first, last)
+    rows = _last.get(place)
+    if rows is None or not set(columns) <= set(rows.column_names):
+        found = table.load_cdf(starting_version=first, ending_version=last, columns=list(columns))
+        rows = plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
+        _last.clear()
+        if rows.num_rows <= KEPT_ROWS:
+            _last[place] = rows
+    return rows.select(list(columns))
