@@ -18,6 +18,7 @@ from materializer import config as configuration
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.compiled.definition import quoted
+from materializer.core.quality.library import ExpectationLibrary
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.core.time.grid import Grid
@@ -133,9 +134,9 @@ class Materializer:
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
-        self._lake = Lake(self.root, self.journal, self.config, self.engine, on_checkpoint, handlers)
+        self._lake = Lake(self.root, self.journal, self.config, self.engine, _library, on_checkpoint, handlers)
         self._refresher = Refresher(self._lake)
-        self._definitions = Definitions(self.root, self.journal, self.config, self.engine, on_checkpoint)
+        self._definitions = Definitions(self.root, self.journal, self.config, self.engine, _library, on_checkpoint)
         self._looker = Looker(self.root, self.journal)
         self._versions = Versions(self._lake, self._definitions)
         self._policies = Policies(self._lake, self._definitions, self._refresher)
@@ -964,7 +965,7 @@ class Materializer:
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
         window = _window(start, end, self.grid(name))
-        checker = Checker(self.root, self.journal, self.engine, self._lake.on_checkpoint)
+        checker = Checker(self.root, self.journal, self.engine, _library, self._lake.on_checkpoint)
         return checker.check(
             name,
             None if window == EVERYTHING else window,
@@ -1155,6 +1156,13 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
         return [(f.read_text(encoding="utf-8"), str(f)) for f in files]
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
+
+
+def _library() -> ExpectationLibrary:
+    """Return Great Expectations behind its port; the library itself is imported when it is asked."""
+    from materializer.adapters.great_expectations import auditor
+
+    return auditor
 
 
 def _with_place(problem: Problem, specs: Sequence[AggregateSpec], texts: Mapping[str, tuple[str, str]]) -> Problem:

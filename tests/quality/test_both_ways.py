@@ -6,10 +6,12 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from materializer.adapters.great_expectations import auditor
 from materializer.adapters.great_expectations.auditor import examine, refusals, render
 from materializer.core.quality.catalog import KNOWN
 from materializer.core.quality.compiled import COMPILABLE
@@ -65,8 +67,16 @@ def test_both_ways_give_one_verdict(session: SparkSession, rows: str, capsys: py
     """
     given = frame(session, rows).persist()
     try:
-        ours = audit(RowsToCheck.of(given), suite(), bucket_column="bucket", most=0, examine=skipped)
-        theirs = audit(RowsToCheck.of(given), suite(), bucket_column="bucket", most=0, is_compiled=False)
+        ours = audit(
+            RowsToCheck.of(given),
+            suite(),
+            bucket_column="bucket",
+            most=0,
+            library=lambda: SimpleNamespace(examine=skipped),
+        )
+        theirs = audit(
+            RowsToCheck.of(given), suite(), bucket_column="bucket", most=0, is_compiled=False, library=lambda: auditor
+        )
     finally:
         given.unpersist()
     pairs = [(a, b) for a in ours.verdict.findings for b in theirs.verdict.findings if a.index == b.index]
@@ -117,10 +127,17 @@ def test_both_ways_find_the_same_rows_and_buckets(session: SparkSession) -> None
         return answers, found[True]
 
     try:
-        audited = audit(RowsToCheck.of(given), both, bucket_column="bucket", is_compiled=False, examine=kept, most=3)
+        audited = audit(
+            RowsToCheck.of(given),
+            both,
+            bucket_column="bucket",
+            is_compiled=False,
+            library=lambda: SimpleNamespace(examine=kept),
+            most=3,
+        )
         spark_only = Suite("places", both.expectations[: len(PLACED)])
         plainly = [
-            audit(RowsToCheck.of(given), Suite("one", (e,)), bucket_column="bucket", most=3)
+            audit(RowsToCheck.of(given), Suite("one", (e,)), bucket_column="bucket", most=3, library=lambda: auditor)
             for e in spark_only.expectations
         ]
     finally:
@@ -149,7 +166,7 @@ def test_what_great_expectations_refuses_is_a_problem_of_the_suite(session: Spar
 
     assert ["suite.value"] == [p.code for _, p in refusals(suite_.expectations)]
     with pytest.raises(DefinitionError, match="integer"):
-        audit(RowsToCheck.of(frame(session, GOOD)), suite_, bucket_column="bucket")
+        audit(RowsToCheck.of(frame(session, GOOD)), suite_, bucket_column="bucket", library=lambda: auditor)
 
 
 @SLOW
@@ -209,7 +226,9 @@ def test_without_the_library_the_error_says_what_to_install(
     def asked(*cases: tuple[str, dict[str, Any]]) -> Suite:
         return read(json.dumps({"name": "s", "expectations": [{"type": t, "kwargs": k} for t, k in cases]}))
 
-    assert audit(RowsToCheck.of(given), asked(*PLACED), bucket_column="bucket").verdict.is_publishable
+    assert audit(
+        RowsToCheck.of(given), asked(*PLACED), bucket_column="bucket", library=lambda: auditor
+    ).verdict.is_publishable
     with pytest.raises(QualityLibraryMissingError) as raised:
-        audit(RowsToCheck.of(given), asked(*LEFT), bucket_column="bucket")
+        audit(RowsToCheck.of(given), asked(*LEFT), bucket_column="bucket", library=lambda: auditor)
     assert "materializer[quality]" in raised.value.hint

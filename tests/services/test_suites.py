@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from materializer.adapters.great_expectations import auditor
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError, Problem
@@ -35,7 +36,7 @@ def found(folder: Path, output: Any, source: Any = (), **parameters: Any) -> tup
     for name, expectations in (("bars", output), ("bars.source", source)):
         lines = ",\n".join(json.dumps({"type": t, "kwargs": k}) for t, k in expectations)
         (folder / f"{name}.json").write_text(f'{{"name": "{name}", "expectations": [\n{lines}\n]}}')
-    return suites.found(spec(parameters), folder, COLUMNS)
+    return suites.found(spec(parameters), folder, COLUMNS, lambda: auditor)
 
 
 def spec(parameters: dict[str, Any]) -> AggregateSpec:

@@ -80,7 +80,7 @@ def asked(given: DataFrame, *cases: tuple[str, dict[str, Any]], **more: Any) -> 
         suite(*cases, severity=more.pop("severity", "critical")),
         {},
         "bucket",
-        examine=forbidden,
+        library=forbidden,
         **more,
     )
 
@@ -216,7 +216,9 @@ def checked(definition: Definition, given: DataFrame, source_rows: int | None = 
     checks = built_in(definition, given.columns, YEAR, source_rows)
     return {
         f.type: f.success
-        for f in audit(RowsToCheck.of(given), None, bucket_column="hour", built_in=checks).verdict.findings
+        for f in audit(
+            RowsToCheck.of(given), None, bucket_column="hour", library=forbidden, built_in=checks
+        ).verdict.findings
     }
 
 
@@ -260,9 +262,8 @@ def test_a_doubled_bucket_is_held_and_no_other(session: SparkSession, hourly: tu
     """
     definition, rows = hourly
     given = session.sql("SELECT * FROM {given} UNION ALL SELECT * FROM {given} WHERE origin = 'LGA'", given=rows)
-    found = audit(
-        RowsToCheck.of(given), None, bucket_column="hour", built_in=built_in(definition, given.columns, YEAR, None)
-    )
+    checks = built_in(definition, given.columns, YEAR, None)
+    found = audit(RowsToCheck.of(given), None, bucket_column="hour", library=forbidden, built_in=checks)
 
     assert {parse("2013-03-01T12:00:00", TimeType.TIMESTAMP)} == found.buckets
     assert {BUILT_IN} == {r.index for r in found.rows}
@@ -278,8 +279,8 @@ def test_the_example_suite_stops_a_clock_that_is_wrong(session: SparkSession, ho
     example = read(text, file="expectations/departures_hourly.json", columns=definition.spec.columns, parameters={})
     wrong = session.sql("SELECT *, IF(origin = 'EWR', 2000D, mean_delay) AS wrong FROM {given}", given=rows)
     wrong = wrong.drop("mean_delay").withColumnRenamed("wrong", "mean_delay")
-    passed = audit(RowsToCheck.of(rows), example, {}, "hour", examine=forbidden)
-    stopped = audit(RowsToCheck.of(wrong), example, {}, "hour", examine=forbidden)
+    passed = audit(RowsToCheck.of(rows), example, {}, "hour", library=forbidden)
+    stopped = audit(RowsToCheck.of(wrong), example, {}, "hour", library=forbidden)
 
     assert passed.verdict.is_publishable
     assert not stopped.verdict.is_publishable

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from materializer.config import Config
+from materializer.core.quality.library import Library
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
@@ -39,6 +40,7 @@ class Lake:
         journal: Its journal.
         config: Settings.
         engine: Starts Spark on first use.
+        library: Loads the library of expectations on first use.
         on_checkpoint: Called with the name of each step before it is done; tests stop, kill and interleave there.
         handlers: Output handlers by name.
     """
@@ -47,6 +49,7 @@ class Lake:
     journal: Journal
     config: Config
     engine: Callable[[], Engine]
+    library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
 
@@ -64,7 +67,9 @@ class Lake:
 
     def ports(self, state: AggregateState, request: Request) -> Workbench:
         """Return the ports of the protocol over the real tables of an aggregate."""
-        return Workbench(self.journal, self.bound(state), self.config, self.engine, request, self.on_checkpoint)
+        return Workbench(
+            self.journal, self.bound(state), self.config, self.engine, request, self.library, self.on_checkpoint
+        )
 
     @contextmanager
     def lease(self, name: str) -> Iterator[WriteLease]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
+from materializer.core.quality.library import Library
 from materializer.core.refresh.plan import Lane, Plan, RunReport, Settle
 from materializer.core.time.spans import SpanSet
 from materializer.core.time.windows import spans_text
@@ -62,6 +63,7 @@ class Workbench(SwitchTables):
         config: Settings.
         engine: Starts Spark on first use and returns the engine.
         request: What was asked.
+        library: Loads the library of expectations on first use.
         on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
     """
 
@@ -72,6 +74,7 @@ class Workbench(SwitchTables):
         config: Config,
         engine: Callable[[], Engine],
         request: Request,
+        library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.bound = bound
@@ -80,6 +83,7 @@ class Workbench(SwitchTables):
         self.planner = RunPlanner(self.survey, request, config, engine)
         self._journal = journal
         self._config = config
+        self._library = library
         self._engine = engine
         self._checkpoint = on_checkpoint
         self._computed: Computed | None = None
@@ -273,7 +277,9 @@ class Workbench(SwitchTables):
         _, state = self.read()
         planner = self.planner.of_engine
         again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
-        gate = Gate(self.bound, state, self._engine, self.survey.hull, self.planner.request.publish_anyway, again)
+        gate = Gate(
+            self.bound, state, self._engine, self.survey.hull, self._library, self.planner.request.publish_anyway, again
+        )
         return gate(plan, result)
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:

@@ -23,6 +23,7 @@ from materializer.core.compiled.resolve import resolve
 from materializer.core.language.properties import refusals
 from materializer.core.policy import retention
 from materializer.core.policy.policies import policies_of, problems_of
+from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
@@ -155,6 +156,7 @@ class Definitions:
         journal: Its journal.
         config: Settings; ``sources`` names tables.
         engine: Starts Spark on first use.
+        library: Loads the library of expectations on first use.
         on_checkpoint: Told the name of each step of making an aggregate before it is done.
     """
 
@@ -164,8 +166,10 @@ class Definitions:
         journal: Journal,
         config: Config,
         engine: Callable[[], Engine],
+        library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._library = library
         self._root = root
         self._journal = journal
         self._config = config
@@ -389,7 +393,7 @@ class Definitions:
         applied: Iterable[tuple[str, str]] = (),
     ) -> tuple[tuple[str, str], ...]:
         columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
-        return suites.found(spec, self._config.expectations, columns, applied)
+        return suites.found(spec, self._config.expectations, columns, self._library, applied)
 
     def _source_of(self, spec: AggregateSpec) -> tuple[SourceIdentity, DeltaFolder]:
         try:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.quality.compiled import Columns, compiled, plain
+from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Expectation, Suite, read, wrong_values
-from materializer.core.spec.imports import imported
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
@@ -27,21 +27,13 @@ _PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
 _ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
 GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
 """Parameters that every suite can use; `quality.parameters` adds others."""
-_REFUSALS: Final = "materializer.adapters.great_expectations.auditor:refusals"
-
-
-class Refusals(Protocol):
-    """The port that Great Expectations is behind."""
-
-    def __call__(self, expectations: Sequence[Expectation]) -> list[tuple[int, Problem]]:
-        """Return what the library finds wrong with arguments, each with the place of its expectation in the suite."""
-        ...
 
 
 def found(
     spec: AggregateSpec,
     folder: Path,
     columns: Mapping[str, Columns],
+    library: Library,
     applied: Iterable[tuple[str, str]] = (),
 ) -> tuple[tuple[str, str], ...]:
     """Return the suites of a definition as (kind, JSON), checked.
@@ -50,6 +42,7 @@ def found(
         spec: The definition.
         folder: Where suites lie by name.
         columns: Columns of the ``output`` and of the ``source``, with their Spark types.
+        library: Loads the library that checks arguments of what is not compiled.
         applied: The suites that the definition has; without the folder those found by name stay as they are.
 
     Raises:
@@ -67,7 +60,7 @@ def found(
             continue
         try:
             text = file.read_text(encoding="utf-8")
-            asked = partial(_wrong_arguments, spec=spec, columns=columns[kind])
+            asked = partial(_wrong_arguments, spec=spec, columns=columns[kind], library=library)
             suite = read(text, file=str(file), columns=columns[kind], further=asked)
         except DefinitionError as exc:
             problems += exc.problems
@@ -141,7 +134,7 @@ def _unknown_parameters(suite: Suite, spec: AggregateSpec, file: str) -> Iterabl
 
 
 def _wrong_arguments(
-    expectations: Sequence[Expectation], *, spec: AggregateSpec, columns: Columns
+    expectations: Sequence[Expectation], *, spec: AggregateSpec, columns: Columns, library: Library
 ) -> list[tuple[int, Problem]]:
     """Return what is wrong with arguments once parameters have the values that the definition gives them.
 
@@ -151,9 +144,8 @@ def _wrong_arguments(
     filled = Suite("", tuple(expectations)).filled(parameters_of(spec)).expectations
     wrong = [(e.index, p) for e in filled for p in wrong_values(e)]
     if left := [e for e in filled if not _is_compiled(e, spec, columns)]:
-        refusals: Refusals = imported(_REFUSALS, "auditor", "this installation is incomplete")
         with suppress(QualityLibraryMissingError):
-            wrong += refusals(left)
+            wrong += library().refusals(left)
     return wrong
 
 

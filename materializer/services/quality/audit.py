@@ -8,36 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from materializer.core.quality.checks import Check
 from materializer.core.quality.compiled import compiled, plain
 from materializer.core.quality.failing import Failing, FailingRow
+from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Expectation, Suite
 from materializer.core.quality.verdict import Verdict
-from materializer.core.spec.imports import imported
 from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck
 from materializer.spark.runtime.jvm import refuse_dead
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from materializer.core.quality.verdict import Finding
-
 MOST_ROWS: Final = 100
 """Failing rows of one expectation that are fetched."""
-_ADAPTER: Final = "materializer.adapters.great_expectations.auditor:examine"
-
-
-class Examine(Protocol):
-    """The port that Great Expectations is behind."""
-
-    def __call__(
-        self, frame: DataFrame, suite: Suite, expectations: Sequence[Expectation], bucket: str, *, most: int
-    ) -> tuple[list[Finding], Failing]:
-        """Answer *expectations* about *frame*, in their order, and say where they failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +76,11 @@ def audit(
     parameters: Mapping[str, Any] = MappingProxyType({}),
     bucket_column: str = "slice",
     *,
+    library: Library,
     built_in: Sequence[Check] = (),
     is_compiled: bool = True,
     most: int = MOST_ROWS,
     bucket_sql: str = "",
-    examine: Examine | None = None,
 ) -> Audited:
     """Answer a suite about some rows.
 
@@ -105,12 +89,12 @@ def audit(
         suite: None for the built-in checks alone.
         parameters: Values for the suite's parameters.
         bucket_column: Holds the bucket of a row: a date, a timestamp or an integer.
+        library: Loads the library that evaluates what is not compiled.
         built_in: Checks besides the suite's; see :func:`materializer.spark.run.audit.built_in`.
         is_compiled: Whether what can be compiled is; else Great Expectations answers the whole suite.
         most: Failing rows to fetch of each expectation; 0 where neither rows nor buckets matter, which saves the jobs that
             look for them: a critical failure is then put down to no bucket.
         bucket_sql: SQL of the start of a row's bucket, where *bucket_column* holds times inside buckets.
-        examine: How Great Expectations is asked; the adapter of this package when None.
 
     Raises:
         DefinitionError: If a parameter has no value, or Great Expectations refuses an argument.
@@ -123,9 +107,8 @@ def audit(
     if most:
         failing = in_spark.failing(rows, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
     if asked.left:
-        ask: Examine = examine or imported(_ADAPTER, "auditor", "this installation is incomplete")
         frame = rows.frame()
-        answers, where = ask(frame, asked.suite, asked.left, bucket_column, most=most)
+        answers, where = library().examine(frame, asked.suite, asked.left, bucket_column, most=most)
         refuse_dead(frame, "auditing")  # the library tells of failures as of expectations that are not met
         findings, failing = [*findings, *answers], failing | where
     findings.sort(key=lambda f: f.index)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from materializer.core.quality.failing import FailingRow
+from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Verdict
-from materializer.core.spec.imports import imported
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import UsageError
@@ -25,8 +25,6 @@ from materializer.services.quality.gate import summary
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
-
-_RENDER: Final = "materializer.adapters.great_expectations.auditor:render"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,14 @@ class Checker:
         root: The lake's root folder.
         journal: Its journal.
         engine: Starts Spark on first use.
+        library: Loads the library of expectations on first use.
         on_checkpoint: Told when the answers are there, and when the journal has them.
     """
 
     root: Path
     journal: Journal
     engine: Callable[[], Engine]
+    library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
 
     def check(
@@ -104,8 +104,8 @@ class Checker:
         try:
             checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
             column, _ = bound.slice_column("output")
-            found = audit(RowsToCheck.of(frame), asked, given, column, built_in=checks)
-            page = imported(_RENDER, "renderer", "")(frame, asked.bound(given), docs) if docs and asked else ""
+            found = audit(RowsToCheck.of(frame), asked, given, column, library=self.library, built_in=checks)
+            page = self.library().render(frame, asked.bound(given), docs) if docs and asked else ""
         finally:
             frame.unpersist()
         report = CheckReport(

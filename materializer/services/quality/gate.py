@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality.canaries import is_due
+from materializer.core.quality.library import Library
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, Settle
@@ -63,6 +64,7 @@ class Gate:
         state: It, as the journal knows it.
         engine: Starts Spark on first use; what is audited was computed by it.
         hull: Where the source has rows at a version, when known.
+        library: Loads the library of expectations on first use.
         anyway: Why what fails is published all the same, or "".
         again: All that an engine has in some slices; None for an aggregate without one.
         sampled: What the canaries of the run found, once they have looked.
@@ -72,6 +74,7 @@ class Gate:
     state: AggregateState
     engine: Callable[[], Engine]
     hull: Callable[[int], Span | None]
+    library: Library
     anyway: str = ""
     again: canaries.Again | None = None
     sampled: list[canaries.Sampled] = field(default_factory=list)
@@ -113,7 +116,10 @@ class Gate:
             asked = [*checks, *CompiledSuite.of(known.get(suites.OUTPUT), given, columns).checks]
             answers = answers_of(computed, asked, columns) if plan.replaced == plan.spans else {}
             rows = RowsToCheck(columns, frame, answers)
-            yield suites.OUTPUT, audit(rows, known.get(suites.OUTPUT), given, column, built_in=checks)
+            yield (
+                suites.OUTPUT,
+                audit(rows, known.get(suites.OUTPUT), given, column, library=self.library, built_in=checks),
+            )
         if suites.SOURCE in known:
             hull = self.hull(plan.source_version)
             raw = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
@@ -122,7 +128,14 @@ class Gate:
             try:
                 yield (
                     suites.SOURCE,
-                    audit(RowsToCheck.of(raw), known[suites.SOURCE], given, spec.time_column, bucket_sql=start),
+                    audit(
+                        RowsToCheck.of(raw),
+                        known[suites.SOURCE],
+                        given,
+                        spec.time_column,
+                        library=self.library,
+                        bucket_sql=start,
+                    ),
                 )
             finally:
                 raw.unpersist()

@@ -228,7 +228,9 @@ class Versions:
         steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
         plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
         self._checkpoint("version_output")
-        Workbench(self.lake.journal, bound, self.lake.config, self.lake.engine, Request()).publish(plan, SpanSet())
+        Workbench(self.lake.journal, bound, self.lake.config, self.lake.engine, Request(), self.lake.library).publish(
+            plan, SpanSet()
+        )
         self._checkpoint("version_journal")
         event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
         self.lake.journal.insist([(build, event)])
@@ -264,7 +266,9 @@ class Versions:
 
     def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
         """Refuse a build whose output, made without a refresh, does not meet its expectations."""
-        report = Checker(self.lake.root, self.lake.journal, self.lake.engine, self._checkpoint).check(build)
+        report = Checker(
+            self.lake.root, self.lake.journal, self.lake.engine, self.lake.library, self._checkpoint
+        ).check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
             self.lake.journal.tell(build, state.name, Checked(verdict))
