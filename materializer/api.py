@@ -45,8 +45,8 @@ from materializer.services.delivery import output_feed
 from materializer.services.delivery.handlers import by_name as by_handler_name
 from materializer.services.maintenance.expire import Expirer, Expiry, Thaw
 from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
-from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
+from materializer.services.protocol.decision import RunNote
 from materializer.services.quality.check import Checker, CheckReport
 from materializer.services.quality.verify import Verifier, VerifyReport
 from materializer.services.refresh.fresh import FreshRead, FreshReader, FreshView

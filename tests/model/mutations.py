@@ -81,7 +81,7 @@ def _remerge(patch: pytest.MonkeyPatch) -> None:
         _, state = ports.read()
         if state.plan is None:
             return recover(p, ports)
-        ports.write(state.plan, ports.compute(state.plan), frozenset(Which))
+        ports.write(state.plan, ports.compute(state.plan, None), frozenset(Which))
         return replace(p, at=At.FINISHED, plan=state.plan)
 
     patch.setattr(protocol, "_recover", applying_again)

@@ -45,7 +45,8 @@ from materializer.journal.events import (
     encode,
 )
 from materializer.journal.state import AggregateState
-from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.protocol.decision import Decision
+from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, TableHead, Which
 
 AGGREGATE: Final = "a1"
 BUCKETS: Final = (0, 1)
@@ -312,7 +313,7 @@ class MemoryPorts:
         """Return the number of a new plan."""
         return 1 + max(state.last_n, *(head.n for head in heads.values()))
 
-    def compute(self, plan: Plan) -> Any:
+    def compute(self, plan: Plan, work: object) -> Any:  # noqa: ARG002 (no engine here)
         """Return (bucket, new value) for each step; kept partials are the newest ones, pinned or not."""
         if self.fails == "compute":
             raise FAILURES["compute"]

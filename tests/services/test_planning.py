@@ -22,7 +22,8 @@ from materializer.journal.events import Frozen, Retired, SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.services.observe import frozen_bound
 from materializer.services.planning import runs
-from materializer.services.planning.runs import Request, Run
+from materializer.services.planning.runs import Request
+from materializer.services.protocol.decision import Run
 
 KEPT = {"source.retention": "30", "output.retention": "50"}
 SPEC = define("bars", "t", time="ts", width="10", measures={"n": "count(*)"}, properties=KEPT)

@@ -17,7 +17,7 @@ from materializer.core.spec.spec import TimeType
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from materializer.services.planning.planner import RunNote
+    from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.reports import RunDone
 
 

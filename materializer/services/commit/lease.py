@@ -18,9 +18,9 @@ from materializer.journal.events import Lease
 from materializer.journal.state import AggregateState
 from materializer.services import processes
 from materializer.services.aggregate import Bound
-from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
 from materializer.services.protocol import refresh_steps
+from materializer.services.protocol.decision import RunNote
 from materializer.services.protocol.refresh_steps import At, Process
 from materializer.spark.runtime.jvm import telling
 
@@ -109,7 +109,7 @@ def run(
             lake.on_checkpoint(process.at.value)
             before, ports = process, _ports_now(lake, process, ports, closing)
             process = refresh_steps.advance(process, ports)
-            if before.at is At.PLAN and process.plan is not None:
+            if before.at is At.PLAN and process.plan is not None and process.note is not None:
                 on_plan(process.plan, process.note)
         lake.on_checkpoint(At.END.value)
     return process

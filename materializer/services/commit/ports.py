@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
+from materializer.core.engines.work import Work
 from materializer.core.quality.library import Library
 from materializer.core.refresh.plan import Lane, Plan, RunReport, Settle
 from materializer.core.time.spans import SpanSet
@@ -37,7 +38,8 @@ from materializer.services.observe.observe import Survey
 from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, Decision, TableHead, Which
+from materializer.services.protocol.decision import Decision
+from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, TableHead, Which
 from materializer.services.quality.gate import Gate, has_gate, metrics
 
 if TYPE_CHECKING:
@@ -241,7 +243,7 @@ class Workbench(SwitchTables):
 
     # -- computing -------------------------------------------------------------------------------------------------------
 
-    def compute(self, plan: Plan) -> Computed:
+    def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
         engine = self._used = self._engine()
         if plan.lane is Lane.SPARK:
@@ -259,7 +261,7 @@ class Workbench(SwitchTables):
                 paths["partials"],
                 plan,
                 hull=hull,
-                work=self.planner.work,
+                work=work,
                 metrics=asked,
             )
         except DataError as exc:

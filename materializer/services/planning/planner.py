@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
@@ -31,9 +31,10 @@ from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Survey, applied, estimate_of
 from materializer.services.planning import runs
 from materializer.services.planning.engine_planner import EnginePlanner
-from materializer.services.planning.runs import Request, Run
+from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
-from materializer.services.protocol.refresh_steps import Decision, TableHead, Which
+from materializer.services.protocol.decision import Decision, RunNote
+from materializer.services.protocol.refresh_steps import TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
@@ -49,27 +50,6 @@ WHOLE: Final = 1 << 62
 """An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
 ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunNote:
-    """What planning tells the caller: the run, what remains, and why there is nothing to do.
-
-    Args:
-        run: The run that was planned; None when nothing is dirty.
-        window: The whole refresh window; None when an open end leaves nothing.
-        dirty: Dirty spans inside the window before this run.
-        source_version: The version that was looked at.
-        captured: Whether new source versions were captured.
-        state: The aggregate after what was captured, before the plan.
-    """
-
-    run: Run | None
-    window: Span | None
-    dirty: SpanSet
-    source_version: int
-    captured: Captured | None
-    state: AggregateState
 
 
 class RunPlanner:
@@ -95,8 +75,6 @@ class RunPlanner:
             else None
         )
         """Plans what an engine computes; None for a continuous aggregate."""
-        self.work: Work | None = None
-        """What an engine computes by the plan that was made last."""
         self._config = config
 
     def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
@@ -152,6 +130,7 @@ class RunPlanner:
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
+        work: Work | None = None
         if self.of_engine is None:
             steps = decide(taken, facts)
         else:
@@ -164,7 +143,7 @@ class RunPlanner:
                 lambda s: self._dirt(state, s).entries,
                 told,
             )
-            taken, steps, self.work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
+            taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):
                 entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
                 events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))
@@ -187,24 +166,27 @@ class RunPlanner:
         options = {"forced": self.request.is_forced, **self.request.options, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
-        return Decision(tuple(events), plan, note)
+        return Decision(tuple(events), plan, work, note)
 
-    def whole_plan(self, state: AggregateState, heads: dict[Which, TableHead], window: Span) -> Plan:
-        """Return a plan for everything dirty in a window, in one run that nobody writes."""
+    def whole_plan(
+        self, state: AggregateState, heads: dict[Which, TableHead], window: Span
+    ) -> tuple[Plan, Work | None]:
+        """Return a plan for everything dirty in a window, in one run that is never written, and the work of an engine."""
         newest = max(state.extent_end, state.threshold)
         below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
         taken = self._dirt(state, SpanSet.of(window) & below).entries
         kept = self.survey.kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, self.survey.raw(state.cursor), kept, self.survey.stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
+        work: Work | None = None
         if self.of_engine is None or not taken:
             steps = decide(taken, facts)
         else:
             made = self.of_engine.run(
                 state, window, taken, partials.version, facts.raw, lambda s: self._dirt(state, s).entries
             )
-            taken, steps, self.work = made.taken, made.steps, made.work
-        return Plan("", 0, state.cursor, window, taken, steps, Lane.SPARK, partials, output)
+            taken, steps, work = made.taken, made.steps, made.work
+        return Plan("", 0, state.cursor, window, taken, steps, Lane.SPARK, partials, output), work
 
     def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
         """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""

@@ -14,6 +14,7 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import RefreshWindowError, UsageError
 from materializer.journal.state import AggregateState
+from materializer.services.protocol.decision import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +89,6 @@ def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | 
 def forced(window: Span) -> Entry:
     """Return the log entry that makes every bucket of *window* dirty."""
     return Entry(window, None, Cause.FORCED)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a request.
-
-    Args:
-        window: Contiguous buckets that this run refreshes.
-        rest: What is left of the request's window, or None when this is the last run.
-        runs: How many runs are to be done about, this one included.
-    """
-
-    window: Span
-    rest: Span | None
-    runs: int = 1
 
 
 def first_run(

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, assert_never
 
+from materializer.core.engines.work import Work
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport, TableBase
 from materializer.core.time.spans import SpanSet
@@ -57,6 +58,7 @@ from materializer.journal.events import (
 )
 from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
+from materializer.services.protocol.decision import Decision, RunNote
 
 ATTEMPTS: Final = 50
 """How often a journal commit is tried again when other aggregates' commits come first."""
@@ -114,15 +116,6 @@ class TableHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What planning came to: events to write in one commit, and the plan that is open afterwards (None: nothing to do)."""
-
-    events: tuple[Event, ...]
-    plan: Plan | None = None
-    note: Any = None
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
     """What a gate decided of a computed plan.
 
@@ -170,8 +163,8 @@ class Ports(Protocol):
     def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
         """Look, capture and plan from *state*; writes nothing."""
 
-    def compute(self, plan: Plan) -> Any:
-        """Return the new partials and output rows of the plan, computed."""
+    def compute(self, plan: Plan, work: Work | None) -> Any:
+        """Return the new partials and output rows of the plan, computed; *work* is what an engine computes."""
 
     def audit(self, plan: Plan, result: Any) -> Audit | None:
         """Return what the gate says of a computed plan, or None when there is no gate."""
@@ -197,6 +190,7 @@ class Process:
         lease: The lease it takes, or took.
         at: The step it does next.
         plan: The plan it works on, its own or the one it recovers.
+        work: What an engine computes by its own plan.
         result: What COMPUTE returned.
         todo: Tables that WRITE has still to commit.
         failure: Why its own plan is being aborted.
@@ -211,10 +205,11 @@ class Process:
     lease: Lease
     at: At = At.LEASE
     plan: Plan | None = None
+    work: Work | None = None
     result: Any = None
     todo: frozenset[Which] = BOTH
     failure: MaterializerError | None = None
-    note: Any = None
+    note: RunNote | None = None
     report: RunReport | None = None
     recovered: tuple[tuple[int, str], ...] = ()
     is_recovery_only: bool = False
@@ -479,7 +474,7 @@ def _decide(p: Process, ports: Ports) -> Process:
     decision = transact(ports.read, decide, append, attempts=ATTEMPTS)
     done = next((e.report for e in decision.events if isinstance(e, Done)), None)
     at = At.END if _is_over(decision) else At.COMPUTE
-    return replace(p, at=at, plan=decision.plan, note=decision.note, report=done)
+    return replace(p, at=at, plan=decision.plan, work=decision.work, note=decision.note, report=done)
 
 
 def _is_over(decision: Decision) -> bool:
@@ -508,7 +503,7 @@ def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
 
 def _compute(p: Process, ports: Ports) -> Process:
     try:
-        result = ports.compute(plan_of(p))
+        result = ports.compute(plan_of(p), p.work)
     except MaterializerError as exc:  # nothing was written yet: the plan is ended here, not by who comes next
         return replace(p, at=At.FENCE, failure=exc)
     return replace(p, at=At.AUDIT, result=result, todo=BOTH)

@@ -165,7 +165,7 @@ class FreshReader:
         )
         # results of an engine reach beyond their slices: what changed outside the window may change them
         planner = RunPlanner(survey, Request(may_merge=may_merge), r.config, r.engine)
-        plan = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
+        plan, work = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
         rows = r.engine().fresh(
             bound.definition,
@@ -174,7 +174,7 @@ class FreshReader:
             plan,
             clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
             hull=survey.hull(state.cursor),
-            work=planner.work,
+            work=work,
             inside=bound.predicate("output", inside) if plan.replaced - inside else None,
         )
         estimate = plan.estimate + parent.estimate if parent is not None and plan.spans else plan.estimate

@@ -93,6 +93,7 @@ class Previewer:
             state = survey.given_back(state)
         decision = planner.decide(state, {which: survey.head(which) for which in Which})
         note = decision.note
+        assert note is not None  # a planner of runs tells its caller
         window = note.window
         outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())
         return Preview(

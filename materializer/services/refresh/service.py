@@ -34,8 +34,8 @@ from materializer.services.observe.clock import followed_below
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.source_deletes import Reader, left_to_owner
 from materializer.services.planning import runs as planning
-from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
+from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 
 Checkpoint = Callable[[str], None]

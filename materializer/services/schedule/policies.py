@@ -45,8 +45,8 @@ from materializer.services.definitions import cron, lineage
 from materializer.services.definitions.apply import Change, Definitions
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
-from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
+from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 from materializer.services.refresh.service import Refresher
 

@@ -14,8 +14,8 @@ from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Bound
 from materializer.services.definitions.coverage import Lack, lack_of, required_start
 from materializer.services.planning import runs as planning
-from materializer.services.planning.planner import RunNote
 from materializer.services.planning.runs import Request
+from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.refresh.service import Refresher
 from materializer.services.versions.versions import SwitchReport, Versions
