@@ -12,7 +12,7 @@ import hashlib
 import json
 from typing import Any
 
-from materializer.core.spec.codec import encode_grid
+from materializer.core.codec import as_json
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 
 
@@ -31,7 +31,7 @@ def data_fingerprint(spec: AggregateSpec) -> str:
             "source": spec.source,
             "time_column": spec.time_column.lower(),
             "resolution": spec.resolution.value,
-            "grid": None if spec.is_engine else encode_grid(spec.grid),
+            "grid": None if spec.is_engine else as_json(spec.grid),
             "bucket": [spec.bucket_start, spec.bucket_end],
             "keys": [[key.name, normalised(key.sql)] for key in spec.keys],
             "measures": [[measure.name, _formula(measure.formula)] for measure in spec.measures],

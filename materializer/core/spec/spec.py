@@ -3,6 +3,9 @@
 Texts are Spark SQL, cut out of the user's text and never printed from a syntax tree, because printing can change the
 meaning. A measure consists of *pieces* and *calls*: the text outside the aggregate calls, and the calls themselves. So
 ``try_divide(sum(a), sum(b))`` can be finalised from stored partials of the two sums.
+
+In JSON every field is written, so a stored definition keeps its meaning when a default changes, and a missing field is a
+``KeyError``, which the journal reports as corruption.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from materializer.core.codec import as_json, from_json, json_fields
 
 CONTINUOUS: Final = "continuous_aggregate"
 
@@ -41,6 +46,7 @@ class Resolution(StrEnum):
     NS = "ns"
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Width:
     """A length of time, with months, days and microseconds kept apart; or raw ticks of an integer time column.
@@ -58,6 +64,7 @@ class Width:
     ticks: int | None = None
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class GridSpec:
     """A declared division of time; :func:`materializer.core.time.grid.build` turns it into a grid.
@@ -76,6 +83,7 @@ class GridSpec:
     offset: Width | None = None
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Call:
     """One aggregate call inside a measure.
@@ -99,6 +107,7 @@ class Call:
     types: tuple[str, ...] = ()
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Formula:
     """An expression over aggregate calls: pieces are texts, or indexes into *calls* at the places of the calls.
@@ -116,6 +125,7 @@ class Formula:
         return "".join(p if isinstance(p, str) else texts[p] for p in self.pieces)
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Key:
     """One grouping key: its output name and its expression over a source row."""
@@ -124,6 +134,7 @@ class Key:
     sql: str
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One aggregated output column."""
@@ -132,6 +143,7 @@ class Measure:
     formula: Formula
 
 
+@json_fields(order=("name", "source", "time_column", "time_type", "resolution", ...), later=["suites"])
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
     """A definition that was read and checked.
@@ -198,13 +210,10 @@ class AggregateSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Return a form of plain JSON values, from which :meth:`from_json` reads an equal spec."""
-        from materializer.core.spec.codec import encode  # noqa: PLC0415 (the codec builds these classes)
-
-        return encode(self)
+        data: dict[str, Any] = as_json(self)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AggregateSpec:
         """Return the spec that :meth:`as_json` wrote."""
-        from materializer.core.spec.codec import decode  # noqa: PLC0415 (as above)
-
-        return decode(data)
+        return from_json(cls, data)

@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from materializer.core.codec import json_methods
+
 NEG_INF: Final = -(1 << 72)
 POS_INF: Final = 1 << 72
 
 
+@json_methods
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
     """One half-open span of time, never empty.
@@ -69,6 +72,7 @@ class Span:
 EVERYTHING: Final = Span(NEG_INF, POS_INF)
 
 
+@json_methods
 @dataclass(frozen=True, slots=True)
 class SpanSet:
     """A set of instants as sorted, disjoint spans that do not touch; sets of the same instants are equal.
