@@ -83,8 +83,10 @@ def json_fields(
 
 
 def json_list(cls: type[_T]) -> type[_T]:
-    """Give a class the form of a list of its fields."""
-    _FORMS[cls] = lambda: _list(cls)
+    """Give a class the form of a list of its fields, which are JSON values themselves."""
+    made: Any = cls
+    read = attrgetter(*(field.name for field in fields(made)))
+    _FORMS[cls] = lambda: JsonForm(lambda value: list(read(value)), lambda data: made(*data))
     return cls
 
 
@@ -152,13 +154,6 @@ def _values(form: JsonForm) -> JsonForm:
         lambda value: {key: encode(item) for key, item in value.items()},
         lambda data: {key: decode(item) for key, item in data.items()},
     )
-
-
-def _list(cls: type) -> JsonForm:
-    forms = field_forms(cls)
-    items = _items_of(list(forms.values()))
-    read = attrgetter(*forms)
-    return JsonForm(lambda value: items.encode(read(value)), lambda data: cls(*items.decode(data)))
 
 
 def _object(

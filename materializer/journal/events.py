@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias, assert_never
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
@@ -457,7 +458,7 @@ def _payload(event: Event) -> dict[str, Any]:
         case Captured():
             return {
                 "version": event.version,
-                "entries": [e.as_json() for e in event.entries],
+                "entries": [as_json(e) for e in event.entries],
                 "extent_end": _instant(event.extent_end),
                 "counts": list(event.counts),
                 "null_times": event.null_times,
@@ -469,7 +470,7 @@ def _payload(event: Event) -> dict[str, Any]:
                 **({} if event.followed_end == POS_INF else {"followed_end": _instant(event.followed_end)}),
             }
         case Invalidated():
-            return {"entries": [e.as_json() for e in event.entries], "reason": event.reason}
+            return {"entries": [as_json(e) for e in event.entries], "reason": event.reason}
         case Frozen():
             return {
                 "bound": _instant(event.bound),
@@ -480,12 +481,12 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"bound": _instant(event.bound)}
         case Planned():
             return {
-                "plan": event.plan.as_json(),
+                "plan": as_json(event.plan),
                 "threshold": _instant(event.threshold),
                 "options": dict(event.options),
             }
         case SwitchPlanned():
-            return {"plan": event.plan.as_json(), "build": event.build}
+            return {"plan": as_json(event.plan), "build": event.build}
         case (
             Defined()
             | Described()
@@ -519,7 +520,7 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
         case "lease_taken":
             return LeaseTaken(Lease(**data["lease"]))
         case "captured":
-            entries = tuple(Entry.from_json(e) for e in data["entries"])
+            entries = tuple(from_json(Entry, e) for e in data["entries"])
             end = instant_from_json(data["extent_end"])
             reasons = tuple(data.get("reasons", ()))
             later = {k: data[k] for k in ("max_entries", "lateness", "waited", "expired") if k in data}
@@ -527,20 +528,20 @@ def _event(kind: str, data: dict[str, Any]) -> Event:
             counts, null_times = tuple(data["counts"]), data["null_times"]
             return Captured(data["version"], entries, end, counts, null_times, reasons, followed_end=followed, **later)
         case "invalidated":
-            return Invalidated(tuple(Entry.from_json(e) for e in data["entries"]), data["reason"])
+            return Invalidated(tuple(from_json(Entry, e) for e in data["entries"]), data["reason"])
         case "frozen":
             settled = SpanSet.from_json(data.get("settled", []))
             return Frozen(instant_from_json(data["bound"]), data["reason"], settled)
         case "retired":
             return Retired(instant_from_json(data["bound"]))
         case "planned":
-            return Planned(Plan.from_json(data["plan"]), instant_from_json(data["threshold"]), data["options"])
+            return Planned(from_json(Plan, data["plan"]), instant_from_json(data["threshold"]), data["options"])
         case "audited":
             return Audited(data["n"], tuple((a, b) for a, b in data["held"]), data["verdict"])
         case "done":
             return Done(data["n"], RunReport(**data["report"]))
         case "switch_planned":
-            return SwitchPlanned(Plan.from_json(data["plan"]), data["build"])
+            return SwitchPlanned(from_json(Plan, data["plan"]), data["build"])
         case "switched":
             return Switched(**(data | {"report": RunReport(**data["report"])}))
         case _:

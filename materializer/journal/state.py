@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
@@ -176,7 +177,7 @@ class AggregateState:
             "frozen": instant_as_json(self.frozen),
             "retired": instant_as_json(self.retired),
             "log": self.log.as_json(),
-            "plan": self.plan and self.plan.as_json(),
+            "plan": self.plan and as_json(self.plan),
             "held": self.held.as_json(),
             "lease": self.lease and asdict(self.lease),
             "changes": [list(c) for c in self.changes],
@@ -204,7 +205,7 @@ class AggregateState:
             frozen=instant_from_json(data.get("frozen", "-inf")),
             retired=instant_from_json(data.get("retired", "-inf")),
             log=InvalidationLog.from_json(data["log"]),
-            plan=data["plan"] and Plan.from_json(data["plan"]),
+            plan=data["plan"] and from_json(Plan, data["plan"]),
             held=SpanSet.from_json(data["held"]),
             lease=data["lease"] and Lease(**data["lease"]),
             changes=tuple((version, rows) for version, rows in data["changes"]),

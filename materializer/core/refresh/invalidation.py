@@ -21,8 +21,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, unique
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_methods
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 
 MAX_KEYS: Final = 64
@@ -61,8 +62,12 @@ class Cause(IntEnum):
 UNTOLD: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
 """Causes that do not show which rows were removed. After ``DIFFERED`` and ``REPAIRED`` the stored counts may be wrong."""
 Keys = frozenset[tuple[Any, ...]]
+_KEYS: Final = JsonForm(lambda keys: sorted(map(list, keys), key=repr), lambda data: frozenset(map(tuple, data)))
+_CAUSE: Final = JsonForm(lambda cause: cause.name.lower(), lambda name: Cause[name.upper()])
+_OPTIONAL: Final = ("after", "keys", "is_insert_only", "gone")
 
 
+@json_fields(order=("span", "cause", ...), names={"is_insert_only": "inserts"}, later=_OPTIONAL, omits=_OPTIONAL)
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One dirty span.
@@ -78,8 +83,8 @@ class Entry:
 
     span: Span
     after: int | None = None
-    cause: Cause = Cause.NEW
-    keys: Keys | None = None
+    cause: Annotated[Cause, _CAUSE] = Cause.NEW
+    keys: Annotated[Keys, _KEYS] | None = None
     is_insert_only: bool = False
     gone: int = 0
 
@@ -101,32 +106,6 @@ class Entry:
         """Whether stored partials and the rows inserted since make up the buckets; below a frozen boundary this must hold."""
         return self.after is not None and self.is_insert_only and self.cause is Cause.CHANGE
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON form without the fields that have their default."""
-        data: dict[str, Any] = {"span": self.span.as_json(), "cause": self.cause.name.lower()}
-        if self.after is not None:
-            data["after"] = self.after
-        if self.keys is not None:
-            data["keys"] = sorted((list(k) for k in self.keys), key=repr)
-        if self.is_insert_only:
-            data["inserts"] = True
-        if self.gone:
-            data["gone"] = self.gone
-        return data
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Entry:
-        """Return the entry that :meth:`as_json` wrote."""
-        keys = data.get("keys")
-        return cls(
-            Span.from_json(data["span"]),
-            data.get("after"),
-            Cause[data["cause"].upper()],
-            None if keys is None else frozenset(tuple(k) for k in keys),
-            is_insert_only=data.get("inserts", False),
-            gone=data.get("gone", 0),
-        )
-
 
 class Cut(NamedTuple):
     """The entries that a refresh takes out of the log, and the log that stays: taken ∪ left = dirty, taken ∩ left = ∅."""
@@ -135,6 +114,7 @@ class Cut(NamedTuple):
     left: InvalidationLog
 
 
+@json_methods
 @dataclass(frozen=True, slots=True)
 class InvalidationLog:
     """Sorted, disjoint entries. Equal neighbours are joined; ``gone`` of the joined entry is the larger one.
@@ -215,12 +195,12 @@ class InvalidationLog:
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the entries as JSON values."""
-        return [e.as_json() for e in self.entries]
+        return [as_json(e) for e in self.entries]
 
     @classmethod
     def from_json(cls, data: Iterable[dict[str, Any]]) -> InvalidationLog:
         """Return the log that :meth:`as_json` wrote."""
-        return cls(tuple(Entry.from_json(d) for d in data))
+        return cls(tuple(from_json(Entry, d) for d in data))
 
 
 def _overlay(log: tuple[Entry, ...], new: Entry) -> Iterator[Entry]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from materializer.core.codec import json_methods
+
 STEPS: Final = 4
 """Histogram steps for each doubling of the time: a bound is at most 19 % too large."""
 LAST: Final = 36 * STEPS
@@ -16,6 +18,7 @@ ENOUGH: Final = 100
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
+@json_methods
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """Counts of inserted rows by how late they were.

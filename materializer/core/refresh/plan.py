@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Annotated, Any, Final, TypeAlias, assert_never
 
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
@@ -32,6 +33,7 @@ class Lane(StrEnum):
     SPARK = "spark"
 
 
+@json_list
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The cost of a read, from file statistics.
@@ -62,6 +64,7 @@ class Estimate:
         return self.likely_rows + self.rows / OPENED
 
 
+@json_list
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A strategy that was not chosen, with the reason."""
@@ -70,6 +73,7 @@ class Rejected:
     reason: str
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Settle:
     """Buckets where neither the source nor our tables can have rows: they become clean without a read or a write."""
@@ -77,6 +81,7 @@ class Settle:
     spans: SpanSet
 
 
+@json_fields(order=("spans", "reason", "estimate", "rejected"), later=())
 @dataclass(frozen=True, slots=True)
 class Recompute:
     """Buckets that are computed from all their raw rows at the pinned source version.
@@ -104,6 +109,7 @@ class Recompute:
     windows: int | None = None
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Buckets whose stored partials are merged with partials of the rows inserted since.
@@ -124,6 +130,20 @@ class Merge:
 Step: TypeAlias = Settle | Recompute | Merge
 
 
+def _step_from_json(data: dict[str, Any]) -> Step:
+    match data["do"]:
+        case "settle":
+            return from_json(Settle, data)
+        case "merge":
+            return from_json(Merge, data)
+        case do:
+            return replace(from_json(Recompute, data), is_rebuild=do == "rebuild", is_discard=do == "discard")
+
+
+_STEP: Final = JsonForm(lambda step: {"do": strategy_of(step)} | as_json(step), _step_from_json)
+
+
+@json_list
 @dataclass(frozen=True, slots=True)
 class TableBase:
     """The state of one of our tables when the plan was made; recovery reads the commits after this version."""
@@ -132,6 +152,7 @@ class TableBase:
     version: int
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One decided refresh.
@@ -153,7 +174,7 @@ class Plan:
     source_version: int
     window: Span
     taken: tuple[Entry, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Annotated[Step, _STEP], ...]
     lane: Lane
     partials: TableBase
     output: TableBase
@@ -188,35 +209,6 @@ class Plan:
     def strategy(self) -> str:
         """The names of the strategies of all steps, joined by ``+``."""
         return "+".join(dict.fromkeys(strategy_of(s) for s in self.steps)) or "nothing"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form that the journal stores."""
-        return {
-            "id": self.id,
-            "n": self.n,
-            "source_version": self.source_version,
-            "window": self.window.as_json(),
-            "taken": [e.as_json() for e in self.taken],
-            "steps": [_step_json(s) for s in self.steps],
-            "lane": self.lane.value,
-            "partials": [self.partials.table_id, self.partials.version],
-            "output": [self.output.table_id, self.output.version],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
-        """Return the plan that :meth:`as_json` wrote."""
-        return cls(
-            data["id"],
-            data["n"],
-            data["source_version"],
-            Span.from_json(data["window"]),
-            tuple(Entry.from_json(e) for e in data["taken"]),
-            tuple(_step_from_json(s) for s in data["steps"]),
-            Lane(data["lane"]),
-            TableBase(*data["partials"]),
-            TableBase(*data["output"]),
-        )
 
 
 def strategy_of(step: Step) -> str:
@@ -380,34 +372,6 @@ def _why_not_merge(entry: Entry, facts: Facts) -> str | None:
     if not facts.partials_are_last:
         return "the partials do not carry the last ended refresh"
     return None
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    data: dict[str, Any] = {"do": strategy_of(step), "spans": step.spans.as_json()}
-    match step:
-        case Settle():
-            return data
-        case Recompute():
-            data["reason"] = step.reason
-        case Merge():
-            data["after"] = step.after
-        case _:
-            assert_never(step)
-    data["estimate"] = [step.estimate.rows, step.estimate.bytes, step.estimate.files, step.estimate.likely_rows]
-    data["rejected"] = [[r.strategy, r.reason] for r in step.rejected]
-    return data
-
-
-def _step_from_json(data: dict[str, Any]) -> Step:
-    spans = SpanSet.from_json(data["spans"])
-    if data["do"] == "settle":
-        return Settle(spans)
-    estimate = Estimate(*data["estimate"])
-    rejected = tuple(Rejected(*r) for r in data["rejected"])
-    if data["do"] == "merge":
-        return Merge(spans, data["after"], estimate, rejected)
-    how = {"is_rebuild": data["do"] == "rebuild", "is_discard": data["do"] == "discard"}
-    return Recompute(spans, data["reason"], estimate, rejected, **how)
 
 
 @dataclass(frozen=True, slots=True)
