@@ -148,7 +148,7 @@ def _items_of(forms: list[JsonForm]) -> JsonForm:
 
 def _values(form: JsonForm) -> JsonForm:
     if form is _AS_IS:
-        return JsonForm(dict, _AS_IS.decode)
+        return _AS_IS
     encode, decode = form
     return JsonForm(
         lambda value: {key: encode(item) for key, item in value.items()},

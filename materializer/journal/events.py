@@ -1,25 +1,26 @@
-"""What can happen to an aggregate, as rows of the journal.
-
-Every event belongs to one aggregate. A row is (format, aggregate id, kind, time of the commit as text, payload as JSON).
-An unknown kind or a newer format is an error, never skipped: a journal that is half understood is not understood.
-"""
+"""What can happen to an aggregate. Every event belongs to one aggregate; :mod:`materializer.journal.codec` stores it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, TypeAlias, assert_never
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeAlias
 
-from materializer.core.codec import as_json, from_json
+from materializer.core.codec import JsonForm, json_fields
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
-from materializer.errors import JournalError, JournalVersionError
 
-FORMAT: Final = 1
-UNREADABLE: Final = "unreadable"
-"""Kind of the row that stands for a file of one aggregate's events that cannot be read; its payload says why."""
+_WORDS: Final = {NEG_INF: "-inf", POS_INF: "inf"}
+_INSTANTS: Final = {word: instant for instant, word in _WORDS.items()}
+Instant: TypeAlias = Annotated[
+    int,
+    JsonForm(
+        lambda instant: _WORDS.get(instant, instant),
+        lambda data: _INSTANTS[data] if isinstance(data, str) else data,
+    ),
+]
+"""An instant, which is a word in JSON where it is infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Described:
     spec: Mapping[str, Any]
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class LeaseTaken:
     """A process may write from here on."""
@@ -114,6 +116,7 @@ class LeaseReleased:
     owner: str
 
 
+@json_fields(later=["reasons", "max_entries", "lateness", "waited", "expired", "followed_end"], omits=["followed_end"])
 @dataclass(frozen=True, slots=True)
 class Captured:
     """Changes up to *version* are in the log.
@@ -135,7 +138,7 @@ class Captured:
 
     version: int
     entries: tuple[Entry, ...]
-    extent_end: int = NEG_INF
+    extent_end: Instant = NEG_INF
     counts: tuple[Mapping[str, Any], ...] = ()
     null_times: int | None = None
     reasons: tuple[str, ...] = ()
@@ -143,9 +146,10 @@ class Captured:
     lateness: Mapping[str, int] = field(default_factory=dict)
     waited: float | None = None
     expired: int = 0
-    followed_end: int = POS_INF
+    followed_end: Instant = POS_INF
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Invalidated:
     """Spans were declared dirty by hand, or clean buckets are refreshed by force."""
@@ -154,6 +158,7 @@ class Invalidated:
     reason: str = ""
 
 
+@json_fields(later=["settled"])
 @dataclass(frozen=True, slots=True)
 class Frozen:
     """Raw rows below *bound* may go from here on: what was computed from them is kept.
@@ -164,27 +169,30 @@ class Frozen:
         settled: Dirty spans in which neither the source nor our tables can have rows: they are clean now.
     """
 
-    bound: int
+    bound: Instant
     reason: str
     settled: SpanSet = field(default_factory=SpanSet)
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Retired:
     """Buckets below *bound*, an edge of the grid, are to be taken out of our tables, or are wanted again above it."""
 
-    bound: int
+    bound: Instant
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The plan's spans leave the log and the threshold rises to *threshold*, before anything is materialised."""
 
     plan: Plan
-    threshold: int
+    threshold: Instant
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Audited:
     """A gate has decided what of plan *n* is published; recovery repeats the verdict, never the audit.
@@ -200,6 +208,7 @@ class Audited:
     verdict: Mapping[str, Any]
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Done:
     """Both tables carry plan *n*."""
@@ -297,6 +306,7 @@ class BuildStarted:
     n: int
 
 
+@json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class SwitchPlanned:
     """The output is about to get the rows of a build; recovery looks for the plan's id there.
@@ -376,188 +386,3 @@ Event: TypeAlias = (
     | Dropped
     | Snapshot
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the journal table."""
-
-    aggregate: str
-    kind: str
-    at: str
-    payload: str
-    format: int = FORMAT
-
-
-KINDS: Final[dict[str, type]] = {
-    "defined": Defined,
-    "described": Described,
-    "lease_taken": LeaseTaken,
-    "lease_renewed": LeaseRenewed,
-    "lease_released": LeaseReleased,
-    "captured": Captured,
-    "invalidated": Invalidated,
-    "frozen": Frozen,
-    "retired": Retired,
-    "planned": Planned,
-    "audited": Audited,
-    "done": Done,
-    "aborted": Aborted,
-    "delivered": Delivered,
-    "policy_ran": PolicyRan,
-    "checked": Checked,
-    "repaired": Repaired,
-    "maintained": Maintained,
-    "build_started": BuildStarted,
-    "switch_planned": SwitchPlanned,
-    "build_closed": BuildClosed,
-    "build_opened": BuildOpened,
-    "switched": Switched,
-    "dropped": Dropped,
-    "snapshot": Snapshot,
-}
-_NAMES: Final = {cls: kind for kind, cls in KINDS.items()}
-
-
-def encode(aggregate: str, event: Event, *, at: str) -> Row:
-    """Return the journal row of *event*.
-
-    Args:
-        aggregate: Id of the aggregate.
-        event: What happened.
-        at: Time of the commit as ISO text; shown to people, never used for a decision.
-    """
-    return Row(aggregate, _NAMES[type(event)], at, json.dumps(_payload(event), separators=(",", ":")))
-
-
-def decode(row: Row) -> Event:
-    """Return the event of a journal row.
-
-    Raises:
-        JournalVersionError: If the row has a newer format or an unknown kind.
-        JournalError: If the payload does not fit its kind.
-    """
-    if row.kind == UNREADABLE:
-        raise JournalError(row.payload, hint="")
-    if row.format > FORMAT or row.kind not in KINDS:
-        raise JournalVersionError(
-            f"the journal holds a {row.kind!r} event of format {row.format}; this version knows format {FORMAT}",
-            hint="use the materializer version that wrote it, or a newer one",
-        )
-    try:
-        return _event(row.kind, json.loads(row.payload))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
-        raise JournalError(
-            f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",
-            hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
-        ) from exc
-
-
-def _payload(event: Event) -> dict[str, Any]:
-    match event:
-        case Captured():
-            return {
-                "version": event.version,
-                "entries": [as_json(e) for e in event.entries],
-                "extent_end": _instant(event.extent_end),
-                "counts": list(event.counts),
-                "null_times": event.null_times,
-                "reasons": list(event.reasons),
-                "max_entries": event.max_entries,
-                "lateness": dict(event.lateness),
-                "waited": event.waited,
-                "expired": event.expired,
-                **({} if event.followed_end == POS_INF else {"followed_end": _instant(event.followed_end)}),
-            }
-        case Invalidated():
-            return {"entries": [as_json(e) for e in event.entries], "reason": event.reason}
-        case Frozen():
-            return {
-                "bound": _instant(event.bound),
-                "reason": event.reason,
-                "settled": event.settled.as_json(),
-            }
-        case Retired():
-            return {"bound": _instant(event.bound)}
-        case Planned():
-            return {
-                "plan": as_json(event.plan),
-                "threshold": _instant(event.threshold),
-                "options": dict(event.options),
-            }
-        case SwitchPlanned():
-            return {"plan": as_json(event.plan), "build": event.build}
-        case (
-            Defined()
-            | Described()
-            | LeaseTaken()
-            | LeaseRenewed()
-            | LeaseReleased()
-            | Audited()
-            | Done()
-            | Aborted()
-            | Delivered()
-            | PolicyRan()
-            | Checked()
-            | Repaired()
-            | Maintained()
-            | BuildStarted()
-            | BuildClosed()
-            | BuildOpened()
-            | Switched()
-            | Dropped()
-            | Snapshot()
-        ):
-            return asdict(event)
-        case _:
-            assert_never(event)
-
-
-def _event(kind: str, data: dict[str, Any]) -> Event:
-    match kind:
-        case "defined":
-            return Defined(**(data | {"source": SourceIdentity(**data["source"])}))
-        case "lease_taken":
-            return LeaseTaken(Lease(**data["lease"]))
-        case "captured":
-            entries = tuple(from_json(Entry, e) for e in data["entries"])
-            end = instant_from_json(data["extent_end"])
-            reasons = tuple(data.get("reasons", ()))
-            later = {k: data[k] for k in ("max_entries", "lateness", "waited", "expired") if k in data}
-            followed = instant_from_json(data.get("followed_end", "inf"))
-            counts, null_times = tuple(data["counts"]), data["null_times"]
-            return Captured(data["version"], entries, end, counts, null_times, reasons, followed_end=followed, **later)
-        case "invalidated":
-            return Invalidated(tuple(from_json(Entry, e) for e in data["entries"]), data["reason"])
-        case "frozen":
-            settled = SpanSet.from_json(data.get("settled", []))
-            return Frozen(instant_from_json(data["bound"]), data["reason"], settled)
-        case "retired":
-            return Retired(instant_from_json(data["bound"]))
-        case "planned":
-            return Planned(from_json(Plan, data["plan"]), instant_from_json(data["threshold"]), data["options"])
-        case "audited":
-            return Audited(data["n"], tuple((a, b) for a, b in data["held"]), data["verdict"])
-        case "done":
-            return Done(data["n"], RunReport(**data["report"]))
-        case "switch_planned":
-            return SwitchPlanned(from_json(Plan, data["plan"]), data["build"])
-        case "switched":
-            return Switched(**(data | {"report": RunReport(**data["report"])}))
-        case _:
-            event: Event = KINDS[kind](**data)
-            return event
-
-
-def _instant(value: int) -> int | str:
-    return {NEG_INF: "-inf", POS_INF: "inf"}.get(value, value)
-
-
-def instant_from_json(value: int | str) -> int:
-    """Return the instant that stands in a payload, where infinite ones are words."""
-    return {"-inf": NEG_INF, "inf": POS_INF}[value] if isinstance(value, str) else value
-
-
-def instant_as_json(value: int) -> int | str:
-    """Return the JSON form of an instant, infinite ones as words."""
-    return _instant(value)

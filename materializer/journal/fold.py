@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from materializer.core.codec import from_json
 from materializer.core.quality.canaries import after_sample
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import JournalError
+from materializer.journal.codec import Row, decode
 from materializer.journal.events import (
     Aborted,
     Audited,
@@ -40,12 +42,10 @@ from materializer.journal.events import (
     PolicyRan,
     Repaired,
     Retired,
-    Row,
     Snapshot,
     SourceIdentity,
     Switched,
     SwitchPlanned,
-    decode,
 )
 from materializer.journal.state import AggregateState, Ended, States
 from materializer.journal.version_fields import fields_of, version_of
@@ -92,7 +92,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
 def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str = "") -> AggregateState | None:
     """Return the state after *event*, or None when the aggregate is gone."""
     if isinstance(event, Snapshot):
-        return AggregateState.from_json(event.state)
+        return from_json(AggregateState, event.state)
     if isinstance(event, Defined):
         return _defined(state, aggregate, event)
     if isinstance(event, BuildStarted) and state is None:

@@ -16,9 +16,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
+from materializer.core.codec import as_json
 from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import catalog
-from materializer.journal.events import UNREADABLE, Event, Snapshot, encode
+from materializer.journal.codec import UNREADABLE, encode
+from materializer.journal.events import Event, Snapshot
 from materializer.journal.store import JournalSnapshot, JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.unreadable import fold_each
@@ -202,7 +204,7 @@ class Journal:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
-        rows = [encode(s.id, Snapshot(s.as_json()), at=at) for s in view.all.values()]
+        rows = [encode(s.id, Snapshot(as_json(s)), at=at) for s in view.all.values()]
         try:
             self._checkpoint("fold_history")
             if ended:

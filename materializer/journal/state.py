@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from materializer.core.codec import as_json, from_json
+from materializer.core.codec import json_fields
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.journal.events import Lease, SourceIdentity, instant_as_json, instant_from_json
+from materializer.journal.events import Instant, Lease, SourceIdentity
 
 Version = Mapping[str, Any]
 """One version: the fields of :data:`materializer.journal.version_fields.FIELDS`, in the form in which they stand in a snapshot of the state."""
@@ -43,6 +43,20 @@ class Ended:
     policy: str = ""
 
 
+LATER: Final = (
+    *("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries", "expired_rows", "followed_end"),
+    *("frozen", "retired", "checks", "lateness", "waits", "previous", "policy_runs"),
+)
+"""Fields that snapshots of earlier versions do not have."""
+
+
+@json_fields(
+    order=(
+        *(..., "expired_rows", "source", "threshold", "extent_end", "followed_end", "frozen", "retired", "log", "plan"),
+        *("held", "lease", "changes", "checks", "lateness", "waits", "previous", "policy_runs", "ended"),
+    ),
+    later=LATER,
+)
 @dataclass(frozen=True, slots=True)
 class AggregateState:
     """Everything the journal knows of one aggregate.
@@ -65,8 +79,6 @@ class AggregateState:
         written_n: Largest refresh number that both tables carry, as data or as a fence.
         plan: The refresh that has not ended, or None.
         held: Spans of the open plan that a gate holds back.
-        verdict: What the gate found of the open plan, as JSON; empty without one.
-        policy: The refresh policy that the open plan runs for, or "".
         lease: Who may write, or None.
         null_times: Rows with a null time at the cursor, when known.
         changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
@@ -74,6 +86,8 @@ class AggregateState:
         engine: What an engine remembers besides its results: origin of its grid, clock, watermark.
         engine_next: The same once the open plan is done.
         delivered: Version of the output up to which the output handler was given what changed.
+        verdict: What the gate found of the open plan, as JSON; empty without one.
+        policy: The refresh policy that the open plan runs for, or "".
         policy_runs: By policy, the (now, clock) of its newest run.
         checks: The last checks of what is published, as JSON, newest last.
         lateness: How late inserted rows were since the aggregate was defined.
@@ -97,16 +111,14 @@ class AggregateState:
     schemas: Mapping[str, Any]
     tables: Mapping[str, str]
     cursor: int
-    threshold: int = NEG_INF
+    threshold: Instant = NEG_INF
     log: InvalidationLog = field(default_factory=InvalidationLog.everything)
-    extent_end: int = NEG_INF
-    followed_end: int = POS_INF
+    extent_end: Instant = NEG_INF
+    followed_end: Instant = POS_INF
     last_n: int = 0
     written_n: int = 0
     plan: Plan | None = None
     held: SpanSet = field(default_factory=SpanSet)
-    verdict: Mapping[str, Any] = field(default_factory=dict)
-    policy: str = ""
     lease: Lease | None = None
     null_times: int | None = None
     changes: tuple[tuple[int, int | None], ...] = ()
@@ -114,6 +126,8 @@ class AggregateState:
     engine: Mapping[str, Any] = field(default_factory=dict)
     engine_next: Mapping[str, Any] = field(default_factory=dict)
     delivered: int | None = None
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    policy: str = ""
     policy_runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
     lateness: Lateness = field(default_factory=Lateness)
@@ -124,8 +138,8 @@ class AggregateState:
     is_closed: bool = False
     previous: tuple[Version, ...] = ()
     canaries: Mapping[str, Any] = field(default_factory=dict)
-    frozen: int = NEG_INF
-    retired: int = NEG_INF
+    frozen: Instant = NEG_INF
+    retired: Instant = NEG_INF
     expired_rows: int = 0
 
     @property
@@ -166,83 +180,6 @@ class AggregateState:
         counts = [rows for version, rows in self.changes if version > after]
         return None if None in counts else sum(rows or 0 for rows in counts)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the payload of a snapshot event."""
-        data = {f: getattr(self, f) for f in _PLAIN}
-        return data | {
-            "source": asdict(self.source),
-            "threshold": instant_as_json(self.threshold),
-            "extent_end": instant_as_json(self.extent_end),
-            "followed_end": instant_as_json(self.followed_end),
-            "frozen": instant_as_json(self.frozen),
-            "retired": instant_as_json(self.retired),
-            "log": self.log.as_json(),
-            "plan": self.plan and as_json(self.plan),
-            "held": self.held.as_json(),
-            "lease": self.lease and asdict(self.lease),
-            "changes": [list(c) for c in self.changes],
-            "checks": list(self.checks),
-            "lateness": self.lateness.as_json(),
-            "waits": list(self.waits),
-            "previous": list(self.previous),
-            "policy_runs": {policy: list(run) for policy, run in self.policy_runs.items()},
-            "ended": [asdict(e) | {"window": e.window.as_json(), "report": asdict(e.report)} for e in self.ended],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> AggregateState:
-        """Return the state that :meth:`as_json` wrote."""
-        ended = (
-            Ended(**(e | {"window": Span.from_json(e["window"]), "report": RunReport(**e["report"])}))
-            for e in data["ended"]
-        )
-        return cls(
-            **{f: data[f] for f in _PLAIN if f in data or f not in _LATER},
-            source=SourceIdentity(**data["source"]),
-            threshold=instant_from_json(data["threshold"]),
-            extent_end=instant_from_json(data["extent_end"]),
-            followed_end=instant_from_json(data.get("followed_end", "inf")),
-            frozen=instant_from_json(data.get("frozen", "-inf")),
-            retired=instant_from_json(data.get("retired", "-inf")),
-            log=InvalidationLog.from_json(data["log"]),
-            plan=data["plan"] and from_json(Plan, data["plan"]),
-            held=SpanSet.from_json(data["held"]),
-            lease=data["lease"] and Lease(**data["lease"]),
-            changes=tuple((version, rows) for version, rows in data["changes"]),
-            ended=tuple(ended),
-            checks=tuple(data.get("checks", ())),
-            lateness=Lateness.from_json(data.get("lateness", {})),
-            waits=tuple(data.get("waits", ())),
-            previous=tuple(data.get("previous", ())),
-            policy_runs={policy: (now, clock) for policy, (now, clock) in data.get("policy_runs", {}).items()},
-        )
-
-
-_PLAIN: Final = (
-    "id",
-    "name",
-    "spec",
-    "data_version",
-    "schemas",
-    "tables",
-    "cursor",
-    "last_n",
-    "written_n",
-    "null_times",
-    "engine",
-    "engine_next",
-    "delivered",
-    "verdict",
-    "policy",
-    "maintained",
-    "builds",
-    "switch",
-    "is_closed",
-    "canaries",
-    "expired_rows",
-)
-_LATER: Final = tuple(_PLAIN[_PLAIN.index("verdict") :])
-"""Fields that snapshots of earlier versions do not have."""
 
 States = Mapping[str, AggregateState]
 

@@ -38,7 +38,7 @@ from materializer.errors import (
     MaterializerError,
     SourceDamagedError,
 )
-from materializer.journal.events import UNREADABLE, Row
+from materializer.journal.codec import UNREADABLE, Row
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit
 from materializer.lake.table import identity, open_table

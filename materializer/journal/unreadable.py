@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from materializer.errors import JournalError, JournalVersionError
-from materializer.journal.events import Dropped, Row, Snapshot, decode
+from materializer.journal.codec import Row, decode
+from materializer.journal.events import Dropped, Snapshot
 from materializer.journal.fold import folded
 from materializer.journal.state import AggregateState, States
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from materializer.core.refresh.invalidation import InvalidationLog
-from materializer.journal.events import SourceIdentity, instant_from_json
+from materializer.core.codec import as_json, field_forms
+from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.state import AggregateState, Version
 
 FIELDS: Final = (
@@ -35,20 +35,12 @@ FIELDS: Final = (
 
 def version_of(state: AggregateState) -> dict[str, Any]:
     """Return the version that an aggregate, or a build, has now."""
-    data = state.as_json()
+    data = as_json(state)
     return {field: data[field] for field in FIELDS}
 
 
 def fields_of(version: Version) -> dict[str, Any]:
     """Return the fields of an aggregate's state that *version* stands for."""
-    return {field: version[field] for field in FIELDS if field in version} | {
-        "source": SourceIdentity(**version["source"]),
-        "threshold": instant_from_json(version["threshold"]),
-        "log": InvalidationLog.from_json(version["log"]),
-        "extent_end": instant_from_json(version["extent_end"]),
-        "followed_end": instant_from_json(version.get("followed_end", "inf")),
-        "frozen": instant_from_json(version.get("frozen", "-inf")),
-        "retired": instant_from_json(version.get("retired", "-inf")),
-        "expired_rows": version.get("expired_rows", 0),
-        "changes": tuple((version, rows) for version, rows in version["changes"]),
-    }
+    forms = field_forms(AggregateState)
+    later = {"followed_end": POS_INF, "frozen": NEG_INF, "retired": NEG_INF, "expired_rows": 0}
+    return later | {f: forms[f].decode(version[f]) for f in FIELDS if f in version or f not in later}

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from materializer import Materializer, Span, define
+from materializer.core.codec import as_json
 from materializer.core.engines.guides import GUIDES
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import (
@@ -27,7 +28,8 @@ from materializer.core.refresh.plan import (
 )
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 from materializer.journal import events
-from materializer.journal.events import KINDS, Event, Repaired, Row, SourceIdentity, encode
+from materializer.journal.codec import KINDS, Row, encode
+from materializer.journal.events import Event, Repaired, SourceIdentity
 from materializer.journal.fold import apply, fold
 from materializer.journal.version_fields import version_of
 from tests.golden import normal
@@ -70,7 +72,7 @@ def read(text: str) -> list[Row]:
 def meaning(found: Sequence[Mapping[str, Any]]) -> str:
     """Return what rows of a journal mean, as the state of each aggregate is stored."""
     states = fold(Row(**row) for row in found)
-    return json.dumps({key: state.as_json() for key, state in states.items()}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({key: as_json(state) for key, state in states.items()}, indent=1, ensure_ascii=False) + "\n"
 
 
 # -- one of every event --------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def _all_events() -> Iterator[Event]:
     yield events.BuildOpened()
     yield events.Switched(17, _version(), 2, REPORT)
     yield events.Dropped()
-    yield events.Snapshot(_state().as_json())
+    yield events.Snapshot(as_json(_state()))
 
 
 def _state() -> Any:

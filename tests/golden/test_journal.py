@@ -7,7 +7,9 @@ import json
 import pytest
 
 from materializer import AggregateSpec
-from materializer.journal.events import KINDS, Snapshot, decode, encode
+from materializer.core.codec import as_json
+from materializer.journal.codec import KINDS, decode, encode
+from materializer.journal.events import Snapshot
 from materializer.journal.fold import fold
 from tests.golden import files, journal
 
@@ -65,7 +67,7 @@ def test_a_snapshot_of_a_recorded_journal_is_what_it_folds() -> None:
     The snapshot of each state, read alone, gives the same state.
     """
     states = fold(journal.read(RECORDED["recorded/events.jsonl"]))
-    snapshots = [encode(key, Snapshot(state.as_json()), at="") for key, state in states.items()]
+    snapshots = [encode(key, Snapshot(as_json(state)), at="") for key, state in states.items()]
 
     assert states == fold(snapshots)
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from materializer.core.codec import as_json
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import JournalError, LeaseLostError
+from materializer.journal.codec import FORMAT, Row, encode
 from materializer.journal.events import (
-    FORMAT,
     Checked,
     Defined,
     Delivered,
@@ -22,10 +23,8 @@ from materializer.journal.events import (
     Event,
     Invalidated,
     Repaired,
-    Row,
     Snapshot,
     SourceIdentity,
-    encode,
 )
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
@@ -111,7 +110,7 @@ def test_a_snapshot_heals_and_a_drop_ends(tmp_path: Path, heal: str) -> None:
     journal = journal_of(tmp_path, event("a", defined("one")), BAD["broken JSON"])
     last = journal.view().broken["a"].last
     assert last is not None
-    what = Snapshot(replace(last, cursor=7).as_json()) if heal == "snapshot" else Dropped()
+    what = Snapshot(as_json(replace(last, cursor=7))) if heal == "snapshot" else Dropped()
     journal_of(tmp_path, event("a", what))
 
     for view in (journal.view(), Journal(tmp_path).view()):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal import events
-from materializer.journal.events import FORMAT, KINDS, Event, Row, decode, encode
+from materializer.journal.codec import FORMAT, KINDS, Row, decode, encode
+from materializer.journal.events import Event
 from tests.model import strategies as some
 from tests.model.strategies import EDGES, JSON, NAMES, OBJECTS, VERSIONS
 

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import JournalError
+from materializer.journal.codec import Row, encode
 from materializer.journal.events import (
     Aborted,
     Audited,
@@ -33,10 +35,8 @@ from materializer.journal.events import (
     PolicyRan,
     Repaired,
     Retired,
-    Row,
     Snapshot,
     SourceIdentity,
-    encode,
 )
 from materializer.journal.fold import KEPT_ENDED, MAX_CHANGES, apply, fold
 from materializer.journal.state import AggregateState, by_name
@@ -136,7 +136,7 @@ def test_a_snapshot_stands_for_what_came_before(history: list[Event], at: int) -
     """
     rows = rows_of(*history)
     head, tail = rows[: 1 + at % len(rows)], rows[1 + at % len(rows) :]
-    snapshot = encode("a1", Snapshot(fold(head)["a1"].as_json()), at="now")
+    snapshot = encode("a1", Snapshot(as_json(fold(head)["a1"])), at="now")
 
     assert fold(rows) == fold([snapshot, *tail]) == fold(tail, fold(head))
 
@@ -145,11 +145,11 @@ def test_a_snapshot_of_an_older_release_is_read() -> None:
     """
     A snapshot that was written before policies and verdicts were remembered has none.
     """
-    data = folded(DEFINED).as_json()
+    data = as_json(folded(DEFINED))
     for later in ("policy_runs", "verdict", "policy"):
         del data[later]
 
-    assert folded(DEFINED) == AggregateState.from_json(data)
+    assert folded(DEFINED) == from_json(AggregateState, data)
 
 
 def test_the_newest_run_of_a_policy_counts() -> None:
@@ -170,7 +170,7 @@ def test_a_state_survives_json(history: list[Event]) -> None:
     """
     state = folded(*history)
 
-    assert state == AggregateState.from_json(state.as_json())
+    assert state == from_json(AggregateState, as_json(state))
 
 
 @given(histories())
@@ -260,7 +260,7 @@ PLANNED = Planned(make_plan(3), 10)
         ([DEFINED, PLANNED, DEFINED], "while refresh 3 is open"),
         ([DEFINED, PLANNED, Audited(3, ((9, 4),), {})], "makes no sense"),
         ([Snapshot({})], "makes no sense"),
-        ([Snapshot({**folded(DEFINED).as_json(), "log": 3})], "makes no sense"),
+        ([Snapshot({**as_json(folded(DEFINED)), "log": 3})], "makes no sense"),
     ],
 )
 def test_what_the_protocol_never_writes_is_refused(events: list[Event], found: str) -> None:
@@ -285,7 +285,7 @@ def test_a_damaged_snapshot_is_a_journal_error(history: list[Event], data: st.Da
     """
     With one field of a snapshot replaced, folding gives a state or a journal error, nothing else.
     """
-    payload = folded(*history).as_json()
+    payload = as_json(folded(*history))
     payload[data.draw(st.sampled_from(sorted(payload)))] = data.draw(JSON)
     try:
         found: Any = fold([encode("a1", Snapshot(payload), at="")])["a1"]
@@ -484,11 +484,11 @@ def test_an_old_snapshot_has_no_bounds() -> None:
     """
     Snapshots of earlier versions say nothing of bounds: nothing is frozen, everything is kept.
     """
-    data = folded(DEFINED).as_json()
+    data = as_json(folded(DEFINED))
     for name in ("frozen", "retired", "expired_rows"):
         del data[name]
 
-    assert folded(DEFINED) == AggregateState.from_json(data)
+    assert folded(DEFINED) == from_json(AggregateState, data)
 
 
 def test_changes_since_an_open_plan_was_clean_stay_counted() -> None:

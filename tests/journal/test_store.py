@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import store as store_module
-from materializer.journal.events import Row
+from materializer.journal.codec import Row
 from materializer.journal.store import JournalSnapshot, JournalStore
 from materializer.lake.log import read_commit
 from materializer.lake.table import open_table
@@ -177,7 +177,7 @@ RACER = """
 import random, sys, time
 from materializer.errors import JournalConflictError
 from materializer.journal import store as store_module
-from materializer.journal.events import Row
+from materializer.journal.codec import Row
 from materializer.journal.store import JournalStore
 
 store = JournalStore(sys.argv[1])

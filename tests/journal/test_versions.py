@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import InvalidationLog
 from materializer.core.refresh.plan import RunReport
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import JournalError
+from materializer.journal.codec import Row, encode
 from materializer.journal.events import (
     Aborted,
     BuildClosed,
@@ -23,11 +25,9 @@ from materializer.journal.events import (
     LeaseTaken,
     Planned,
     PolicyRan,
-    Row,
     SourceIdentity,
     Switched,
     SwitchPlanned,
-    encode,
 )
 from materializer.journal.fold import fold
 from materializer.journal.journal import Journal
@@ -82,7 +82,7 @@ def test_a_build_is_an_aggregate_of_its_own() -> None:
     build = build_of(folded(OLD))
 
     assert ("a1", 7, 4, 4, NEG_INF) == (build.builds, build.cursor, build.last_n, build.written_n, build.threshold)
-    assert build == AggregateState.from_json(build.as_json())
+    assert build == from_json(AggregateState, as_json(build))
 
 
 def test_a_switch_takes_over_what_was_built_and_keeps_the_old_version() -> None:
@@ -102,7 +102,7 @@ def test_a_switch_takes_over_what_was_built_and_keeps_the_old_version() -> None:
     [kept] = after.previous
     assert ("d1", 6, old.log.as_json()) == (kept["data_version"], kept["written_n"], kept["log"])
     assert [("done", 3), ("switched", 6)] == [(e.outcome, e.n) for e in after.ended]
-    assert after == AggregateState.from_json(after.as_json())
+    assert after == from_json(AggregateState, as_json(after))
 
 
 def test_no_more_versions_are_kept_than_asked() -> None:

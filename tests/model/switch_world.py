@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from materializer.core.codec import as_json
 from materializer.core.refresh.plan import Plan
 from materializer.errors import JournalConflictError, LeaseLostError, NotCoveredError
-from materializer.journal.events import BuildStarted, Dropped, Event, Lease, Row, Snapshot, Switched, encode
+from materializer.journal.codec import Row, encode
+from materializer.journal.events import BuildStarted, Dropped, Event, Lease, Snapshot, Switched
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol.refresh_steps import TableHead, Which
@@ -91,7 +93,7 @@ class Lake(NamedTuple):
 
 def _renamed(row: Row) -> Row:
     state = replace(_state(row), tables={"partials": "old", "output": "output"})
-    return encode(AGGREGATE, Snapshot(state.as_json()), at="")
+    return encode(AGGREGATE, Snapshot(as_json(state)), at="")
 
 
 def dirty_buckets(state: AggregateState) -> set[int]:

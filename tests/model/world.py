@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple, assert_never
 
+from materializer.core.codec import as_json
 from materializer.core.refresh import plan as planning
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import (
@@ -29,6 +30,7 @@ from materializer.core.refresh.plan import (
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DataError, JournalConflictError, StorageError
 from materializer.journal import fold
+from materializer.journal.codec import Row, decode, encode
 from materializer.journal.events import (
     Aborted,
     Captured,
@@ -38,11 +40,8 @@ from materializer.journal.events import (
     Lease,
     LeaseTaken,
     Planned,
-    Row,
     Snapshot,
     SourceIdentity,
-    decode,
-    encode,
 )
 from materializer.journal.state import AggregateState
 from materializer.services.protocol.decision import Decision
@@ -132,7 +131,7 @@ def _state(journal: Row) -> AggregateState:
 @cache
 def _appended(journal: Row | None, rows: tuple[Row, ...]) -> Row:
     state = fold.fold(rows if journal is None else (journal, *rows))[AGGREGATE]
-    return encode(AGGREGATE, Snapshot(replace(state, ended=()).as_json()), at="")
+    return encode(AGGREGATE, Snapshot(as_json(replace(state, ended=()))), at="")
 
 
 def forget_folds() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.language.parse import parse_definitions
 from materializer.core.policy.retention import OUTPUT, SOURCE
 from materializer.core.spec.spec import GridSpec, TimeType, Width
@@ -63,9 +64,9 @@ def test_which_row_is_followed_stands_in_the_journal() -> None:
     seen = apply(state(OUTPUT), "a", Captured(2, (), FAR, followed_end=NEWEST))
     assert seen is not None
     assert NEWEST == seen.followed_end
-    assert seen == AggregateState.from_json(seen.as_json())
-    old = {name: value for name, value in seen.as_json().items() if name != "followed_end"}
-    assert POS_INF == AggregateState.from_json(old).followed_end
+    assert seen == from_json(AggregateState, as_json(seen))
+    old = {name: value for name, value in as_json(seen).items() if name != "followed_end"}
+    assert POS_INF == from_json(AggregateState, old).followed_end
 
     healed = apply(seen, "a", Captured(3, (), NEWEST))
     assert healed is not None

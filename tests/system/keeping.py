@@ -39,7 +39,7 @@ from materializer.errors import (
     RefreshWindowTooSmallError,
     RetiredWindowError,
 )
-from materializer.journal.events import Row
+from materializer.journal.codec import Row
 from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
 from materializer.lake.write.commit import fence

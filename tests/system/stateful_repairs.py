@@ -14,7 +14,7 @@ from hypothesis.stateful import precondition, rule
 
 from materializer.api import Materializer
 from materializer.errors import JournalError
-from materializer.journal.events import Row
+from materializer.journal.codec import Row
 from materializer.journal.store import JournalStore
 from tests.system.lake import AGGREGATES, Death, Died, dying, leave_behind
 from tests.system.stateful import MAYBE, NAMES, Commit, Work

@@ -22,7 +22,8 @@ from materializer.errors import (
     UsageError,
     WriteFencedError,
 )
-from materializer.journal.events import LeaseTaken, Row
+from materializer.journal.codec import Row
+from materializer.journal.events import LeaseTaken
 from materializer.journal.store import JournalStore
 from materializer.lake.write.replace import replace_spans
 from materializer.services import processes

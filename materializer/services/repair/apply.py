@@ -21,6 +21,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pyarrow as pa
 
+from materializer.core.codec import as_json
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.errors import (
@@ -200,7 +201,7 @@ class Repairer:
             replace(state, threshold=max(threshold, state.threshold)), bound, view.states
         )
         events: list[tuple[str, Event]] = [
-            (broken.id, e) for e in (Snapshot(state.as_json()), *aborted, repaired, *again)
+            (broken.id, e) for e in (Snapshot(as_json(state)), *aborted, repaired, *again)
         ]
         journal.append_all(view.version, [*events, *_opened_again(state, view)])
 

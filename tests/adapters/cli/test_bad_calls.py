@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.cli.app import main
+from materializer.core.codec import as_json
 from materializer.core.language.engine_define import define_engine
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import AggregateSpec, TimeType
@@ -64,7 +65,7 @@ def defined(root: Path, spec: AggregateSpec, *, time: str = "timestamp", **as_if
     if as_if:
         since = MARCH if time == "timestamp" else 0
         state = replace(journal.view().named(name), **{what: since + at for what, at in as_if.items()})
-        journal.insist([(name, Snapshot(state.as_json()))])
+        journal.insist([(name, Snapshot(as_json(state)))])
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,7 @@ def test_what_cannot_be_done_is_refused(
 
 def meant(lake: Path) -> dict[str, dict[str, Any]]:
     """Return what the journal says of each aggregate, whoever held its lease meanwhile."""
-    return {state.name: replace(state, lease=None).as_json() for state in Journal(lake).view().all.values()}
+    return {state.name: as_json(replace(state, lease=None)) for state in Journal(lake).view().all.values()}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.core.spec.spec import AggregateSpec
-from materializer.journal.events import Row
+from materializer.journal.codec import Row
 from materializer.journal.store import JournalStore
 from tests.system.processes.child import BEFORE, COMMANDS, DEFINITION
 from tests.system.processes.running import HOURS, MEASURES, PLAINLY, World
