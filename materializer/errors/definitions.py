@@ -1,0 +1,72 @@
+"""A definition cannot be accepted, or would change what it may not: exit status 65."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from materializer.errors.base import MaterializerError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem of a definition, and its place.
+
+    Args:
+        code: Stable code, such as ``definition.unknown-column``.
+        message: What was found and what was expected.
+        hint: What to write instead.
+        file: The file of the definition, or ``""`` for the Python form.
+        line: 1-based line, 0 without a place in a text.
+        column: 1-based column, 0 without a place in a text.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        place = (
+            f"{self.file or '<definition>'}:{self.line}:{self.column}: "
+            if self.line
+            else (f"{self.file}: " if self.file else "")
+        )
+        return f"{place}{self.code}: {self.message}" + (f" (hint: {self.hint})" if self.hint else "")
+
+
+class DefinitionError(MaterializerError):
+    """One or several definitions cannot be accepted; carries every problem found."""
+
+    code = "definition.invalid"
+    exit_status = 65
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: Sequence[Problem] = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.code)))
+        count = len(self.problems)
+        message = "\n".join(str(p) for p in self.problems)
+        super().__init__(
+            message, hint=f"mend {'the problem' if count == 1 else f'these {count} problems'} and apply again"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form, with one object per problem."""
+        fields = ("code", "message", "hint", "file", "line", "column")
+        return super().as_json() | {"problems": [{f: getattr(p, f) for f in fields} for p in self.problems]}
+
+
+class NotCoveredError(MaterializerError):
+    """The next version of an aggregate lacks something that the current version offers its readers; nothing was switched."""
+
+    code = "version.not-covered"
+    exit_status = 65
+
+
+class FrozenHistoryError(MaterializerError):
+    """The request would compute frozen history again, from the rows that the source still has."""
+
+    code = "history.frozen"
+    exit_status = 65

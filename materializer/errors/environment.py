@@ -1,0 +1,80 @@
+"""Java, libraries, Spark, storage or an output handler failed: exit status 71 to 74."""
+
+from __future__ import annotations
+
+from materializer.errors.base import MaterializerError
+
+
+class JavaMissingError(MaterializerError):
+    """No Java was found."""
+
+    code = "java.missing"
+    exit_status = 71
+
+
+class JavaTooOldError(MaterializerError):
+    """The Java that was found is too old for Spark."""
+
+    code = "java.too-old"
+    exit_status = 71
+
+
+class JarsUnreachableError(MaterializerError):
+    """The two Delta jars are not cached, not given and not downloadable."""
+
+    code = "jars.unreachable"
+    exit_status = 71
+
+
+class QualityLibraryMissingError(MaterializerError):
+    """A suite needs Great Expectations, which is not installed."""
+
+    code = "quality.not-installed"
+    exit_status = 71
+    default_hint = "pip install 'materializer[quality]'"
+
+
+class CalendarLibraryMissingError(MaterializerError):
+    """The trading calendar of an exchange needs exchange_calendars, which is not installed."""
+
+    code = "calendar.not-installed"
+    exit_status = 71
+    default_hint = "pip install 'materializer[calendars]'"
+
+
+class SparkError(MaterializerError):
+    """Spark failed, and neither the data nor the definition caused it."""
+
+    code = "spark.failed"
+    exit_status = 71
+
+
+class SparkDiedError(SparkError):
+    """The process of Spark ended while it was needed."""
+
+    code = "spark.died"
+
+
+class ResultTooLargeError(SparkError):
+    """A result is too large for the driver: for the limit of a result, or for the heap."""
+
+    code = "spark.result-too-large"
+    default_hint = "give spark.memory or spark.driver.maxResultSize more, or refresh less at once (run_rows)"
+
+
+class StorageError(MaterializerError):
+    """A file could not be written or read: disk full, no permission, a lost mount."""
+
+    code = "storage.failed"
+    exit_status = 74
+
+
+class OutputHandlerError(MaterializerError):
+    """The output handler failed: the function that receives the output."""
+
+    code = "output.handler"
+    exit_status = 74
+    default_hint = "mend the handler and refresh again: it is given the same rows, with what has come since"
+
+    def __init__(self, message: str, *, hint: str = "", wrote: str = "", **values: object) -> None:
+        super().__init__(message, hint=hint, wrote=wrote or "what was refreshed so far is published", **values)

@@ -1,0 +1,126 @@
+"""A source, its history or its rows stand against the request: exit status 66."""
+
+from __future__ import annotations
+
+from materializer.errors.base import MaterializerError
+
+
+class TableNotFoundError(MaterializerError):
+    """A required table does not exist."""
+
+    code = "table.not-found"
+    exit_status = 66
+
+
+class NotADeltaTableError(MaterializerError):
+    """A path exists, but holds no Delta table."""
+
+    code = "table.not-delta"
+    exit_status = 66
+
+
+class CatalogManagedError(MaterializerError):
+    """Only a catalog knows the newest version of the table, so the table cannot be read by path."""
+
+    code = "source.catalog-managed"
+    exit_status = 66
+    default_hint = "read a table that is not managed by a catalog, such as a copy of it"
+
+
+class SourceReplacedError(MaterializerError):
+    """The source is not the table on which the aggregate was defined: it was dropped and recreated."""
+
+    code = "source.replaced"
+    exit_status = 66
+
+
+class SourceRolledBackError(MaterializerError):
+    """The newest source version is older than a version that was already captured."""
+
+    code = "source.rolled-back"
+    exit_status = 66
+
+
+class SourceSchemaChangedError(MaterializerError):
+    """A column that the definition reads was dropped or renamed, or has another type."""
+
+    code = "source.schema-changed"
+    exit_status = 66
+
+
+class SourceDamagedError(MaterializerError):
+    """The source's log has a gap, or a data file of the newest version is missing."""
+
+    code = "source.damaged"
+    exit_status = 66
+
+
+class LogGapError(MaterializerError):
+    """Required commits were removed from a table's log, so their changes are unknown."""
+
+    code = "log.gap"
+    exit_status = 66
+
+
+class ChangeFeedGapError(MaterializerError):
+    """The change feed no longer has a range of versions; dirty spans are found in a coarser way."""
+
+    code = "source.feed-gap"
+    exit_status = 66
+
+
+class NotIncrementalError(MaterializerError):
+    """`--strict` was given, and a part of the plan is not incremental."""
+
+    code = "plan.not-incremental"
+    exit_status = 66
+
+
+class HistoryBuildingError(MaterializerError):
+    """History cannot be frozen or thawed while a next version is being built, which computes it from raw rows."""
+
+    code = "history.building"
+    exit_status = 66
+
+
+class ExpireDirtyError(MaterializerError):
+    """Some buckets to freeze are dirty and can only be computed from raw rows."""
+
+    code = "expire.dirty"
+    exit_status = 66
+
+
+class FewerRowsError(MaterializerError):
+    """A recompute finds fewer raw rows than the stored partials contain, and their deletion was never seen."""
+
+    code = "history.fewer-rows"
+    exit_status = 66
+
+
+class ExpireEngineError(MaterializerError):
+    """The results of an engine extend beyond buckets, so raw rows are always needed."""
+
+    code = "expire.engine"
+    exit_status = 66
+
+
+class DataError(MaterializerError):
+    """The rows of a bucket make its aggregates fail (overflow, division by zero, a failing cast)."""
+
+    code = "data.failed"
+    exit_status = 66
+
+
+class TooManyWindowsError(MaterializerError):
+    """One row, or all rows of a refresh together, would make more windows than ``limits.windows`` allows."""
+
+    code = "data.too-many-windows"
+    exit_status = 66
+
+
+class OutOfRangeError(MaterializerError):
+    """A time, or the start of its bucket, is outside the range of the time column's type."""
+
+    code = "time.out-of-range"
+    exit_status = 66
+    default_hint = "correct the row, or leave it out with WHERE"
