@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from materializer.core.codec import as_json, from_json
+
 if TYPE_CHECKING:
     from materializer.journal.view import View
 
@@ -64,10 +66,6 @@ class Listed:
     source: str
     last: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a form of plain JSON values that names the fields."""
-        return {"name": self.name, "spec": dict(self.spec), "source": self.source, "last": self.last}
-
 
 def listed(view: View) -> list[Listed]:
     """Return what there is to list, from the journal itself."""
@@ -89,7 +87,7 @@ def write(root: Path, view: View) -> None:
     commit = _commit(root, view.version)
     if commit is None or view.broken:
         return
-    rows = [row.as_json() for row in listed(view)]
+    rows = [as_json(row) for row in listed(view)]
     text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
     own = root / f"{_FILE}.{os.getpid()}"
     with suppress(OSError, ValueError):
@@ -113,7 +111,7 @@ def read(root: Path) -> list[Listed] | None:
             if not _kinds(commit) <= _LISTS_NOTHING_ELSE:
                 return None
             version += 1
-        return [Listed(**row) for row in kept["rows"]]
+        return [from_json(Listed, row) for row in kept["rows"]]
     return None
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.core.codec import as_json
 from materializer.core.refresh.invalidation import ANY_ROWS
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
@@ -75,7 +76,7 @@ def test_inserts_name_bucket_and_key(trades) -> None:
     assert {Rung.FEED} == rungs(found)
     assert all(p.is_insert_only for p in found.pieces)
     assert {frozenset({("a",)}), frozenset({("b",)})} == {p.keys for p in found.pieces}
-    assert [{"version": 1, "rung": "feed", "inserted": 3, "null_time": 1}] == [c.as_json() for c in found.per_version]
+    assert [{"version": 1, "rung": "feed", "inserted": 3, "null_time": 1}] == [as_json(c) for c in found.per_version]
     assert () == found.reasons
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from materializer.core.codec import as_json
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.lake.capture.below_frozen import is_retention, of_files
@@ -84,7 +85,7 @@ def test_whole_files_that_go_are_counted_without_reading_them(table) -> None:
     found = captured(table, 8)
 
     assert ((), 2) == (found.pieces, found.expired)
-    assert [{"version": 9, "rung": "feed", "expired": 2}] == [c.as_json() for c in found.per_version]
+    assert [{"version": 9, "rung": "feed", "expired": 2}] == [as_json(c) for c in found.per_version]
 
 
 def test_inserts_between_deletes_stay_inserts(table) -> None:

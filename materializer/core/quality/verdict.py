@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
+
+from materializer.core.codec import JsonForm, as_json, from_json
 
 BUILT_IN: Final = -1
 """Index of a check that belongs to no suite."""
+_FROZEN: Final = JsonForm(dict, lambda data: MappingProxyType(dict(data)))
 
 
 class Severity(StrEnum):
@@ -51,7 +54,7 @@ class Finding:
 
     index: int
     type: str
-    kwargs: Mapping[str, Any]
+    kwargs: Annotated[Mapping[str, Any], _FROZEN]
     severity: Severity
     success: bool
     observed: Any = None
@@ -78,17 +81,13 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON values."""
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {
-            "kwargs": dict(self.kwargs),
-            "severity": str(self.severity),
-            "engine": str(self.engine),
-        }
+        data: dict[str, Any] = as_json(self)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the finding that :meth:`as_json` wrote."""
-        typed = {"severity": Severity(data["severity"]), "engine": Auditor(data["engine"])}
-        return cls(**(dict(data) | typed | {"kwargs": MappingProxyType(dict(data["kwargs"]))}))
+        return from_json(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,6 @@ class Verdict:
         >>> verdict = Verdict("daily", (failed,))
         >>> verdict.worst, verdict.is_publishable
         (<Severity.WARNING: 'warning'>, True)
-        >>> Verdict.from_json(verdict.as_json()) == verdict
-        True
     """
 
     suite: str
@@ -127,16 +124,3 @@ class Verdict:
     def is_publishable(self) -> bool:
         """Whether no critical expectation failed."""
         return self.worst is not Severity.CRITICAL
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON values."""
-        return {
-            "suite": self.suite,
-            "findings": [f.as_json() for f in self.findings],
-            "parameters": dict(self.parameters),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the verdict that :meth:`as_json` wrote."""
-        return cls(data["suite"], tuple(map(Finding.from_json, data["findings"])), dict(data["parameters"]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from materializer.core.codec import json_fields
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import SpanSet
 
@@ -43,6 +44,7 @@ class CapturedPiece:
     is_frozen: bool = False
 
 
+@json_fields(omits=["inserted", "updated_pre", "updated_post", "deleted", "null_time", "expired"])
 @dataclass(frozen=True, slots=True)
 class VersionCount:
     """Rows by kind that one version changed; on lower rungs, the rows of the added and removed files.
@@ -59,13 +61,6 @@ class VersionCount:
     deleted: int = 0
     null_time: int = 0
     expired: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the counts that are not zero, with version and rung."""
-        kinds = ("inserted", "updated_pre", "updated_post", "deleted", "null_time", "expired")
-        return {"version": self.version, "rung": self.rung.value} | {
-            k: getattr(self, k) for k in kinds if getattr(self, k)
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
+from materializer.core.codec import as_json
 from materializer.core.policy.table_properties import log_entries_of
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.refresh.lateness import Lateness
@@ -232,4 +233,4 @@ def _waited(state: AggregateState) -> float | None:
 def _count(count: lake.VersionCount) -> dict[str, Any]:
     is_counted = count.rung is Rung.FEED
     rows = count.inserted + count.updated_pre + count.updated_post + count.deleted
-    return count.as_json() | {"rows": rows if is_counted else None}
+    return {**as_json(count), "rows": rows if is_counted else None}

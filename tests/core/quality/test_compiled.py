@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from materializer.core.codec import as_json, from_json
 from materializer.core.quality.checks import Check
 from materializer.core.quality.compiled import compiled, plain
 from materializer.core.quality.suite import Expectation
@@ -137,7 +138,7 @@ def test_a_verdict_survives_json_and_knows_its_worst():
     verdict = Verdict("daily", tuple(findings), {"low": 3})
 
     assert (Severity.WARNING, True) == (verdict.worst, verdict.is_publishable)
-    assert verdict == Verdict.from_json(verdict.as_json())
+    assert verdict == from_json(Verdict, as_json(verdict))
     assert (None, True) == (Verdict("").worst, Verdict("").is_publishable)
 
 

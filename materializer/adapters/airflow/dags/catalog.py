@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from materializer import __version__
+from materializer.core.codec import as_json
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal import catalog
@@ -128,7 +129,7 @@ def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path, sources: 
 def _journal_rows(root: Path) -> list[dict[str, Any]]:
     from materializer.journal.journal import Journal  # noqa: PLC0415 (loads Arrow, which lists do not need)
 
-    return [row.as_json() for row in catalog.listed(Journal(root).view())]
+    return [as_json(row) for row in catalog.listed(Journal(root).view())]
 
 
 def _entry(row: Listed, problem: str = "") -> Entry:
