@@ -183,6 +183,16 @@ def deliver(path: str | Path, flights: pa.Table, *, note: str) -> int:
     return table.version()
 
 
+def lateness(flights: pa.Table) -> str:
+    """Return in words how long after their departure flights become known."""
+    late = pc.subtract(flights["known_at"], flights["event_time"]).cast(pa.int64())
+    mean, most = (
+        value / (timedelta(hours=1) / timedelta(microseconds=1))
+        for value in (pc.mean(late).as_py(), pc.max(late).as_py())
+    )
+    return f"{mean:.1f} hours later in the mean and up to {most:.0f}"
+
+
 def _append(table: DeltaTable, flights: pa.Table, note: str) -> None:
     write_deltalake(
         table, flights, mode="append", commit_properties=CommitProperties(custom_metadata={"userMetadata": note})

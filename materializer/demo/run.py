@@ -1,7 +1,7 @@
 """The demo: a year of flights, fed as they became known, and three aggregates that are refreshed meanwhile.
 
-The demo uses the public façade for everything except the changes of the source. It writes those with ``deltalake``, because
-ingestion belongs to other systems.
+The demo uses the public façade for everything except the changes of the source, which are in
+:mod:`materializer.demo.flights` and :mod:`materializer.demo.changes`: ingestion belongs to other systems.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from materializer import config
 from materializer.api import Materializer
 from materializer.core.quality.verdict import Finding
 from materializer.core.time.spans import SpanSet
+from materializer.demo import changes
 from materializer.demo import flights as source
 from materializer.demo.story import Story, buckets, count, seconds
 from materializer.errors import QualityGateError, UsageError
@@ -50,30 +50,6 @@ FED_FROM: Final = date(2013, 12, 1)
 DAYS: Final = 7
 RUN_ROWS: Final = 120_000
 """Source rows of one run of a backfill; small, so that the backfill has several runs."""
-COMPACTED: Final = 2_000_000
-"""File size in bytes for OPTIMIZE; otherwise a year of flights would be one file, and pruning could skip nothing."""
-CORRECTIONS: Final = (
-    (
-        "JetBlue's long delays of 12 July were 10 minutes shorter",
-        "flight_id LIKE '2013-07-12/B6%' AND dep_delay > 60",
-        {"dep_delay": "dep_delay - 10"},
-    ),
-    (
-        "some JetBlue flights of 29 November were scheduled three hours later, in other hours",
-        "flight_id LIKE '2013-11-29/B67%'",
-        {"event_time": "event_time + INTERVAL '3 hours'"},
-    ),
-)
-WITHDRAWN: Final = (
-    "ExpressJet withdraws the flights it cancelled in the storm of 8 February",
-    "flight_id LIKE '2013-02-08/EV%' AND cancelled",
-)
-CORRUPTED: Final = (
-    "a broken clock adds 5,000 minutes to every delay of 29 November",
-    "flight_id LIKE '2013-11-29/%' AND dep_delay IS NOT NULL",
-    "dep_delay + 5000",
-    "dep_delay - 5000",
-)
 GATED: Final = "departures_hourly"
 NEW_YORK: Final = ZoneInfo("America/New_York")
 ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), date(2013, 11, 4)))
@@ -214,7 +190,7 @@ class _Demo:
         )
         self.rows = rows
         self.story.say(
-            f"A flight counts at its scheduled departure and is known when it has landed, {_lateness(delivered)}. "
+            f"A flight counts at its scheduled departure and is known when it has landed, {source.lateness(delivered)}. "
             f"The week of 8 April at LGA is held back: {count(held_back.num_rows, 'flight')}."
         )
         return [batch for batch in batches if batch[0] >= FED_FROM][:days], held_back
@@ -224,8 +200,7 @@ class _Demo:
     def _define(self, spark_took: float) -> None:
         self.story.chapter(2, "Three aggregates, defined in SQL")
         specs, _ = self.m.read_definitions(DEFINITIONS)
-        changes = self.m.apply(specs)
-        self.names = [change.name for change in changes]
+        self.names = [change.name for change in self.m.apply(specs)]
         for spec in specs:
             words = (
                 f"{spec.comment}: {count(len(spec.measures), 'measure')}, {self.m.grid(spec.name).describe()} buckets"
@@ -325,28 +300,18 @@ class _Demo:
 
     def _change(self, held_back: pa.Table) -> dict[str, tuple[SpanSet, SpanSet]]:
         self.story.chapter(4, "Corrections, deletes, a week found again, and OPTIMIZE")
-        table, width = DeltaTable(str(self.path)), 12
-        note = CommitProperties(custom_metadata={"userMetadata": "correction"})
-        for what, where, updates in CORRECTIONS:
-            found = table.update(predicate=where, updates=updates, commit_properties=note)["num_updated_rows"]
-            self.story.fact("UPDATE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
-        what, where = WITHDRAWN
-        found = table.delete(where, commit_properties=note)["num_deleted_rows"]
-        self.story.fact("DELETE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
+        for edit in changes.correct(self.path):
+            self._edited("UPDATE", edit)
+        self._edited("DELETE", changes.withdraw(self.path))
         version = source.deliver(self.path, held_back, note="LGA, week of 8 April, found again")
         self.story.fact(
             "found again",
             f"LGA in the week of 8 April: {count(held_back.num_rows, 'row')}, version {version}",
-            width=width,
+            width=12,
         )
         before = {name: self.m.plan(name).dirty for name in self.names}
-        table = DeltaTable(str(self.path))
-        packed = table.optimize.compact(target_size=COMPACTED)
-        self.story.fact(
-            "OPTIMIZE",
-            f"{count(packed['numFilesRemoved'], 'file')} became {packed['numFilesAdded']}, version {table.version()}",
-            width=width,
-        )
+        removed, added, version = changes.optimize(self.path)
+        self.story.fact("OPTIMIZE", f"{count(removed, 'file')} became {added}, version {version}", width=12)
         dirty = {name: (before[name], self.m.plan(name).dirty) for name in self.names}
         self.story.gap()
         self.story.say("Dirty before OPTIMIZE and after it, found without Spark:")
@@ -358,6 +323,9 @@ class _Demo:
             ],
         )
         return dirty
+
+    def _edited(self, what: str, edit: changes.Edit) -> None:
+        self.story.fact(what, f"{edit.what}: {count(edit.rows, 'row')}, version {edit.version}", width=12)
 
     def _refresh_twice(self) -> tuple[RefreshReport, ...]:
         self.story.gap()
@@ -374,10 +342,7 @@ class _Demo:
     def _stop(self) -> str:
         """Corrupt a day and check that it is not published; correct the day and check that it is published."""
         self.story.chapter(5, "A corrupted day is stopped")
-        what, where, corrupted, corrected = CORRUPTED
-        table, width = DeltaTable(str(self.path)), 12
-        found = table.update(predicate=where, updates={"dep_delay": corrupted})["num_updated_rows"]
-        self.story.fact("UPDATE", f"{what}: {count(found, 'row')}, version {table.version()}", width=width)
+        self._edited("UPDATE", changes.corrupt(self.path))
         stopped = ""
         try:
             self.m.refresh(GATED)
@@ -385,14 +350,12 @@ class _Demo:
             stopped = exc.message
             failed = self.m.history(GATED)[0].verdict["output"]["failed"]
             for finding in map(Finding.from_json, failed):
-                self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=width, style="bold red")
+                self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=12, style="bold red")
             kept = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
             row = json.loads(kept[0].as_py())
             told = f"{row['hour']}, {row['origin']}, {row['carrier']} with a mean delay of {row['mean_delay']:,.0f} minutes"
-            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {told}", width=width)
-        table = DeltaTable(str(self.path))
-        found = table.update(predicate=where, updates={"dep_delay": corrected})["num_updated_rows"]
-        self.story.fact("UPDATE", f"corrected: {count(found, 'row')}, version {table.version()}", width=width)
+            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {told}", width=12)
+        self._edited("UPDATE", changes.mend(self.path))
         self.story.gap()
         for name in self.names:
             self._refresh(name)
@@ -461,15 +424,6 @@ def _make_room(lake: Path) -> None:
     if not lake.is_dir() or (any(lake.iterdir()) and not (lake / FLIGHTS / "_delta_log").is_dir()):
         raise UsageError(f"{str(lake)!r} was not made by the demo", hint="remove it or name another folder")
     shutil.rmtree(lake)
-
-
-def _lateness(flights: pa.Table) -> str:
-    late = pc.subtract(flights["known_at"], flights["event_time"]).cast(pa.int64())
-    mean, most = (
-        value / (timedelta(hours=1) / timedelta(microseconds=1))
-        for value in (pc.mean(late).as_py(), pc.max(late).as_py())
-    )
-    return f"{mean:.1f} hours later in the mean and up to {most:.0f}"
 
 
 def _bounded(dirty: SpanSet) -> SpanSet:
