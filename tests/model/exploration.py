@@ -27,7 +27,7 @@ from materializer.core.time.spans import POS_INF, Span, SpanSet
 from materializer.errors import DataError, LeaseLostError, StorageError, WriteFencedError
 from materializer.journal.events import Lease
 from materializer.services.protocol import refresh_steps
-from materializer.services.protocol.refresh_steps import At, Process, Which
+from materializer.services.protocol.process import At, Process, Which
 from tests.model.world import BUCKETS, WIDTH, MemoryPorts, World, forget_folds, spans_of
 
 WINDOWS: Final = ((0,), (1,), (0, 1))

@@ -21,7 +21,7 @@ from materializer.journal import fold
 from materializer.journal.events import Aborted, Done, Event, Lease
 from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
-from materializer.services.protocol.refresh_steps import At, Audit, Process, TableHead, Which
+from materializer.services.protocol.process import At, Audit, Process, TableHead, Which
 from tests.model.exploration import Bounds, Exploration, Found
 from tests.model.world import MemoryPorts
 

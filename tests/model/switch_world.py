@@ -18,7 +18,7 @@ from materializer.journal.codec import Row, encode
 from materializer.journal.events import BuildStarted, Dropped, Event, Lease, Snapshot, Switched
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import version_of
-from materializer.services.protocol.refresh_steps import TableHead, Which
+from materializer.services.protocol.process import TableHead, Which
 from tests.model.world import AGGREGATE, BUCKETS, DEFINED, WIDTH, MemoryPorts, Table, World, _appended, _state
 
 APART: Final = 100

@@ -28,7 +28,7 @@ from materializer.journal.events import Event
 from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
 from materializer.services.protocol import switch_steps as switching
-from materializer.services.protocol.refresh_steps import At, Process, Which
+from materializer.services.protocol.process import At, Process, Which
 from tests.model.exploration import Found, Numbered, OneCall, Paused
 from tests.model.switch_world import NEW, Lake, SwitchMemory, dirty_buckets, lease_of
 from tests.model.world import BUCKETS, World, _state, forget_folds

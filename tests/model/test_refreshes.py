@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from materializer.journal.events import Lease
 from materializer.services.protocol import refresh_steps
-from materializer.services.protocol.refresh_steps import At, Process
+from materializer.services.protocol.process import At, Process
 from tests.model.exploration import COMMITS, WINDOWS, broken_rules
 from tests.model.world import BUCKETS, MemoryPorts, World, spans_of
 

@@ -45,7 +45,7 @@ from materializer.journal.events import (
 )
 from materializer.journal.state import AggregateState
 from materializer.services.protocol.decision import Decision
-from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, TableHead, Which
+from materializer.services.protocol.process import Audit, CommitsGoneError, TableHead, Which
 
 AGGREGATE: Final = "a1"
 BUCKETS: Final = (0, 1)

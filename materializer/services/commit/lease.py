@@ -21,7 +21,7 @@ from materializer.services.aggregate import Bound
 from materializer.services.planning.runs import Request
 from materializer.services.protocol import refresh_steps
 from materializer.services.protocol.decision import RunNote
-from materializer.services.protocol.refresh_steps import At, Process
+from materializer.services.protocol.process import At, Process
 from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision
-from materializer.services.protocol.refresh_steps import Audit, CommitsGoneError, TableHead, Which
+from materializer.services.protocol.process import Audit, CommitsGoneError, TableHead, Which
 from materializer.services.quality.gate import Gate, has_gate, metrics
 
 if TYPE_CHECKING:

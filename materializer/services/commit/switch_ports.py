@@ -19,7 +19,7 @@ from materializer.lake.write.commit import fence
 from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import Bound
 from materializer.services.definitions.coverage import lack_of
-from materializer.services.protocol.refresh_steps import TableHead, Which
+from materializer.services.protocol.process import TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.services.commit.ports import Counters

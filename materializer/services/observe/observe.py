@@ -31,7 +31,7 @@ from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.capture import Capture
 from materializer.services.observe.clock import followed_below
-from materializer.services.protocol.refresh_steps import TableHead, Which
+from materializer.services.protocol.process import TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.services.aggregate import Bound

@@ -34,7 +34,7 @@ from materializer.services.planning.engine_planner import EnginePlanner
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 from materializer.services.protocol.decision import Decision, RunNote
-from materializer.services.protocol.refresh_steps import TableHead, Which
+from materializer.services.protocol.process import TableHead, Which
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Engine
@@ -78,7 +78,7 @@ class RunPlanner:
         self._config = config
 
     def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
-        """Return what to capture and to do next; see :class:`materializer.services.protocol.refresh_steps.Ports`."""
+        """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
         captured = self.survey.uncaptured(state)
         events: list[Event] = [captured] if captured else []
         state = applied(state, captured) if captured else state

@@ -26,16 +26,12 @@ in-memory tables. Why the order is what it is:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Final, Protocol, assert_never
+from dataclasses import replace
+from typing import assert_never
 
-from materializer.core.engines.work import Work
-from materializer.core.refresh.invalidation import Entry
-from materializer.core.refresh.plan import Plan, RunReport, TableBase
-from materializer.core.time.spans import SpanSet
+from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (
     ForeignTableError,
     JournalConflictError,
@@ -52,169 +48,23 @@ from materializer.journal.events import (
     Done,
     Event,
     Invalidated,
-    Lease,
     LeaseReleased,
     LeaseTaken,
 )
 from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
-from materializer.services.protocol.decision import Decision, RunNote
-
-ATTEMPTS: Final = 50
-"""How often a journal commit is tried again when other aggregates' commits come first."""
-
-
-class Which(StrEnum):
-    """One of the two tables of an aggregate."""
-
-    PARTIALS = "partials"
-    OUTPUT = "output"
-
-
-BOTH: Final = frozenset(Which)
-
-
-class At(StrEnum):
-    """The step that a process does next; also the names of the checkpoints."""
-
-    LEASE = "lease"
-    RECOVER = "recover"
-    FENCE = "fence"
-    ABORT = "abort"
-    ABORTED = "aborted"
-    FINISH = "finish"
-    FINISHED = "finished"
-    PLAN = "plan"
-    COMPUTE = "compute"
-    AUDIT = "audit"
-    WRITE = "write"
-    CHECK = "check"
-    DONE = "done"
-    END = "end"
-    SWITCH_PLAN = "switch_plan"
-    SWITCH_WRITE = "switch_write"
-    SWITCH_FENCE = "switch_fence"
-    SWITCH_DONE = "switch_done"
-    SWITCH_UNDO = "switch_undo"
-    SWITCH_REFUSE = "switch_refuse"
-    SWITCH_UNDONE = "switch_undone"
-
-
-@dataclass(frozen=True, slots=True)
-class TableHead:
-    """What a table of ours says of itself.
-
-    Args:
-        table_id: Delta table id.
-        version: Newest version.
-        n: Largest refresh number recorded under the aggregate's transaction identifier, 0 for none.
-    """
-
-    table_id: str
-    version: int
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What a gate decided of a computed plan.
-
-    Args:
-        result: What is written: the computed rows without those of held spans.
-        held: Spans that neither table gets; they are dirty again when the plan ends.
-        verdict: What the gate found, as JSON.
-        failure: Set when nothing may be published; the plan is aborted with it.
-        dirt: What the audit showed to be wrong, published or not; it is dirty in the journal commit of the verdict.
-    """
-
-    result: Any
-    held: SpanSet
-    verdict: Mapping[str, Any]
-    failure: MaterializerError | None = None
-    dirt: tuple[Entry, ...] = ()
-
-
-class CommitsGoneError(Exception):
-    """The commits since a plan was made can no longer be read."""
-
-
-class Ports(Protocol):
-    """Everything outside that a refresh of one aggregate touches."""
-
-    def read(self) -> tuple[int, AggregateState]:
-        """Return the journal's version and the aggregate's folded state; raises when it is gone."""
-
-    def append(self, version: int, events: Sequence[Event]) -> None:
-        """Append to the journal if it still has *version*, else raise JournalConflictError."""
-
-    def head(self, which: Which) -> TableHead:
-        """Return identity, version and refresh number of a table."""
-
-    def has_commit(self, which: Which, plan: Plan) -> bool:
-        """Whether a data commit with the plan's id is among those since the plan was made.
-
-        Raises:
-            CommitsGoneError: If they can no longer be read.
-        """
-
-    def fence(self, which: Which, plan: Plan) -> None:
-        """Record the plan's number in an empty commit; a table that has it or a higher one is left alone."""
-
-    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
-        """Look, capture and plan from *state*; writes nothing."""
-
-    def compute(self, plan: Plan, work: Work | None) -> Any:
-        """Return the new partials and output rows of the plan, computed; *work* is what an engine computes."""
-
-    def audit(self, plan: Plan, result: Any) -> Audit | None:
-        """Return what the gate says of a computed plan, or None when there is no gate."""
-
-    def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
-        """Commit *result* to the tables, each unless it already carries the plan's number; silent when skipped."""
-
-    def publish(self, plan: Plan, held: SpanSet) -> None:
-        """Commit the output of the plan's published spans, finalised from its committed partials."""
-
-    def report(self, plan: Plan, result: Any) -> RunReport:
-        """Return what the run did."""
-
-    def is_dead(self, lease: Lease) -> bool:
-        """Whether the holder of *lease* can no longer write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process inside a refresh, between two steps.
-
-    Args:
-        lease: The lease it takes, or took.
-        at: The step it does next.
-        plan: The plan it works on, its own or the one it recovers.
-        work: What an engine computes by its own plan.
-        result: What COMPUTE returned.
-        todo: Tables that WRITE has still to commit.
-        failure: Why its own plan is being aborted.
-        note: What planning wants to tell the caller.
-        report: What the run did, once done.
-        recovered: Refresh numbers it recovered, with how.
-        is_recovery_only: Whether it ends after recovery (commands other than refresh).
-        switches: Whether it publishes the build after recovery instead of refreshing.
-        is_own: Whether it made the switch that it works on itself.
-    """
-
-    lease: Lease
-    at: At = At.LEASE
-    plan: Plan | None = None
-    work: Work | None = None
-    result: Any = None
-    todo: frozenset[Which] = BOTH
-    failure: MaterializerError | None = None
-    note: RunNote | None = None
-    report: RunReport | None = None
-    recovered: tuple[tuple[int, str], ...] = ()
-    is_recovery_only: bool = False
-    switches: bool = False
-    is_own: bool = False
+from materializer.services.protocol.decision import Decision
+from materializer.services.protocol.process import (
+    ATTEMPTS,
+    BOTH,
+    At,
+    CommitsGoneError,
+    Ports,
+    Process,
+    TableHead,
+    Which,
+    plan_of,
+)
 
 
 def advance(p: Process, ports: Ports) -> Process:
@@ -295,15 +145,6 @@ def write(p: Process, ports: Ports, which: frozenset[Which]) -> Process:
     return replace(p, todo=todo, at=At.WRITE if todo else At.CHECK)
 
 
-def run(p: Process, ports: Ports, on_checkpoint: Callable[[str], None]) -> Process:
-    """Advance *p* to its end, naming each checkpoint before the step that it stands for."""
-    while p.at is not At.END:
-        on_checkpoint(p.at.value)
-        p = advance(p, ports)
-    on_checkpoint(At.END.value)
-    return p
-
-
 def release(p: Process, ports: Ports) -> None:
     """Give the lease back, if it is still ours; used when a step raised."""
 
@@ -313,14 +154,6 @@ def release(p: Process, ports: Ports) -> None:
 
     with suppress(JournalConflictError):
         _transact(ports, decide)
-
-
-def plan_of(p: Process) -> Plan:
-    """Return the plan that the process works on."""
-    if p.plan is None:
-        msg = f"step {p.at} needs a plan"
-        raise ValueError(msg)
-    return p.plan
 
 
 def check_lease(p: Process, state: AggregateState) -> None:

@@ -52,7 +52,7 @@ from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol import refresh_steps
-from materializer.services.protocol.refresh_steps import ATTEMPTS, At, Ports, Process, TableHead, Which
+from materializer.services.protocol.process import ATTEMPTS, At, Ports, Process, TableHead, Which, plan_of
 
 _Both: TypeAlias = "tuple[int, AggregateState, AggregateState | None]"
 """The journal's version, an aggregate and its build."""
@@ -102,18 +102,18 @@ def _advance(p: Process, ports: SwitchPorts) -> Process:
             return _write(p, ports)
         case At.SWITCH_FENCE:
             build = _build(p, ports)
-            ports.fence_build(refresh_steps.plan_of(p), build)
-            ports.fence(Which.PARTIALS, refresh_steps.plan_of(p))
+            ports.fence_build(plan_of(p), build)
+            ports.fence(Which.PARTIALS, plan_of(p))
             return replace(p, at=At.SWITCH_DONE)
         case At.SWITCH_DONE:
             return _done(p, ports)
         case At.SWITCH_UNDO:
             _build(p, ports)
-            ports.fence(Which.PARTIALS, refresh_steps.plan_of(p))
+            ports.fence(Which.PARTIALS, plan_of(p))
             return replace(p, at=At.SWITCH_REFUSE)
         case At.SWITCH_REFUSE:
             _build(p, ports)
-            ports.fence(Which.OUTPUT, refresh_steps.plan_of(p))
+            ports.fence(Which.OUTPUT, plan_of(p))
             return replace(p, at=At.SWITCH_UNDONE)
         case At.SWITCH_UNDONE:
             return _undone(p, ports)
@@ -180,7 +180,7 @@ def _build(p: Process, ports: SwitchPorts) -> AggregateState:
 def _write(p: Process, ports: SwitchPorts) -> Process:
     build = _build(p, ports)
     try:
-        ports.copy_build(refresh_steps.plan_of(p), build)
+        ports.copy_build(plan_of(p), build)
     except StorageError as exc:
         return replace(p, at=At.SWITCH_UNDO, failure=exc)
     except WriteFencedError as exc:
@@ -190,7 +190,7 @@ def _write(p: Process, ports: SwitchPorts) -> Process:
 
 
 def _done(p: Process, ports: SwitchPorts) -> Process:
-    plan = refresh_steps.plan_of(p)
+    plan = plan_of(p)
     report = replace(ports.report(plan, None), strategy="switch")
     ends: list[Event] = [LeaseReleased(p.lease.owner)] if p.is_own else []
 
@@ -205,7 +205,7 @@ def _done(p: Process, ports: SwitchPorts) -> Process:
 
 
 def _undone(p: Process, ports: SwitchPorts) -> Process:
-    plan = refresh_steps.plan_of(p)
+    plan = plan_of(p)
     _build(p, ports)
     if refresh_steps.is_known(Which.OUTPUT, plan, ports):
         return replace(p, at=At.SWITCH_FENCE, failure=None)

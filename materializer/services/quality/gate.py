@@ -31,7 +31,7 @@ from materializer.journal.state import AggregateState
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.services.aggregate import Bound
 from materializer.services.definitions import suites
-from materializer.services.protocol.refresh_steps import Audit
+from materializer.services.protocol.process import Audit
 from materializer.services.quality import canaries
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from materializer.services.observe.observe import Survey, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.refresh_steps import ATTEMPTS, TableHead, Which
+from materializer.services.protocol.process import ATTEMPTS, TableHead, Which
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from materializer.journal.events import Captured
 from materializer.services.commit.lake import Lake
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.refresh_steps import Which
+from materializer.services.protocol.process import Which
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import held
 from materializer.services.commit.ports import Workbench
 from materializer.services.observe import stored_extent
-from materializer.services.protocol.refresh_steps import Process
+from materializer.services.protocol.process import Process
 from materializer.services.repair.diagnose import Diagnosis, Verdict, diagnose
 from materializer.services.repair.plan import Mending, Table, mending
 from materializer.services.repair.set_aside import cleared

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from materializer.services.protocol.refresh_steps import At, Which
+from materializer.services.protocol.process import At, Which
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
 from tests.system.processes.running import REPOSITORY, gone
 from tests.system.processes.situations import FOLD, SITUATIONS, Situation
