@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pytest
+
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@json_list
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    points: tuple[Point, ...] = ()
+    colour: Colour | None = None
+    pair: tuple[int, str] = (1, "a")
+    runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    angle: Annotated[int, JsonForm(str, int)] = 0
+    extra: Any = None
+
+
+@json_fields(order=("last", ...), names={"first": "1st"}, later=["note"], omits=["note"])
+@dataclass(frozen=True)
+class Listed:
+    first: int
+    last: int = 9
+    note: str = ""
+
+
+SHAPE = Shape("square", (Point(1, 2), Point(3)), Colour.RED, (2, "b"), {"old": (4, 5)}, 90, [{"a": None}])
+STORED = {
+    "name": "square",
+    "points": [[1, 2], [3, 0]],
+    "colour": "red",
+    "pair": [2, "b"],
+    "runs": {"old": [4, 5]},
+    "angle": "90",
+    "extra": [{"a": None}],
+}
+
+
+def test_a_value_is_written_by_its_fields_and_read_again() -> None:
+    """
+    Each type of a field has its form, nested ones too; what has no form is JSON already.
+    """
+    assert STORED == as_json(SHAPE)
+    assert SHAPE == from_json(Shape, STORED)
+
+
+def test_fields_with_a_default_may_be_missing_and_others_may_not_be_more() -> None:
+    """
+    Without a word of its class a value is read as its constructor takes it.
+    """
+    assert Shape("dot") == from_json(Shape, {"name": "dot"})
+    for wrong in ({}, {"name": "dot", "more": 1}, {"name": "dot", "pair": [1]}, {"name": "dot", "colour": "no"}, 3):
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            from_json(Shape, wrong)
+
+
+def test_a_class_says_what_it_writes_and_what_came_later() -> None:
+    """
+    Only fields that came later may be missing, whatever their default; unknown ones are passed over.
+    """
+    assert [("last", 2), ("1st", 1)] == list(as_json(Listed(1, 2)).items())
+    assert {"last": 2, "1st": 1, "note": "x"} == as_json(Listed(1, 2, "x"))
+    assert Listed(1, 2) == from_json(Listed, {"1st": 1, "last": 2, "more": 3})
+    with pytest.raises(KeyError):
+        from_json(Listed, {"1st": 1})
+
+
+def test_a_list_may_be_short_where_its_class_has_defaults() -> None:
+    """
+    A list that was written before a field came has the field's default.
+    """
+    assert Point(4) == from_json(Point, [4])
