@@ -15,9 +15,7 @@ import pytest
 
 from materializer.adapters.cli.app import main
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.render.json_forms import document
-from materializer.adapters.cli.render.results import Engines, is_idle
-from materializer.adapters.cli.render.text import lines
+from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.core.engines.guides import COMMON, GUIDES, guide
 from materializer.core.engines.params import About, Reader
 from materializer.core.engines.registry import ENGINES, OURS, planner, read_params
@@ -301,8 +299,10 @@ def test_the_command_keeps_to_100_columns(engine):
     """
     The list, and each guide with everything in it.
     """
-    shown = Engines(tuple(GUIDES.values())) if engine is None else Engines((GUIDES[engine],), is_detailed=True)
-    text = lines(shown, width=100)
+    shown = (
+        EnginesResult(tuple(GUIDES.values())) if engine is None else EnginesResult((GUIDES[engine],), is_detailed=True)
+    )
+    text = list(shown.lines(100))
     flat = " ".join(" ".join(text).split())
 
     assert [line for line in text if len(line) > 100 or line != line.rstrip()] == []
@@ -311,7 +311,7 @@ def test_the_command_keeps_to_100_columns(engine):
     for p in GUIDES[engine].parameters if engine else ():
         assert f"{p.name} = {p.default}" in flat
         assert " ".join(p.meaning.split()) in flat
-    assert not is_idle(shown)
+    assert 0 == shown.exit_status
 
 
 def test_the_command_prints_a_guide(capsys):
@@ -320,7 +320,7 @@ def test_the_command_prints_a_guide(capsys):
     """
     assert 0 == main(["engines", "Session_Window"])
     out = io.StringIO()
-    TextOutput(out, width=100).show(Engines((GUIDES["session_window"],), is_detailed=True))
+    TextOutput(out, width=100).show(EnginesResult((GUIDES["session_window"],), is_detailed=True))
     assert out.getvalue() == capsys.readouterr().out
 
     assert 0 == main(["engines", "session_window", "--json"])
@@ -344,9 +344,9 @@ def test_json_of_all_engines_has_them_in_order():
     """
     One document for the list and for one engine.
     """
-    listing, form = document(Engines(tuple(GUIDES.values())))
+    shown = EnginesResult(tuple(GUIDES.values()))
 
-    assert ("", list(GUIDES)) == (listing, [g["name"] for g in form["engines"]])
+    assert ("", list(GUIDES)) == (shown.listing, [g["name"] for g in shown.form()["engines"]])
 
 
 # -- the results ---------------------------------------------------------------------------------------------------------

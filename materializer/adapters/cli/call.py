@@ -13,7 +13,7 @@ import typer
 
 from materializer.adapters.cli import options
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
-from materializer.adapters.cli.render.results import Result, is_idle
+from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.errors import MaterializerError, RetryableError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-IDLE = 3
 BUG = 70
 INTERRUPTED = 130
 _SHARED: dict[str, tuple[Any, Any]] = {
@@ -65,8 +64,10 @@ class Call:
         return Materializer(self.root, config=config.read(self._config))
 
     def show(self, result: Result) -> None:
-        """Show a result, and remember whether anything was to do."""
-        self._is_idle = is_idle(result) and self._is_idle is not False
+        """Show a result; the command ends with its exit status, and as idle when every result is."""
+        is_idle = result.exit_status == IDLE
+        self._is_idle = is_idle and self._is_idle is not False
+        self.status = worse(self.status, DONE if is_idle else result.exit_status)
         self.output.show(result)
 
     def fail(self, error: MaterializerError) -> None:

@@ -18,9 +18,8 @@ from typing import Any, Protocol, TextIO
 import typer
 
 from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
-from materializer.adapters.cli.render.json_forms import document
-from materializer.adapters.cli.render.results import Result
-from materializer.adapters.cli.render.text import lines, problem_lines
+from materializer.adapters.cli.render.apply import problem_lines
+from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import wrapped
 from materializer.core.spec.spec import TimeType
 from materializer.errors import DefinitionError, MaterializerError
@@ -103,7 +102,7 @@ class TextOutput:
 
     def show(self, result: Result) -> None:
         """See :class:`Output`."""
-        self._out.lines(lines(result, width=self._width))
+        self._out.lines(result.lines(self._width))
 
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""
@@ -180,16 +179,15 @@ class JsonOutput:
 
     def show(self, result: Result) -> None:
         """See :class:`Output`."""
-        listing, form = document(result)
-        if listing:
-            self._held.setdefault(listing, []).append(form)
+        if result.listing:
+            self._held.setdefault(result.listing, []).append(result.form())
         else:
-            self._out.lines([_dump(form, indent=2)])
+            self._out.lines([_dump(result.form(), indent=2)])
 
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""
         if self._tells_progress:
-            self._err.lines(lines(result, width=WIDTH))
+            self._err.lines(result.lines(WIDTH))
 
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """See :class:`Output`."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from materializer.adapters.cli.render.text_plan import done_text, run_line, short_plan_lines
-from materializer.adapters.cli.render.text_quality import gate_text
+from materializer.adapters.cli.render.gate import gate_text
+from materializer.adapters.cli.render.plan import short_plan_lines
+from materializer.adapters.cli.render.refresh import run_line, run_text
 from materializer.adapters.cli.words import count, duration, number, wrapped
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import TimeType
@@ -112,7 +113,7 @@ class LineWatch(SilentWatch):
             t = self._tally
             self._write([run_line(t.runs, run.report, run.plan, run.runs_left, t.seconds_left, self._kind)])
         else:
-            self._write(wrapped(done_text(run.report), "  done      ", width=self._width))
+            self._write(wrapped(run_text(run.report), "  done      ", width=self._width))
         if gate := gate_text(run.verdict, self._kind):
             self._write(wrapped(gate, "  gate      ", width=self._width))
 

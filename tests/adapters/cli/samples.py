@@ -7,35 +7,26 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from materializer.adapters.cli.render.results import (
-    Abandoned,
-    Applied,
-    BackedUp,
-    Built,
-    ChangedRows,
-    CheckedRows,
-    Dropped,
-    Engines,
-    Examined,
-    Expired,
-    FreshCost,
-    History,
-    Invalidated,
-    Maintained,
-    Planned,
-    PolicyList,
-    Published,
-    Refreshed,
-    Repaired,
-    Restored,
-    Result,
-    SetUp,
-    Shown,
-    Statuses,
-    Thawed,
-    Verified,
-    Versions,
-)
+from materializer.adapters.cli.render.about import SetupResult, VersionResult
+from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
+from materializer.adapters.cli.render.build import AbandonResult, BuildResult, SwitchResult
+from materializer.adapters.cli.render.check import CheckResult
+from materializer.adapters.cli.render.doctor import DoctorResult
+from materializer.adapters.cli.render.drop import DropResult
+from materializer.adapters.cli.render.engines import EnginesResult
+from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
+from materializer.adapters.cli.render.history import HistoryResult
+from materializer.adapters.cli.render.invalidate import InvalidateResult
+from materializer.adapters.cli.render.maintain import MaintainResult
+from materializer.adapters.cli.render.plan import PlanResult
+from materializer.adapters.cli.render.policy import PolicyListResult
+from materializer.adapters.cli.render.refresh import RefreshResult
+from materializer.adapters.cli.render.repair import RepairResult
+from materializer.adapters.cli.render.result import Result
+from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
+from materializer.adapters.cli.render.status import StatusResult
+from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.core.engines.guides import GUIDES
 from materializer.core.policy.compaction import Group, Piece
 from materializer.core.policy.policies import Policy
@@ -345,8 +336,8 @@ RESTORED = RestoreReport(
 )
 
 RESULTS: dict[str, Result] = {
-    "engines": Engines((GUIDES["session_window"],), is_detailed=True),
-    "apply": Applied(
+    "engines": EnginesResult((GUIDES["session_window"],), is_detailed=True),
+    "apply": ApplyResult(
         (
             Change(
                 "flights_hourly",
@@ -363,16 +354,16 @@ RESULTS: dict[str, Result] = {
         is_dry_run=True,
         builds=(BUILT,),
     ),
-    "build": Built(BUILT),
-    "switch": Published(SWITCH),
-    "abandon": Abandoned("flights_hourly"),
-    "plan": Planned(PREVIEW),
-    "refresh": Refreshed(REFRESH, TS),
-    "policy list": PolicyList((POLICY,)),
-    "status": Statuses((STATUS,), sources=(SOURCE,)),
-    "status NAME": Statuses((STATUS,), is_detailed=True, sources=(SOURCE,)),
-    "history": History("flights_hourly", TS, (ENDED, ABORTED)),
-    "show": Shown(
+    "build": BuildResult(BUILT),
+    "switch": SwitchResult(SWITCH),
+    "abandon": AbandonResult("flights_hourly"),
+    "plan": PlanResult(PREVIEW),
+    "refresh": RefreshResult(REFRESH, TS),
+    "policy list": PolicyListResult((POLICY,)),
+    "status": StatusResult((STATUS,), sources=(SOURCE,)),
+    "status NAME": StatusResult((STATUS,), is_detailed=True, sources=(SOURCE,)),
+    "history": HistoryResult("flights_hourly", TS, (ENDED, ABORTED)),
+    "show": ShowResult(
         "flights_hourly",
         ("bucket", "day", "origin", "flights", "mean", "share"),
         (
@@ -381,7 +372,7 @@ RESULTS: dict[str, Result] = {
         ),
         FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3), 0.125, ReadCost(236, 4, 0.618)),
     ),
-    "changes": ChangedRows(
+    "changes": ChangesResult(
         "flights_hourly",
         ("bucket", "origin", "flights", "_change", "_reason", "_refresh", "_source_version", "_published_at"),
         (
@@ -390,48 +381,50 @@ RESULTS: dict[str, Result] = {
         ),
         5,
     ),
-    "verify": Verified(VERIFIED, TS),
-    "check": CheckedRows(CHECKED, TS),
-    "maintain": Maintained(MAINTAIN),
-    "invalidate": Invalidated("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
-    "expire": Expired(EXPIRY),
-    "thaw": Thawed(THAW),
-    "drop": Dropped("flights_hourly", ("flights_daily",)),
-    "doctor": Examined(
+    "verify": VerifyResult(VERIFIED, TS),
+    "check": CheckResult(CHECKED, TS),
+    "maintain": MaintainResult(MAINTAIN),
+    "invalidate": InvalidateResult("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
+    "expire": ExpireResult(EXPIRY),
+    "thaw": ThawResult(THAW),
+    "drop": DropResult("flights_hourly", ("flights_daily",)),
+    "doctor": DoctorResult(
         (
             Finding("ok", "environment", "doctor.java", "Java 17"),
             Finding("warning", "flights_hourly", "doctor.no-feed", "the source has no change feed", "switch it on"),
         )
     ),
-    "repair": Repaired(REPAIRED),
-    "backup": BackedUp(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
-    "restore": Restored(RESTORED),
-    "setup": SetUp(Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 31.5, is_new=True)),
-    "version": Versions({"materializer": "0.1.0", "python": "3.11.7"}),
+    "repair": RepairResult(REPAIRED),
+    "backup": BackupResult(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
+    "restore": RestoreResult(RESTORED),
+    "setup": SetupResult(
+        Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 31.5, is_new=True)
+    ),
+    "version": VersionResult({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 OTHERS: dict[str, Result] = {
-    "setup again": SetUp(
+    "setup again": SetupResult(
         Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)
     ),
-    "setup without": SetUp(Prepared(("delta-spark.jar",), None, 0, 0.1, is_new=False, reason="profile 'long'")),
-    "build in part": Built(HALF_BUILT),
-    "build without a switch": Built(replace(HALF_BUILT, lack=Lack(), why_not="asked")),
-    "status of what is ready": Statuses((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),
+    "setup without": SetupResult(Prepared(("delta-spark.jar",), None, 0, 0.1, is_new=False, reason="profile 'long'")),
+    "build in part": BuildResult(HALF_BUILT),
+    "build without a switch": BuildResult(replace(HALF_BUILT, lack=Lack(), why_not="asked")),
+    "status of what is ready": StatusResult((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),
     **{
-        f"apply {kind} {what}": Applied(
+        f"apply {kind} {what}": ApplyResult(
             (Change("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4), kept),)
         )
         for kind, kept in (("data", None), ("measures", Kept(5_040, 1_234_567, 3)))
         for what in ("started", "replaced", "building", "switched")
     },
-    "apply what is published": Applied((Change("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)),
+    "apply what is published": ApplyResult((Change("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)),
 }
 IDLE: dict[str, Result] = {
-    "apply": Applied((Change("flights_daily", "unchanged"),)),
-    "plan": Planned(IDLE_PREVIEW),
-    "maintain": Maintained(MaintainReport(None, (TablePlan("journal", 2, 30, 9_000, fold=0),), seconds=0.004)),
-    "refresh": Refreshed(IDLE_REFRESH, TS),
-    "repair": Repaired(RepairReport("flights_hourly", "sound", Mending("flights_hourly", ()))),
-    "expire": Expired(replace(EXPIRY, was=EXPIRY.bound, readers=(), notes=(), waiting=SpanSet(), delete="")),
-    "thaw": Thawed(replace(THAW, was=NEG_INF)),
+    "apply": ApplyResult((Change("flights_daily", "unchanged"),)),
+    "plan": PlanResult(IDLE_PREVIEW),
+    "maintain": MaintainResult(MaintainReport(None, (TablePlan("journal", 2, 30, 9_000, fold=0),), seconds=0.004)),
+    "refresh": RefreshResult(IDLE_REFRESH, TS),
+    "repair": RepairResult(RepairReport("flights_hourly", "sound", Mending("flights_hourly", ()))),
+    "expire": ExpireResult(replace(EXPIRY, was=EXPIRY.bound, readers=(), notes=(), waiting=SpanSet(), delete="")),
+    "thaw": ThawResult(replace(THAW, was=NEG_INF)),
 }

@@ -13,7 +13,6 @@ import typer
 from materializer import errors
 from materializer.adapters.cli.app import app
 from materializer.adapters.cli.output import JsonOutput
-from materializer.adapters.cli.render.json_forms import document
 from tests.adapters.cli import samples
 
 ROOT = Path(__file__).parents[3]
@@ -60,8 +59,8 @@ def paths(value: Any, prefix: str = "", key: str = "") -> Iterator[str]:
 
 
 def form_of(command: str) -> dict[str, Any]:
-    listing, form = document(samples.RESULTS[command])
-    return {listing: [form]} if listing else form
+    result = samples.RESULTS[command]
+    return {result.listing: [result.form()]} if result.listing else result.form()
 
 
 @pytest.mark.parametrize("command", [c for c in samples.RESULTS if c != "status NAME"])

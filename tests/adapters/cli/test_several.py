@@ -9,7 +9,7 @@ import pytest
 
 from materializer.adapters.cli.call import Call, guarded
 from materializer.adapters.cli.output import JsonOutput
-from materializer.adapters.cli.render.results import Dropped
+from materializer.adapters.cli.render.drop import DropResult
 from materializer.errors import DataError, LeaseHeldError, SparkDiedError, VerifyFailedError
 
 BUG = ZeroDivisionError("surprise")
@@ -21,11 +21,11 @@ def ended(*failures: Exception | None) -> tuple[int, list[str], list[str]]:
     call = Call(JsonOutput(out, err))
     done: list[str] = []
 
-    def one(item: tuple[int, Exception | None]) -> Dropped:
+    def one(item: tuple[int, Exception | None]) -> DropResult:
         if item[1] is not None:
             raise item[1]
         done.append(str(item[0]))
-        return Dropped(str(item[0]))
+        return DropResult(str(item[0]))
 
     status = guarded(call, lambda: call.each("dropped", list(enumerate(failures)), one))
     return status, done, [json.loads(line)["error"]["code"] for line in err.getvalue().splitlines()]

@@ -6,8 +6,13 @@ from dataclasses import replace
 import pytest
 
 from materializer.adapters.cli.output import TextOutput
-from materializer.adapters.cli.render.results import Applied, Planned, PolicyList, Refreshed, Shown, Statuses, is_idle
-from materializer.adapters.cli.render.text import lines
+from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.plan import PlanResult
+from materializer.adapters.cli.render.policy import PolicyListResult
+from materializer.adapters.cli.render.refresh import RefreshResult
+from materializer.adapters.cli.render.result import DONE, FOUND, IDLE
+from materializer.adapters.cli.render.show import ShowResult
+from materializer.adapters.cli.render.status import StatusResult
 from materializer.adapters.cli.words import spans, wrapped
 from materializer.core.policy.policies import Policy
 from materializer.core.refresh.lateness import advice
@@ -21,7 +26,7 @@ ALL = {**samples.RESULTS, **samples.OTHERS, **{f"{k} idle": v for k, v in sample
 
 
 def text_of(result, width: int = 100) -> str:
-    return "\n".join(lines(result, width=width))
+    return "\n".join(result.lines(width))
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -29,7 +34,7 @@ def test_text_keeps_to_100_columns_and_cuts_nothing_off(kind):
     """
     Lines fit, without escape sequences and without an ellipsis.
     """
-    shown = lines(ALL[kind], width=100)
+    shown = list(ALL[kind].lines(100))
 
     assert shown
     assert [line for line in shown if len(line) > 100 or line != line.rstrip()] == []
@@ -61,7 +66,7 @@ def test_a_plan_says_everything_it_decided(fact):
     """
     Each decision and each reason can be read, also across a line's end.
     """
-    told = " ".join(text_of(Planned(samples.PREVIEW)).split())
+    told = " ".join(text_of(PlanResult(samples.PREVIEW)).split())
 
     assert " ".join(fact.split()) in told
 
@@ -134,7 +139,7 @@ def test_rows_too_wide_for_the_terminal_are_shown_one_below_the_other():
     """
     A wide table becomes records; no value is lost.
     """
-    wide = Shown("wide", ("bucket", "text"), (("b", "x" * 150), ("c", "y" * 150)))
+    wide = ShowResult("wide", ("bucket", "text"), (("b", "x" * 150), ("c", "y" * 150)))
 
     told = text_of(wide)
     assert "x" * 150 in told
@@ -175,20 +180,31 @@ def test_an_error_says_what_was_written_before_it():
     assert "the partials were written (storage.failed)" in err.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["apply", "plan", "refresh"])
+@pytest.mark.parametrize("kind", samples.IDLE)
 def test_idle_results_are_told_apart(kind):
     """
     What changes nothing counts as nothing to do, and what does something does not.
     """
-    assert is_idle(samples.IDLE[kind])
-    assert not is_idle(samples.RESULTS[kind])
+    assert IDLE == samples.IDLE[kind].exit_status
+    assert DONE == samples.RESULTS[kind].exit_status
+
+
+def test_a_doctor_that_finds_an_error_ends_with_1():
+    """
+    A warning alone leaves the exit status at 0.
+    """
+    warned = samples.RESULTS["doctor"]
+    error = replace(warned.findings[1], level="error")
+
+    assert DONE == warned.exit_status
+    assert FOUND == replace(warned, findings=(*warned.findings, error)).exit_status
 
 
 def test_a_run_of_a_policy_says_which_and_when():
     """
     The policy and its now come before what the refresh did.
     """
-    first, *_ = lines(Refreshed(samples.REFRESH, samples.TS, "history", "2013-12-08T00:00:00Z"), width=100)
+    first, *_ = RefreshResult(samples.REFRESH, samples.TS, "history", "2013-12-08T00:00:00Z").lines(100)
 
     assert first == "flights_hourly: policy history at 2013-12-08T00:00:00Z"
 
@@ -226,7 +242,7 @@ def test_a_policy_says_what_it_does_and_when(changes, fact):
     """
     Each policy is told with its window, its schedule and when it is due.
     """
-    assert fact in " ".join(text_of(PolicyList((replace(samples.POLICY, **changes),))).split())
+    assert fact in " ".join(text_of(PolicyListResult((replace(samples.POLICY, **changes),))).split())
 
 
 def test_a_refresh_that_was_stopped_says_how_to_go_on():
@@ -235,7 +251,7 @@ def test_a_refresh_that_was_stopped_says_how_to_go_on():
     """
     report = samples.RefreshReport("x", "refreshed", samples.WINDOW, 341, (samples.RUN,), seconds=1.0)
 
-    told = text_of(Refreshed(report, samples.TS))
+    told = text_of(RefreshResult(report, samples.TS))
     assert "about 2 runs left" in told
     assert "true" not in told
 
@@ -246,9 +262,9 @@ def test_a_refresh_that_moved_the_frozen_bound_says_what_its_owner_may_delete():
     without a move nothing is said.
     """
     now = "raw rows history is frozen below 2013-12-01T00:00:00Z now;"
-    told = lines(samples.RESULTS["refresh"], width=60)
+    told = list(samples.RESULTS["refresh"].lines(60))
     before = " ".join(" ".join(told[: told.index(f"    {samples.REFRESH.delete}")]).split())
-    alone = text_of(Refreshed(replace(samples.REFRESH, readers=()), samples.TS))
+    alone = text_of(RefreshResult(replace(samples.REFRESH, readers=()), samples.TS))
 
     assert before.endswith(f"{now} not before these are frozen, too: flights_daily (not frozen)")
     assert f"{now} the owner of the source may delete them" in " ".join(alone.split())
@@ -261,7 +277,7 @@ def test_an_apply_says_what_an_added_measure_copies():
     not counted.
     """
     added = samples.OTHERS["apply measures started"]
-    unread = Applied((replace(added.changes[0], kept=None),))
+    unread = ApplyResult((replace(added.changes[0], kept=None),))
 
     assert (
         "made from stored partials: 5,040 rows (1.2 MB in 3 files) to copy, and its output to write from them; no row of the "
@@ -313,7 +329,7 @@ def test_a_status_says_what_canaries_bound_and_what_follows_from_how_late_rows_a
     Buckets sampled clean bound the share of wrong ones, those about to be published do not; how late rows were suggests
     windows, and a retention where a refresh had to wait.
     """
-    told = text_of(Statuses((replace(samples.STATUS, **changes),), is_detailed=True))
+    told = text_of(StatusResult((replace(samples.STATUS, **changes),), is_detailed=True))
 
     assert fact in " ".join(told.split())
 
@@ -322,7 +338,7 @@ def test_a_status_without_canaries_and_advice_says_nothing_of_them():
     """
     Where no canaries are asked for, and before enough rows came, neither has a line.
     """
-    told = text_of(Statuses((replace(samples.STATUS, canaries=None, advice=None),), is_detailed=True))
+    told = text_of(StatusResult((replace(samples.STATUS, canaries=None, advice=None),), is_detailed=True))
 
     assert not {"canaries", "lateness", "suggests"} & set(told.split())
 
@@ -335,7 +351,9 @@ def test_a_status_says_where_the_last_check_looked():
     everything = replace(samples.STATUS, last_check={**samples.STATUS.last_check, "window": None})
 
     assert window in " ".join(text_of(samples.RESULTS["status NAME"]).split())
-    assert "version 12: 1 expectation not met" in " ".join(text_of(Statuses((everything,), is_detailed=True)).split())
+    assert "version 12: 1 expectation not met" in " ".join(
+        text_of(StatusResult((everything,), is_detailed=True)).split()
+    )
 
 
 def test_the_history_names_the_policy_of_each_refresh():

@@ -11,7 +11,7 @@ import typer
 
 from materializer.adapters.cli import options
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.render.results import SetUp, Versions
+from materializer.adapters.cli.render.about import SetupResult, VersionResult
 
 PANEL = "Get to know"
 _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
@@ -34,7 +34,7 @@ def setup(call: Call, *, again: options.Again = False) -> None:
     """Fetch Spark's jars, and keep what Java loads of them, so that later commands start quicker."""
     from materializer.demo.prepare import prepare
 
-    call.show(SetUp(prepare(call.lake.config, again=again)))
+    call.show(SetupResult(prepare(call.lake.config, again=again)))
 
 
 def version(call: Call) -> None:
@@ -44,4 +44,4 @@ def version(call: Call) -> None:
     import materializer
 
     parts = {p: metadata.version(p) for p in _PARTS}
-    call.show(Versions({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))
+    call.show(VersionResult({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))

@@ -10,7 +10,8 @@ import typer
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.commands.versions import build_one
 from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
-from materializer.adapters.cli.render.results import Applied, Dropped
+from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.drop import DropResult
 from materializer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def apply(
     for change in changes if build and not dry_run else ():
         if change.next in {"started", "replaced", "building"}:
             call.attempt(partial(_build, call, change.name, publish_anyway, builds))
-    call.show(Applied(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
+    call.show(ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
 
 
 def _build(call: Call, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
@@ -49,4 +50,4 @@ def drop(call: Call, name: Name, *, cascade: Cascade = False, yes: Yes = False) 
         flags = "--cascade --yes" if cascade else "--yes"
         raise UsageError(f"{what} would be removed", hint=f"run 'materializer drop {name} {flags}'")
     *also, gone = call.lake.drop(name, cascade=cascade)
-    call.show(Dropped(gone, tuple(also)))
+    call.show(DropResult(gone, tuple(also)))

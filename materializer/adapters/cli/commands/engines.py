@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from materializer.adapters.cli.call import Call, command
-from materializer.adapters.cli.render.results import Engines
+from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.core.engines.guides import GUIDES
 from materializer.core.sql.functions import nearest
 from materializer.errors import UsageError
@@ -26,10 +26,10 @@ def register(app: typer.Typer) -> None:
 def engines(call: Call, name: MaybeEngine = None) -> None:
     """Print the engines, or the parameters and an example of one."""
     if name is None:
-        call.show(Engines(tuple(GUIDES.values())))
+        call.show(EnginesResult(tuple(GUIDES.values())))
         return
     found = GUIDES.get(name.lower())
     if found is None:
         hint = nearest(name.lower(), list(GUIDES)) or "'materializer engines' lists them"
         raise UsageError(f"there is no engine '{name}'", hint=hint)
-    call.show(Engines((found,), is_detailed=True))
+    call.show(EnginesResult((found,), is_detailed=True))

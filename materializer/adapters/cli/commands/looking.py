@@ -20,20 +20,15 @@ from materializer.adapters.cli.options import (
     SuiteFile,
     WhyChanged,
 )
-from materializer.adapters.cli.render.results import (
-    ChangedRows,
-    CheckedRows,
-    Examined,
-    FreshCost,
-    History,
-    Shown,
-    Statuses,
-    Verified,
-)
+from materializer.adapters.cli.render.check import CheckResult
+from materializer.adapters.cli.render.doctor import DoctorResult
+from materializer.adapters.cli.render.history import HistoryResult
+from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
+from materializer.adapters.cli.render.status import StatusResult
+from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.errors import QualityCheckError, VerifyFailedError
 
 PANEL = "Look"
-FOUND = 1
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
     found = tuple(call.lake.status(name, now))
-    call.show(Statuses(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
+    call.show(StatusResult(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
     for error in call.lake.unusable() if name is None else []:
         call.fail(error)
 
@@ -53,7 +48,7 @@ def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
 def history(call: Call, name: Name, *, limit: Limit = 20) -> None:
     """Print the last refreshes of an aggregate, newest first."""
     ended = call.lake.history(name, limit)
-    call.show(History(name, call.lake.grid(name).time_type, tuple(ended)))
+    call.show(HistoryResult(name, call.lake.grid(name).time_type, tuple(ended)))
 
 
 def show(
@@ -64,19 +59,19 @@ def show(
         call.show(_fresh(call, name, limit, start, end))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
-    call.show(Shown(name, tuple(columns), tuple(rows)))
+    call.show(ShowResult(name, tuple(columns), tuple(rows)))
 
 
 def changes(call: Call, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20) -> None:
     """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
     columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
-    call.show(ChangedRows(name, tuple(columns), tuple(rows), total))
+    call.show(ChangesResult(name, tuple(columns), tuple(rows), total))
 
 
 def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None) -> None:
     """Compare aggregates with plain Spark over their source; exits 1 when one differs."""
 
-    def one(name: str) -> Verified:
+    def one(name: str) -> VerifyResult:
         report = call.lake.verify(name, start, end)
         if not report.is_equal:
             wrong.append(
@@ -85,7 +80,7 @@ def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Sta
                     hint=f"materializer invalidate {name}",
                 )
             )
-        return Verified(report, call.lake.grid(name).time_type)
+        return VerifyResult(report, call.lake.grid(name).time_type)
 
     wrong: list[VerifyFailedError] = []
     call.each("verified", call.names(name, is_all=every), one)
@@ -105,7 +100,7 @@ def check(
 ) -> None:
     """Answer the suite of aggregates about what they publish; exits 1 when something critical is not met."""
 
-    def one(name: str) -> CheckedRows:
+    def one(name: str) -> CheckResult:
         report = call.lake.check(name, start, end, suite=suite, docs=docs)
         if not report.verdict.is_publishable:
             text = "; ".join(f.words() for f in report.verdict.failed)
@@ -115,7 +110,7 @@ def check(
             wrong.append(
                 QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
             )
-        return CheckedRows(report, call.lake.grid(name).time_type)
+        return CheckResult(report, call.lake.grid(name).time_type)
 
     wrong: list[QualityCheckError] = []
     call.each("checked", call.names(name, is_all=every), one)
@@ -125,13 +120,11 @@ def check(
 
 def doctor(call: Call, name: MaybeName = None) -> None:
     """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
-    findings = call.lake.doctor(name)
-    call.show(Examined(tuple(findings)))
-    call.status = FOUND if any(f.level == "error" for f in findings) else 0
+    call.show(DoctorResult(tuple(call.lake.doctor(name))))
 
 
-def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> Shown:
+def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> ShowResult:
     read = call.lake.fresh(name, start, end)
     found = read.fetch(limit)
     rows = tuple(tuple(row.values()) for row in found.table.to_pylist())
-    return Shown(name, tuple(found.table.column_names), rows, FreshCost.of(read, found.cost))
+    return ShowResult(name, tuple(found.table.column_names), rows, FreshCost.of(read, found.cost))

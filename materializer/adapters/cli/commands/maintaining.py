@@ -6,7 +6,7 @@ import typer
 
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import All, DryRun, Names
-from materializer.adapters.cli.render.results import Maintained
+from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.errors import UsageError
 
 PANEL = "Keep true"
@@ -28,13 +28,15 @@ def maintain(call: Call, names: Names = None, *, every: All = False, dry_run: Dr
     for name in names or []:
         view.named(name)
 
-    def one(name: str | None) -> Maintained:
-        def on_plan(report: Maintained) -> None:
+    def one(name: str | None) -> MaintainResult:
+        def on_plan(report: MaintainResult) -> None:
             if report.report.has_work and not dry_run:
                 call.output.announce(report)
 
         if name is None:
-            return Maintained(maintainer.journal(is_dry_run=dry_run, on_plan=lambda r: on_plan(Maintained(r))))
-        return Maintained(maintainer.aggregate(name, is_dry_run=dry_run, on_plan=lambda r: on_plan(Maintained(r))))
+            return MaintainResult(maintainer.journal(is_dry_run=dry_run, on_plan=lambda r: on_plan(MaintainResult(r))))
+        return MaintainResult(
+            maintainer.aggregate(name, is_dry_run=dry_run, on_plan=lambda r: on_plan(MaintainResult(r)))
+        )
 
     call.each("maintained", [*(call.lake.names() if every else names or []), None], one)

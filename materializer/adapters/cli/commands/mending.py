@@ -9,14 +9,15 @@ import typer
 
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import All, BackupFolder, DefinitionFiles, NameOrAll, NewFolder, Yes
-from materializer.adapters.cli.render.results import BackedUp, Repaired, Restored
+from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
+from materializer.adapters.cli.render.repair import RepairResult
+from materializer.adapters.cli.render.result import FOUND
 from materializer.errors import JournalLostError, UsageError
 
 if TYPE_CHECKING:
     from materializer.services.repair.apply import RepairReport
 
 PANEL = "Mend"
-FOUND = 1
 
 
 def register(app: typer.Typer) -> None:
@@ -51,16 +52,16 @@ def _mend(call: Call, names: Sequence[str], work: Callable[[str, bool], RepairRe
     """Mend what is wrong; without ``--yes`` say first what that is, and mend it when somebody at the terminal agrees."""
     wrong: list[str] = []
 
-    def told(name: str) -> Repaired:
+    def told(name: str) -> RepairResult:
         report = work(name, True)
         wrong.extend([name] if report.outcome == "planned" else [])
-        return Repaired(report)
+        return RepairResult(report)
 
     if not yes:
         call.each("repairs", names, told)
         if not wrong or not _agreed(call):
             return
-    call.each("repairs", names if yes else wrong, lambda name: Repaired(work(name, False)))
+    call.each("repairs", names if yes else wrong, lambda name: RepairResult(work(name, False)))
 
 
 def _agreed(call: Call) -> bool:
@@ -72,13 +73,13 @@ def _agreed(call: Call) -> bool:
 
 def backup(call: Call, folder: NewFolder) -> None:
     """Copy the journal into a new folder, at one version, and check the copy; refreshes may go on."""
-    call.show(BackedUp(call.lake.backup(folder)))
+    call.show(BackupResult(call.lake.backup(folder)))
 
 
 def restore(call: Call, folder: BackupFolder, *, yes: Yes = False) -> None:
     """Put the journal of a backup in place; the one that is there is kept beside it. Says what needs a repair then."""
     if not yes:
-        call.show(Restored(call.lake.restore(folder, dry_run=True)))
+        call.show(RestoreResult(call.lake.restore(folder, dry_run=True)))
         if not _agreed(call):
             return
-    call.show(Restored(call.lake.restore(folder)))
+    call.show(RestoreResult(call.lake.restore(folder)))

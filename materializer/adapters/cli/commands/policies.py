@@ -20,7 +20,9 @@ from materializer.adapters.cli.options import (
     Schedule,
     StartOffset,
 )
-from materializer.adapters.cli.render.results import Applied, PolicyList, Refreshed
+from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.policy import PolicyListResult
+from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
 PANEL = "Keep true"
@@ -60,17 +62,17 @@ def add(
         catch_dirt=catch_dirt or None,
         max_staleness=max_staleness,
     )
-    call.show(Applied((change,)))
+    call.show(ApplyResult((change,)))
 
 
 def show(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
     """Print the policies of an aggregate, or of all: windows, schedules, when they are due."""
-    call.show(PolicyList(tuple(call.lake.policies(name, now))))
+    call.show(PolicyListResult(tuple(call.lake.policies(name, now))))
 
 
 def remove(call: Call, name: Name, *, policy: PolicyName = DEFAULT) -> None:
     """Remove a policy from an applied definition; what it refreshed stays."""
-    call.show(Applied((call.lake.remove_policy(name, policy),)))
+    call.show(ApplyResult((call.lake.remove_policy(name, policy),)))
 
 
 def run(call: Call, name: MaybeName = None, *, policy: MaybePolicy = None, now: Now = None, due: Due = False) -> None:
@@ -81,12 +83,12 @@ def run(call: Call, name: MaybeName = None, *, policy: MaybePolicy = None, now: 
         raise UsageError("give the name of an aggregate or --due, got neither", hint="'materializer policy list'")
     wanted = call.lake.due(name, now) if due else [(name or "", policy or DEFAULT)]
 
-    def one(which: tuple[str, str]) -> Refreshed:
+    def one(which: tuple[str, str]) -> RefreshResult:
         aggregate, policy = which
         kind = call.lake.grid(aggregate).time_type
         with call.output.watch(aggregate, kind, is_long=False) as w:
             done = call.lake.run_policy(aggregate, policy, now, on_plan=w.on_plan, on_run=w.on_run)
-        return Refreshed(done.report, kind, done.policy, done.now)
+        return RefreshResult(done.report, kind, done.policy, done.now)
 
     call.each("refreshes", wanted, one)
     for error in call.lake.unusable() if due and name is None else []:

@@ -23,7 +23,9 @@ from materializer.adapters.cli.options import (
     Start,
     Strict,
 )
-from materializer.adapters.cli.render.results import Invalidated, Planned, Refreshed
+from materializer.adapters.cli.render.invalidate import InvalidateResult
+from materializer.adapters.cli.render.plan import PlanResult
+from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
 PANEL = "Keep true"
@@ -39,7 +41,7 @@ def plan(
     call: Call, name: Name, *, start: Start = None, end: End = None, force: Force = False, strict: Strict = False
 ) -> None:
     """Print what a refresh would do, and why; write nothing."""
-    call.show(Planned(call.lake.plan(name, start, end, force=force, strict=strict)))
+    call.show(PlanResult(call.lake.plan(name, start, end, force=force, strict=strict)))
 
 
 def refresh(
@@ -58,7 +60,7 @@ def refresh(
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
-    def one(name: str) -> Refreshed:
+    def one(name: str) -> RefreshResult:
         kind = call.lake.grid(name).time_type
         with call.output.watch(name, kind, is_long=False) as w:
             report = call.lake.refresh(
@@ -74,7 +76,7 @@ def refresh(
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
-        return Refreshed(report, kind)
+        return RefreshResult(report, kind)
 
     call.each("refreshes", call.names(name, is_all=every), one)
 
@@ -95,7 +97,7 @@ def backfill(
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
-    def one(name: str) -> Refreshed:
+    def one(name: str) -> RefreshResult:
         kind = call.lake.grid(name).time_type
         with call.output.watch(name, kind, is_long=True) as w:
             report = call.lake.backfill(
@@ -111,7 +113,7 @@ def backfill(
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
-        return Refreshed(report, kind)
+        return RefreshResult(report, kind)
 
     call.each("refreshes", call.names(name, is_all=every), one)
 
@@ -123,4 +125,4 @@ def invalidate(
     if all_time == (start is not None or end is not None):
         raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
     declared = call.lake.invalidate(name, start, end, reason=reason)
-    call.show(Invalidated(name, call.lake.grid(name).time_type, declared, reason))
+    call.show(InvalidateResult(name, call.lake.grid(name).time_type, declared, reason))

@@ -6,7 +6,7 @@ import typer
 
 from materializer.adapters.cli.call import Call, command
 from materializer.adapters.cli.options import AsStored, Before, Name, Yes
-from materializer.adapters.cli.render.results import Expired, Thawed
+from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
 
 PANEL = "Keep true"
 
@@ -19,9 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def expire(call: Call, name: Name, *, before: Before, as_stored: AsStored = False, yes: Yes = False) -> None:
     """Freeze history before its raw rows go, and print the statement that deletes them; writes to no source."""
-    call.show(Expired(call.lake.expire(name, before, as_stored=as_stored, dry_run=not yes)))
+    call.show(ExpireResult(call.lake.expire(name, before, as_stored=as_stored, dry_run=not yes)))
 
 
 def thaw(call: Call, name: Name, *, yes: Yes = False) -> None:
     """Give frozen history up: the next refresh computes it from what the source still has."""
-    call.show(Thawed(call.lake.thaw(name, dry_run=not yes)))
+    call.show(ThawResult(call.lake.thaw(name, dry_run=not yes)))

@@ -17,7 +17,7 @@ from materializer.adapters.cli.options import (
     PublishAnyway,
     RunOrder,
 )
-from materializer.adapters.cli.render.results import Abandoned, Built, Published
+from materializer.adapters.cli.render.build import AbandonResult, BuildResult, SwitchResult
 
 if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
@@ -51,24 +51,24 @@ def build(
         switch=not no_switch,
         publish_anyway=publish_anyway,
     )
-    call.show(Built(report))
+    call.show(BuildResult(report))
 
 
 def switch(call: Call, name: Name) -> None:
     """Publish the next version of an aggregate in one commit, if it covers what is published."""
-    call.show(Published(call.lake.switch(name)))
+    call.show(SwitchResult(call.lake.switch(name)))
 
 
 def rollback(call: Call, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
     """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
     call.lake.rollback(name, back=back)
-    call.show(Built(build_one(call, name, switch=not no_switch)))
+    call.show(BuildResult(build_one(call, name, switch=not no_switch)))
 
 
 def abandon(call: Call, name: Name) -> None:
     """Give the next version of an aggregate up; what is published stays."""
     call.lake.abandon(name)
-    call.show(Abandoned(name))
+    call.show(AbandonResult(name))
 
 
 def build_one(call: Call, name: str, **how: Any) -> BuildReport:

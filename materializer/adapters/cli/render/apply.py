@@ -1,0 +1,123 @@
+"""``apply``, ``policy add`` and ``policy remove``: what changes in definitions, and what a problem in one looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.build import BuildResult
+from materializer.adapters.cli.render.result import DONE, IDLE, Result
+from materializer.adapters.cli.words import count, size, wrapped
+
+if TYPE_CHECKING:
+    from materializer.errors import Problem
+    from materializer.services.definitions.apply import Change
+    from materializer.services.versions.build import BuildReport
+
+_KINDS = {
+    "new": ("would be created", "created", "; everything is dirty, backfill or refresh it"),
+    "unchanged": ("unchanged", "unchanged", ""),
+    "metadata": ("would change", "changed", " in its metadata; nothing is computed again"),
+    "measures": ("would change", "changed", " in what it shows of its stored partials"),
+    "data": ("would change", "changed", " in its data"),
+}
+_NEXT = {
+    "started": ("would be built beside what is published", "is the next version"),
+    "replaced": ("would replace the version that is being built", "is the next version instead of the one before"),
+    "building": ("is being built", "is being built"),
+    "switched": (
+        "would be published at once, as nothing was refreshed yet",
+        "is published, as nothing was refreshed yet",
+    ),
+    "abandoned": ("would give the next version up", "the next version is given up; what is published stays"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult(Result):
+    """What ``apply`` did, or would do; *builds* are those of ``--build``."""
+
+    changes: tuple[Change, ...]
+    warnings: tuple[Problem, ...] = ()
+    is_dry_run: bool = False
+    builds: tuple[BuildReport, ...] = ()
+
+    @property
+    def exit_status(self) -> int:
+        return IDLE if all(c.kind == "unchanged" and not c.next for c in self.changes) else DONE
+
+    def form(self) -> dict[str, Any]:
+        return {
+            "dry_run": self.is_dry_run,
+            "changes": [asdict(c) for c in self.changes],
+            "warnings": [_problem_form(w) for w in self.warnings],
+            "builds": [BuildResult(b).form() for b in self.builds],
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        for problem in self.warnings:
+            first, *rest = problem_lines(problem, width)
+            yield f"warning: {first}"
+            yield from rest
+        for change in self.changes:
+            yield from _change_lines(change, width, is_dry_run=self.is_dry_run)
+        for build in self.builds:
+            yield from BuildResult(build).lines(width)
+        if not self.changes:
+            yield "no definitions found"
+        if self.is_dry_run:
+            yield "dry run: nothing was written"
+
+
+def _problem_form(problem: Problem) -> dict[str, Any]:
+    return {f: getattr(problem, f) for f in ("code", "message", "hint", "file", "line", "column")}
+
+
+def problem_lines(problem: Problem, width: int) -> Iterator[str]:
+    """Yield a problem with its place, code and hint."""
+    place = f"{problem.file}: " if problem.file else ""
+    if problem.line:
+        place = f"{problem.file or 'definition'}:{problem.line}:{problem.column}: "
+    yield f"{place}{problem.code}"
+    yield from wrapped(problem.message, "    ", width=width)
+    if problem.hint:
+        yield from wrapped(problem.hint, "    hint: ", width=width)
+
+
+def _change_lines(change: Change, width: int, *, is_dry_run: bool) -> Iterator[str]:
+    """Yield what applying one definition does: the kind of change, its cost, what differs, and what comes next."""
+    yield from wrapped(_kind_text(change, is_dry_run=is_dry_run), f"{change.name}: ", width=width)
+    details = list(change.differences)
+    if change.kind in {"new", "data"} and change.source:
+        details.insert(0, f"source {change.source}, changes count from version {change.source_version}")
+    if change.next in {"started", "replaced", "building"}:
+        details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
+        if not is_dry_run:
+            details.append(f"'materializer build {change.name}' builds and publishes it")
+    for text in details:
+        yield from wrapped(text, "    ", width=width)
+
+
+def _kind_text(change: Change, *, is_dry_run: bool) -> str:
+    would, done, rest = _KINDS.get(change.kind, (change.kind, change.kind, ""))
+    next_ = _NEXT.get(change.next, ("", ""))[not is_dry_run]
+    return (would if is_dry_run else done) + rest + (f"; {next_}" if next_ else "")
+
+
+def _cost_text(change: Change) -> str:
+    reads, stored = change.reads, change.kept
+    if change.kind == "measures":
+        copied = ""
+        if stored is not None:
+            read = f"{count(stored.rows, 'row')} ({size(stored.bytes)} in {count(stored.files, 'file')})"
+            copied = f": {read} to copy, and its output to write from them"
+        return (
+            f"made from stored partials{copied}; no row of the source is read but what changed since the last refresh"
+        )
+    if reads is None:
+        return ""
+    return (
+        f"building it reads about {count(reads.rows, 'row')} ({size(reads.bytes)} in {count(reads.files, 'file')}) "
+        f"in about {count(reads.runs, 'run')}"
+    )

@@ -1,0 +1,52 @@
+"""``check``: what a suite says of what an aggregate publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.result import Result, value_form, window_form
+from materializer.adapters.cli.words import count, duration, span, wrapped
+from materializer.core.spec.spec import TimeType
+
+if TYPE_CHECKING:
+    from materializer.services.quality.check import CheckReport
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult(Result):
+    """What ``check`` found in what one aggregate publishes."""
+
+    listing = "checked"
+    report: CheckReport
+    time_type: TimeType
+
+    def form(self) -> dict[str, Any]:
+        r = self.report
+        return {
+            "name": r.name,
+            "window": window_form(r.window, self.time_type),
+            "version": r.version,
+            "suite": r.verdict.suite,
+            "publishable": r.verdict.is_publishable,
+            "findings": [value_form(f.as_json()) for f in r.verdict.findings],
+            "rows": [{"expectation": row.type, "values": value_form(row.values)} for row in r.rows],
+            "docs": r.docs or None,
+            "seconds": round(r.seconds, 3),
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        r, verdict = self.report, self.report.verdict
+        what = f"suite {verdict.suite}" if verdict.suite else "built-in checks"
+        where = f" in {span(r.window, self.time_type)}" if r.window else ""
+        met = f"{len(verdict.findings) - len(verdict.failed)} of {count(len(verdict.findings), 'expectation')} met"
+        yield from wrapped(f"{what}, version {r.version}{where}: {met}", f"{r.name}: ", width=width)
+        for finding in verdict.failed:
+            yield from wrapped(finding.words(), f"  {finding.severity:<8}  ", width=width)
+        for row in r.rows:
+            values = ", ".join(f"{k}={v}" for k, v in row.values.items())
+            yield from wrapped(f"{row.type}: {values}", "  row       ", width=width)
+        if r.docs:
+            yield from wrapped(r.docs, "  page      ", width=width)
+        yield f"  {duration(r.seconds)}"

@@ -1,0 +1,172 @@
+"""``plan``: what a refresh would do, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from materializer.adapters.cli.render.result import (
+    DONE,
+    IDLE,
+    Result,
+    estimate_form,
+    instant_form,
+    span_form,
+    spans_form,
+    window_form,
+)
+from materializer.adapters.cli.words import count, labelled, number, size, span, spans, wrapped
+from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Recompute, Settle, Step, strategy_of
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+
+if TYPE_CHECKING:
+    from materializer.services.refresh.preview import Preview
+
+_LANES = {Lane.DRIVER: "the driver (small result)", Lane.SPARK: "Spark (large result)"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult(Result):
+    """What ``plan`` found."""
+
+    preview: Preview
+
+    @property
+    def exit_status(self) -> int:
+        return IDLE if self.preview.plan is None and self.preview.unfinished is None else DONE
+
+    def form(self) -> dict[str, Any]:
+        p, kind, captured = self.preview, self.preview.time_type, None
+        if p.captured is not None:
+            dirty = spans_form(SpanSet.union(e.span for e in p.captured.entries), kind)
+            captured = {"version": p.captured.version, "dirty": dirty, "null_times": p.captured.null_times}
+        return {
+            "name": p.name,
+            "window": window_form(p.window, kind),
+            "source_version": p.source_version,
+            "captured": captured,
+            "dirty": spans_form(p.dirty, kind),
+            "outside": spans_form(p.outside, kind),
+            "plan": None if p.plan is None else _plan_form(p.plan, kind),
+            "runs": p.runs,
+            "unfinished": p.unfinished,
+            **below_form(p.frozen, p.stuck, kind),
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        preview, kind, plan = self.preview, self.preview.time_type, self.preview.plan
+        yield f"{preview.name}: " + (
+            "nothing to do" if plan is None else f"{plan.strategy.replace('+', ' and ')}, refresh {plan.n}"
+        )
+        captured = "nothing new"
+        if preview.captured is not None:
+            dirty = SpanSet.union(e.span for e in preview.captured.entries)
+            text = f"dirty by it: {spans(dirty, kind)}" if dirty else "nothing dirty by it"
+            captured = f"up to version {preview.captured.version}; {text}"
+        unfinished = f"refresh {preview.unfinished} has not ended; it is finished or taken back first"
+        pairs = [
+            ("window", "nothing: there are no rows yet" if preview.window is None else span(preview.window, kind)),
+            ("source", f"version {preview.source_version}"),
+            ("captured", captured),
+            ("unfinished", "" if preview.unfinished is None else unfinished),
+            ("dirty", spans(preview.dirty, kind)),
+        ]
+        if plan is not None:
+            first = f"about {number(preview.runs)}; the first takes {span(plan.window, kind)}"
+            pairs += [
+                ("reads", reads_text(plan.estimate)),
+                ("makes", _makes(plan.windows)),
+                ("commits", f"by {_LANES[plan.lane]}"),
+                ("runs", first if preview.runs > 1 else "1"),
+            ]
+        outside = f"{spans(preview.outside, kind)}, outside" if preview.outside else "nothing outside"
+        pairs += [("stays dirty", f"{outside} the window"), ("stuck", stuck_text(preview.stuck, kind))]
+        yield from labelled(pairs, width=width)
+        for at, step in enumerate(plan.steps if plan else (), start=1):
+            yield from _step_lines(at, step, kind, width)
+
+
+def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
+    return {
+        "refresh": plan.n,
+        "source_version": plan.source_version,
+        "window": span_form(plan.window, kind),
+        "strategy": plan.strategy,
+        "lane": plan.lane.value,
+        "reads": estimate_form(plan.estimate),
+        "windows": plan.windows,
+        "steps": [step_form(s, kind) for s in plan.steps],
+    }
+
+
+def step_form(step: Step, kind: TimeType) -> dict[str, Any]:
+    """Return a step with its reasons."""
+    estimate, rejected = (Estimate(), ()) if isinstance(step, Settle) else (step.estimate, step.rejected)
+    return {
+        "strategy": strategy_of(step),
+        "reason": _why(step),
+        "spans": spans_form(step.spans, kind),
+        "reads": estimate_form(estimate),
+        "rejected": [{"strategy": r.strategy, "reason": r.reason} for r in rejected],
+    }
+
+
+def _step_lines(at: int, step: Step, kind: TimeType, width: int) -> Iterator[str]:
+    yield f"  step {at}: {strategy_of(step)}"
+    pairs = [("buckets in", spans(step.spans, kind)), ("because", _why(step))]
+    if not isinstance(step, Settle):
+        pairs.append(("reads", reads_text(step.estimate)))
+        pairs += [(f"not {r.strategy}", r.reason) for r in step.rejected if r.reason]
+    yield from labelled(pairs, width=width, indent=4)
+
+
+def short_plan_lines(name: str, plan: Plan, kind: TimeType, width: int) -> Iterator[str]:
+    """Yield a plan in short: a line, and one for each step."""
+    yield f"{name}: refresh {plan.n} at source version {plan.source_version}"
+    for step in [s for s in plan.steps if not isinstance(s, Settle)] or plan.steps:
+        why = _why(step)
+        read = against = ""
+        if not isinstance(step, Settle):
+            read = f"; reads {reads_text(step.estimate)}"
+            against = "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason not in {"", why})
+        if isinstance(step, Recompute) and step.windows:
+            read += f"; makes {_makes(step.windows)}"
+        text = f"{spans(step.spans, kind, few=2)}{read}; {why}{against}"
+        yield from wrapped(text, f"  {strategy_of(step):<10}", width=width)
+
+
+def _why(step: Step) -> str:
+    """Return why the buckets of *step* are dirty and come out this way."""
+    match step:
+        case Settle():
+            return "neither the source nor the aggregate has rows there: nothing to read or write"
+        case Recompute(reason=reason):
+            return reason
+        case Merge(after=after):
+            return f"rows were only inserted since version {after}"
+        case _:
+            assert_never(step)
+
+
+def reads_text(estimate: Estimate) -> str:
+    """Return what a step reads at most."""
+    if not estimate.files:
+        return "nothing"
+    return f"at most {count(estimate.rows, 'row')}, {size(estimate.bytes)} in {count(estimate.files, 'file')}"
+
+
+def _makes(windows: int) -> str:
+    """Return how many windows an engine makes at most; "" where they are no more than the rows."""
+    return f"at most {count(windows, 'window')}" if windows else ""
+
+
+def below_form(frozen: int, stuck: SpanSet, kind: TimeType) -> dict[str, Any]:
+    """Return the time that no refresh computes again, and the dirt in it."""
+    return {"frozen_below": instant_form(frozen, kind), "stuck": spans_form(stuck, kind)}
+
+
+def stuck_text(stuck: SpanSet, kind: TimeType) -> str:
+    """Return what is said of dirt that no refresh takes; "" when there is none."""
+    return f"{spans(stuck, kind)}, dirty below the frozen bound and kept as it is" if stuck else ""

@@ -1,0 +1,180 @@
+"""``refresh``, ``backfill`` and ``policy run``: what came out, and what stays dirty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.gate import gate_form
+from materializer.adapters.cli.render.maintain import MaintainResult
+from materializer.adapters.cli.render.plan import below_form, step_form, stuck_text
+from materializer.adapters.cli.render.result import DONE, IDLE, Result, span_form, spans_form, window_form
+from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, wrapped
+from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import NEG_INF
+
+if TYPE_CHECKING:
+    from materializer.services.observe.source_deletes import Reader
+    from materializer.services.refresh.reports import RefreshReport, RunDone
+
+_COUNTED = (
+    "source_version",
+    "strategy",
+    "lane",
+    "buckets",
+    "rows_read",
+    "partials_written",
+    "rows_written",
+    "jobs",
+    "commits",
+    "files_rewritten",
+    "seconds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshResult(Result):
+    """What ``refresh``, ``backfill`` or a *policy* at some *now* did to one aggregate."""
+
+    listing = "refreshes"
+    report: RefreshReport
+    time_type: TimeType
+    policy: str | None = None
+    now: str | int | None = None
+
+    @property
+    def exit_status(self) -> int:
+        return DONE if self.report.runs or self.report.recovered else IDLE
+
+    def form(self) -> dict[str, Any]:
+        r, kind = self.report, self.time_type
+        return {
+            "name": r.name,
+            "outcome": r.outcome,
+            "window": window_form(r.window, kind),
+            "source_version": r.source_version,
+            "runs": [run_form(run, kind) for run in r.runs],
+            "recovered": [{"refresh": n, "outcome": outcome} for n, outcome in r.recovered],
+            "left": spans_form(r.left, kind),
+            "null_times": r.null_times,
+            "seconds": round(r.seconds, 3),
+            "maintained": [MaintainResult(m).form() for m in r.maintained],
+            "warnings": list(r.warnings),
+            **below_form(r.frozen, r.stuck, kind),
+            **let_go_form(r.delete, r.readers),
+            "policy": self.policy,
+            "now": self.now,
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        r, kind = self.report, self.time_type
+        head = f"{r.name}: "
+        if self.policy is not None:
+            yield from wrapped(f"policy {self.policy} at {self.now}", head, width=width)
+        for n, outcome in r.recovered:
+            is_finished = outcome == "finished"
+            next_ = (
+                "its result was there and is published" if is_finished else "its buckets are dirty again and come next"
+            )
+            yield from wrapped(f"refresh {n} had not ended and was {outcome} first: {next_}", head, width=width)
+        at = f"at source version {r.source_version}"
+        window = "" if r.window is None else f" in {span(r.window, kind)}"
+        if r.runs:
+            text = self._total(f"{window} {at}")
+        elif r.outcome == "up-to-date":
+            text = f"up to date{window} {at}, {duration(r.seconds)}"
+        else:
+            text = f"nothing done, no whole bucket in the window, {at}, {duration(r.seconds)}"
+        yield from wrapped(text, head, width=width)
+        pairs = [
+            ("stays dirty", spans(r.left, kind) if r.left else ""),
+            ("left out", f"{count(r.null_times, 'row')} whose time is null" if r.null_times else ""),
+            ("frozen", self._frozen()),
+            ("stuck", stuck_text(r.stuck, kind)),
+            *(("warning", text) for text in r.warnings),
+            ("raw rows", self._let_go()),
+        ]
+        yield from labelled(pairs, width=width)
+        if r.delete:
+            yield f"    {r.delete}"
+        for after in r.maintained:
+            if after.done:
+                yield from MaintainResult(after).lines(width)
+
+    def _total(self, where: str) -> str:
+        report = self.report
+        done, left = [r.report for r in report.runs], report.runs[-1].runs_left
+        rows, written, took = (
+            sum(r.rows_read for r in done),
+            sum(r.rows_written for r in done),
+            duration(report.seconds),
+        )
+        total = f"{count(len(done), 'run')}, read {count(rows, 'row')}, wrote {number(written)}, {took}"
+        if left:
+            return f"{total}; about {count(left, 'run')} left, run it again to go on"
+        return f"true{where}; {total if len(done) > 1 else took}"
+
+    def _frozen(self) -> str:
+        """Return what is said of a window that reaches below the frozen bound."""
+        r = self.report
+        is_below = r.frozen != NEG_INF and r.window is not None and r.window.start < r.frozen
+        at = instant(r.frozen, self.time_type)
+        return f"below {at} rows are merged and nothing is computed again" if is_below else ""
+
+    def _let_go(self) -> str:
+        """Return what a refresh that moved the frozen bound says of raw rows; the statement follows on its own line."""
+        at, then = instant(self.report.frozen, self.time_type), let_go_text(self.report.readers)
+        return f"history is frozen below {at} now; {then}" if self.report.delete else ""
+
+
+def run_form(run: RunDone, kind: TimeType) -> dict[str, Any]:
+    """Return one run of a refresh."""
+    return {
+        "refresh": run.plan.n,
+        "window": span_form(run.window, kind),
+        **counted_form(run.report),
+        "steps": [step_form(s, kind) for s in run.plan.steps],
+        "runs_left": run.runs_left,
+        "gate": gate_form(run.verdict, kind),
+    }
+
+
+def counted_form(report: RunReport) -> dict[str, Any]:
+    """Return what a run read and wrote."""
+    return {name: getattr(report, name) for name in _COUNTED}
+
+
+def run_text(report: RunReport) -> str:
+    """Return what one run did."""
+    if not report.commits or report.strategy == "settle":
+        return f"nothing to read or write, {duration(report.seconds)}"
+    parts = [
+        f"read {count(report.rows_read, 'row')}",
+        f"wrote {number(report.rows_written)} in {count(report.buckets, 'bucket')}",
+        count(report.jobs, "Spark job"),
+        count(report.commits, "commit"),
+        f"{count(report.files_rewritten, 'file')} rewritten",
+        duration(report.seconds),
+    ]
+    return ", ".join(parts)
+
+
+def run_line(at: int, report: RunReport, plan: Plan, runs_left: int, seconds_left: float | None, kind: TimeType) -> str:
+    """Return a line of progress: a run of a backfill."""
+    about = f"/{number(at + runs_left)}" if runs_left else ""
+    left = f", {duration(seconds_left)} left" if seconds_left is not None and runs_left else ""
+    what = f"{count(report.rows_read, 'row')}, {count(report.buckets, 'bucket')}, {duration(report.seconds)}{left}"
+    return f"  run {number(at)}{about}: {span(plan.window, kind)}, {what}"
+
+
+def let_go_form(delete: str, readers: Iterable[Reader]) -> dict[str, Any]:
+    """Return how the owner of the source deletes raw rows, and who else needs them."""
+    return {"delete": delete or None, "readers": [asdict(r) for r in readers]}
+
+
+def let_go_text(readers: Iterable[Reader]) -> str:
+    """Return when the owner of the source may delete raw rows that are not needed any more."""
+    others = "; ".join(f"{r.name} ({r.why})" for r in readers)
+    return f"not before these are frozen, too: {others}" if others else "the owner of the source may delete them"

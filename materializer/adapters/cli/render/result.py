@@ -1,0 +1,117 @@
+"""The port of everything that commands show, and the pieces that many results share."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Estimate
+
+DONE = 0
+FOUND = 1
+IDLE = 3
+
+
+class Result(ABC):
+    """What a command shows: a result of the façade, with what is needed to show it (names, types of time).
+
+    `docs/json.md` is the reference of all forms, and a test compares the two.
+    """
+
+    __slots__ = ()
+
+    listing: ClassVar[str] = ""
+    """The list of the JSON document that has this as an item; "" when the form is the document."""
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that shows this alone; ``IDLE`` counts with ``--strict-exit`` only."""
+        return DONE
+
+    @abstractmethod
+    def form(self) -> dict[str, Any]:
+        """Return the JSON value, whose keys are stable."""
+
+    @abstractmethod
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the text, without colour, in lines of at most about *width* columns."""
+
+
+def instant_form(value: int, kind: TimeType) -> str | int | None:
+    """Return an instant as ISO text, as an integer for integer time, and as None for an end that does not exist."""
+    if value in {NEG_INF, POS_INF}:
+        return None
+    return value if kind.is_integer else render(value, kind)
+
+
+def span_form(span: Span, kind: TimeType) -> dict[str, Any]:
+    """Return a span as an object of its two ends."""
+    return {"start": instant_form(span.start, kind), "end": instant_form(span.end, kind)}
+
+
+def window_form(window: Span | None, kind: TimeType) -> dict[str, Any] | None:
+    """Return a span that may be missing."""
+    return None if window is None else span_form(window, kind)
+
+
+def spans_form(spans: SpanSet, kind: TimeType) -> list[dict[str, Any]]:
+    """Return spans as a list of objects."""
+    return [span_form(s, kind) for s in spans]
+
+
+def estimate_form(estimate: Estimate) -> dict[str, int]:
+    """Return what something reads at most."""
+    return {"rows": estimate.rows, "bytes": estimate.bytes, "files": estimate.files}
+
+
+def value_form(value: Any) -> Any:
+    """Return any value of a row or of the journal as one that JSON has."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case date() | bytes():
+            return cell(value)
+        case list() | tuple():
+            return [value_form(v) for v in value]
+        case Mapping():
+            return {str(k): value_form(v) for k, v in value.items()}
+        case _:
+            return str(value)
+
+
+def cell(value: Any) -> str:
+    """Return one value of a row as text; instants in ISO form.
+
+    Examples:
+        >>> cell(None), cell(1.5), cell(True), cell(datetime(2013, 3, 10, 5, tzinfo=UTC)), cell([1, None])
+        ('null', '1.5', 'true', '2013-03-10T05:00:00Z', '[1, null]')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return "NaN" if math.isnan(value) else f"{value:.15g}"
+        case datetime():
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z" if value.tzinfo else value.isoformat()
+        case date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return "[" + ", ".join(cell(v) for v in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{cell(k)}: {cell(v)}" for k, v in value.items()) + "}"
+        case _:
+            return str(value)

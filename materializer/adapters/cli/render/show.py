@@ -1,0 +1,114 @@
+"""``show`` and ``changes``: rows of an output, and what refreshes changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
+from materializer.adapters.cli.words import count, duration, labelled, size, table, wrapped
+from materializer.core.refresh.plan import Estimate, ReadCost
+
+if TYPE_CHECKING:
+    from materializer.services.refresh.fresh import FreshRead
+
+
+@dataclass(frozen=True, slots=True)
+class FreshCost:
+    """What an always-fresh read computed on the fly: as planned, and as it was measured."""
+
+    source_version: int
+    strategy: str
+    pieces: int
+    estimate: Estimate
+    planning: float
+    measured: ReadCost
+
+    @classmethod
+    def of(cls, read: FreshRead, measured: ReadCost) -> FreshCost:
+        """Return what *read* was to cost, and what fetching it did."""
+        return cls(read.source_version, read.strategy, len(read.computed), read.estimate, read.seconds, measured)
+
+    def form(self) -> dict[str, Any]:
+        """Return the JSON value."""
+        return {
+            "source_version": self.source_version,
+            "strategy": self.strategy,
+            "spans": self.pieces,
+            **estimate_form(self.estimate),
+            "planning_seconds": self.planning,
+            "rows_read": self.measured.rows_read,
+            "jobs": self.measured.jobs,
+            "seconds": self.measured.seconds,
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the text."""
+        read, took = self.estimate, self.measured
+        what = (
+            f"{count(self.pieces, 'dirty span')} by {self.strategy}, {count(took.rows_read, 'source row')} aggregated"
+        )
+        done = (
+            f"{what if self.pieces else 'nothing is dirty'}, {count(took.jobs, 'Spark job')}, {duration(took.seconds)}"
+        )
+        yield from wrapped(done, f"as of source version {self.source_version}: ", width=width)
+        if self.pieces:
+            most = f"at most {count(read.rows, 'row')}, {size(read.bytes)} in {count(read.files, 'file')}"
+            yield from wrapped(most, f"planned in {duration(self.planning)}: ", width=width)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowResult(Result):
+    """Rows of one aggregate."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    fresh: FreshCost | None = None
+
+    def form(self) -> dict[str, Any]:
+        return {**_rows_form(self), "fresh": None if self.fresh is None else self.fresh.form()}
+
+    def lines(self, width: int) -> Iterator[str]:
+        yield from _rows_lines(self, "no rows there", width)
+        if self.fresh is not None:
+            yield from self.fresh.lines(width)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesResult(Result):
+    """What refreshes changed in an output: the first rows of *total*."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    total: int
+
+    def form(self) -> dict[str, Any]:
+        return {**_rows_form(self), "total": self.total}
+
+    def lines(self, width: int) -> Iterator[str]:
+        yield from _rows_lines(self, "no changes there", width)
+        if self.rows and (left := self.total - len(self.rows)):
+            yield f"{count(left, 'change')} more: raise --limit, or go on with --after"
+
+
+def _rows_form(result: ShowResult | ChangesResult) -> dict[str, Any]:
+    return {"name": result.name, "columns": list(result.columns), "rows": value_form(result.rows)}
+
+
+def _rows_lines(result: ShowResult | ChangesResult, none: str, width: int) -> Iterator[str]:
+    if not result.rows:
+        yield f"{result.name}: {none}"
+        return
+    texts = [tuple(cell(v) for v in row) for row in result.rows]
+    right = [i for i in range(len(result.columns)) if any(isinstance(r[i], (int, float)) for r in result.rows)]
+    whole = table(result.columns, texts, right=right)
+    if max(map(len, whole)) <= width:
+        yield from whole
+        return
+    for at, row in enumerate(texts):
+        if at:
+            yield ""
+        yield from labelled(zip(result.columns, row, strict=True), width=width, indent=0)
