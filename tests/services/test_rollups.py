@@ -127,7 +127,7 @@ def test_a_version_that_does_not_fit_is_not_brought_back(lake: Lake, monkeypatch
     state = lake.opened.journal.view().named("days")
     lake.apply(view("days", each("1 day")))
     lake.apply(view("months", each("1 month"), "days"))
-    monkeypatch.setattr(versions, "_previous", lambda *_: version_of(state))
+    monkeypatch.setattr(versions, "previous", lambda *_: version_of(state))
     with pytest.raises(DefinitionError, match="'months' reads it and divides it into 1 month"):
         lake.opened.rollback("days")
 

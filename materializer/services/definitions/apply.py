@@ -6,9 +6,8 @@ leaves folders that no aggregate owns and the next ``apply`` says so.
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,22 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from materializer.config import Config
-from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.compiled.diff import differences
-from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
+from materializer.core.compiled.fingerprint import metadata_fingerprint
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.properties import refusals
-from materializer.core.policy import retention
-from materializer.core.policy.policies import policies_of, problems_of
 from materializer.core.quality.library import Library
-from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.core.time.instants import render
+from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     CatalogManagedError,
     DefinitionError,
     ForeignTableError,
-    FrozenHistoryError,
     MaterializerError,
     NotADeltaTableError,
     Problem,
@@ -44,13 +38,14 @@ from materializer.journal.view import View
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.commit import create_table
 from materializer.services.aggregate import output_path, partials_path
-from materializer.services.definitions import calendars, cron, impact, lineage, suites
+from materializer.services.definitions import calendars, impact, lineage, suites
 from materializer.services.definitions.batch import Awaited, Batch
+from materializer.services.definitions.refusals import refuse_policies
+from materializer.services.definitions.sources import resolve_source
+from materializer.services.definitions.tables import create_tables, schemas_of
 
 if TYPE_CHECKING:
-    from materializer.spark.describe.analyse import Analysed
     from materializer.spark.run.spark import Engine
 
 
@@ -241,36 +236,6 @@ class Definitions:
                     self._describe(prepared)
         return prepared.change
 
-    def resolve_source(self, name: str) -> SourceIdentity:
-        """Return the table that a source name stands for.
-
-        Names are looked up in ``[sources]`` of the configuration, then among this lake's aggregates, then taken as a
-        path (relative to the lake's root, then to the working directory), then, when they have two or three parts, as
-        names of the session's catalog.
-
-        Raises:
-            TableNotFoundError: If nothing is there.
-            NotADeltaTableError: If something else is.
-        """
-        state = by_name(self._journal.view().states, name)
-        if name in self._config.sources:
-            candidates = [Path(self._config.sources[name])]
-        elif state is not None:
-            candidates = [Path(output_path(self._root, state.name))]
-        else:
-            candidates = [self._root / name, Path(name)]
-        candidates = [p if p.is_absolute() else self._root / p for p in candidates[:1]] + candidates[1:]
-        if not candidates[0].exists() and re.fullmatch(r"\w+(\.\w+){1,2}", self._config.sources.get(name, name)):
-            return self._engine().table_named(self._config.sources.get(name, name))
-        for path in candidates:
-            if path.exists():
-                return SourceIdentity(str(path.resolve()), DeltaFolder.at(str(path.resolve())).head().table_id)
-        known = ", ".join(sorted(self._config.sources)) or "none"
-        raise TableNotFoundError(
-            f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
-            hint="name it in [sources] of materializer.toml, or give its path",
-        )
-
     def edit_properties(
         self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, lease: Leases
     ) -> Change:
@@ -313,13 +278,13 @@ class Definitions:
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source, folder = batch.awaited(spec) or self._source_of(spec)
         spec = lineage.over_final_rows(spec, source.path, self._root, batch.states)
-        spec = calendars.looked_up(spec, self.resolve_source) if spec.is_engine else spec
+        spec = calendars.looked_up(spec, self._resolve_source) if spec.is_engine else spec
         if unfit := batch.misfits_of_child(spec, source.path):
             raise DefinitionError([*lineage.problems_of(spec, source.path, self._root, batch.states), *unfit])
-        if existing is not None and _is_same(spec, existing, source, folder):
+        if existing is not None and impact.is_same(spec, existing, source, folder):
             prepared = self._same_data(spec, existing, folder)
             return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
-        if existing is not None and build is not None and _is_same(spec, build, source, folder):
+        if existing is not None and build is not None and impact.is_same(spec, build, source, folder):
             prepared = self._same_data(spec, build, folder)
             change = self._changed(existing, prepared.spec, source, prepared.schemas, folder.head().version)
             return _going_on(prepared, replace(change, kept=None), "building", build, existing)  # that is done
@@ -335,11 +300,11 @@ class Definitions:
         resolved = _resolved(spec, folder)
         if problems := batch.misfits_of_parent(resolved):
             raise DefinitionError(problems)
-        _refuse_policies(resolved)
+        refuse_policies(resolved)
         analysed = self._engine().analyse(resolved, folder.schema_json())
         version = folder.head().version
-        schemas = _schemas(analysed)
-        _refuse_policies(resolved, schemas)
+        schemas = schemas_of(analysed)
+        refuse_policies(resolved, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         if existing is None:
@@ -380,7 +345,7 @@ class Definitions:
         new = replace(old, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql)
         if folder:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
-        _refuse_policies(new, existing.schemas)
+        refuse_policies(new, existing.schemas)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
         change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
         return Prepared(change, new, existing.source, dict(existing.schemas), existing)
@@ -395,9 +360,12 @@ class Definitions:
         columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
         return suites.found(spec, self._config.expectations, columns, self._library, applied)
 
+    def _resolve_source(self, name: str) -> SourceIdentity:
+        return resolve_source(name, self._root, self._config.sources, self._journal.view().states, self._engine)
+
     def _source_of(self, spec: AggregateSpec) -> tuple[SourceIdentity, DeltaFolder]:
         try:
-            source = self.resolve_source(spec.source)
+            source = self._resolve_source(spec.source)
             return source, DeltaFolder.at(source.path)
         except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
             raise _problem(spec, exc.code, exc.message, exc.hint) from exc
@@ -455,24 +423,6 @@ class Definitions:
         self._journal.insist(told)
         self._checkpoint("described")
 
-    def _append(self, aggregate_id: str, events: Sequence[Event]) -> None:
-        self._journal.insist([(aggregate_id, e) for e in events])
-
-    def remove_folders(self, state: AggregateState) -> None:
-        """Remove the tables of an aggregate; what is missing already is not an error."""
-        shutil.rmtree(self._root / state.name, ignore_errors=True)
-
-
-def create_tables(
-    paths: Mapping[str, str], spec: AggregateSpec, schemas: Mapping[str, Any], aggregate_id: str
-) -> dict[str, str]:
-    """Create the empty partials and output of an aggregate, or of a build, and return their Delta table ids."""
-    names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
-    for which, (name, comment) in names.items():
-        description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
-        create_table(paths[which], schemas[which], name=name, description=description)
-    return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
-
 
 def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:
     resolved = resolve(spec, folder.schema())
@@ -485,81 +435,10 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSp
     return sliced
 
 
-def _refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = None) -> None:
-    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known.
-
-    Args:
-        spec: The definition.
-        schemas: Column names and Spark types of its tables, None before they are known.
-    """
-    found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
-    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
-    if spec.is_engine:
-        found += _retention_of_engines(spec, schemas and [name for name, _ in schemas["partials"]])
-    for policy in policies_of(spec):
-        if policy.schedule is not None and (why := cron.refusal(policy.schedule)):
-            message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
-            found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
-    if found:
-        raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
-
-
-def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[list[str]]:
-    """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
-    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
-    from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
-
-    hint = "leave it away, and keep the rows of the source"
-    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
-        yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
-
-
-def refuse_frozen(state: AggregateState, what: str) -> None:
-    """Refuse what would compute an aggregate again whose raw rows may be gone.
-
-    Args:
-        state: The aggregate.
-        what: What was asked, in words.
-
-    Raises:
-        FrozenHistoryError: If its history is frozen.
-    """
-    if state.frozen == NEG_INF:
-        return
-    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
-    raise FrozenHistoryError(
-        f"'{state.name}' is frozen below {bound}: {what} would hold what its source still has and no more",
-        hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",
-    )
-
-
 def _going_on(
     prepared: Prepared, change: Change, what: str, build: AggregateState, existing: AggregateState | None = None
 ) -> Prepared:
     return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
-
-
-def _is_same(
-    spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder | Awaited
-) -> bool:
-    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
-    old = AggregateSpec.from_json(existing.spec)
-    spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
-    types = {name.lower(): kind for name, kind in folder.schema()}
-    return (
-        source == existing.source
-        and data_fingerprint(spec) == data_fingerprint(old)
-        and all(types.get(name.lower()) == kind for name, kind in old.read_types)
-        and folder.head().version >= existing.cursor
-    )
-
-
-def _schemas(analysed: Analysed) -> dict[str, Any]:
-    spec = analysed.spec
-    time_type = spec.time_type.value if spec.time_type else ""
-    partials = [[SLICE, time_type], *([key_column(n), t] for n, t in analysed.key_types)]
-    partials += [[f.name, f.dataType.simpleString()] for f in analysed.partial_schema]
-    return {"partials": partials, "output": [[f.name, f.dataType.simpleString()] for f in analysed.output_schema]}
 
 
 def _of(spec: AggregateSpec, problem: Problem) -> Problem:

@@ -8,7 +8,7 @@ from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import SLICE
-from materializer.core.compiled.fingerprint import normalised
+from materializer.core.compiled.fingerprint import data_fingerprint, normalised
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -17,7 +17,24 @@ from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import partials_path
+from materializer.services.definitions import calendars
+from materializer.services.definitions.batch import Awaited
 from materializer.services.definitions.coverage import required_start
+
+
+def is_same(
+    spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder | Awaited
+) -> bool:
+    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
+    old = AggregateSpec.from_json(existing.spec)
+    spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
+    types = {name.lower(): kind for name, kind in folder.schema()}
+    return (
+        source == existing.source
+        and data_fingerprint(spec) == data_fingerprint(old)
+        and all(types.get(name.lower()) == kind for name, kind in old.read_types)
+        and folder.head().version >= existing.cursor
+    )
 
 
 def is_of_partials(

@@ -20,15 +20,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from uuid import uuid4
 
 from materializer.core.compiled.diff import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.quality.verdict import Severity
-from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
-from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     HasReadersError,
     LeaseHeldError,
@@ -36,30 +33,29 @@ from materializer.errors import (
     NothingBuiltError,
     QualityGateError,
     RetryableError,
-    TablesAheadError,
 )
-from materializer.journal.events import BuildStarted, Checked, Described, Dropped, Event
+from materializer.journal.events import Checked, Described, Dropped, Event
 from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
 from materializer.lake.rows import row_count
-from materializer.lake.table import DeltaFolder
-from materializer.lake.write.copying import copy_rows
 from materializer.services import processes
-from materializer.services.aggregate import Bound, build_path, partials_path
+from materializer.services.aggregate import Bound
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import run
-from materializer.services.commit.ports import Workbench
 from materializer.services.commit.switch_ports import refuse_uncovered
-from materializer.services.definitions.apply import Change, Definitions, Prepared, create_tables, refuse_frozen
+from materializer.services.definitions.apply import Change, Definitions, Prepared
 from materializer.services.definitions.lineage import dropped_with, readers_of
+from materializer.services.definitions.refusals import refuse_frozen
+from materializer.services.definitions.tables import remove_tables
 from materializer.services.delivery import output_feed
 from materializer.services.maintenance.orphans import strays
 from materializer.services.planning.runs import Request
 from materializer.services.quality.check import Checker
 from materializer.services.quality.gate import has_gate, summary
+from materializer.services.versions import begin
+from materializer.services.versions.begin import COPIED
+from materializer.services.versions.previous import lacks_partials, previous, refuse_outlived, thawed
 
-COPIED: Final = 1
-"""Refresh number of the tables of a build that starts from partials that are there already."""
 _BUILDS: Final = ("started", "replaced", "switched")
 """What ``apply`` says of a next version that it starts."""
 
@@ -124,7 +120,7 @@ class Versions:
                 self._refuse_frozen(each, each.existing)
 
     def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
-        if prepared.change.kind != "measures" or state.threshold == NEG_INF or _lacks_partials(state):
+        if prepared.change.kind != "measures" or state.threshold == NEG_INF or lacks_partials(state):
             refuse_frozen(state, "built again, it")
 
     def apply(self, prepared: Prepared, publish_anyway: str = "") -> Change:
@@ -169,72 +165,11 @@ class Versions:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
             self._start_from(state, version_of(state), version, publish_anyway)
             return
-        data_version, build = uuid4().hex, uuid4().hex
-        paths = {
-            "partials": partials_path(self.lake.root, state.name, data_version),
-            "output": build_path(self.lake.root, state.name, data_version),
-        }
-        self._checkpoint("version_tables")
-        tables = create_tables(paths, prepared.spec, prepared.schemas, build)
-        new = replace(
-            state,
-            spec=prepared.spec.as_json(),
-            data_version=data_version,
-            source=prepared.source,
-            schemas=prepared.schemas,
-            tables=tables,
-            cursor=prepared.change.source_version,
-            threshold=NEG_INF,
-            log=InvalidationLog.everything(),
-            extent_end=NEG_INF,
-            null_times=None,
-            changes=(),
-            engine={},
-            frozen=NEG_INF,
-            retired=NEG_INF,
-            expired_rows=0,
-        )
-        self._checkpoint("version_journal")
-        self.lake.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+        begin.empty(self.lake, state, prepared)
 
     def _start_from(self, state: AggregateState, origin: Version, version: Version, publish_anyway: str = "") -> None:
-        """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them."""
-        data_version, build = uuid4().hex, uuid4().hex
-        version = {**version, "data_version": data_version, "written_n": COPIED}
-        spec = AggregateSpec.from_json(version["spec"])
-        new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
-        old = Bound.of(replace(state, **fields_of(origin)), self.lake.root)
-        bound = Bound.of(new, self.lake.root)
-        head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
-        found = head.transaction_version(old.app_ids["partials"]) or 0
-        if found != n:
-            msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
-            raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
-        self._checkpoint("version_tables")
-        tables = create_tables(bound.paths, spec, version["schemas"], build)
-        self._checkpoint("version_partials")
-        copy_rows(
-            old.paths["partials"],
-            head.head().version,
-            bound.paths["partials"],
-            bound.definition.partial_columns,
-            bound.slice_column("partials")[0],
-            bound.definition.time_type,
-            bound.app_ids["partials"],
-            COPIED,
-            {"plan": "", "n": COPIED, "kind": "data", "source_version": version["cursor"]},
-        )
-        base = TableBase("", 0)
-        steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
-        plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
-        self._checkpoint("version_output")
-        Workbench(self.lake.journal, bound, self.lake.config, self.lake.engine, Request(), self.lake.library).publish(
-            plan, SpanSet()
-        )
-        self._checkpoint("version_journal")
-        event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
-        self.lake.journal.insist([(build, event)])
-        if version["spec"] != origin["spec"] and has_gate(spec):
+        build = begin.from_partials(self.lake, state, origin, version)
+        if version["spec"] != origin["spec"] and has_gate(AggregateSpec.from_json(version["spec"])):
             self._checkpoint("version_check")
             self._check(state, build, publish_anyway)
 
@@ -332,15 +267,15 @@ class Versions:
         """
         now = self.lake.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
-            _refuse_outlived(now, _previous(now, back))
-            self.definitions.refuse_misfit(replace(now, **fields_of(_previous(now, back))))
+            refuse_outlived(now, previous(now, back))
+            self.definitions.refuse_misfit(replace(now, **fields_of(previous(now, back))))
         with self.lake.lease(name) as lease:
             state = lease.state
-            before = _previous(state, back)
-            _refuse_outlived(state, before)
+            before = previous(state, back)
+            refuse_outlived(state, before)
             self.definitions.refuse_misfit(replace(state, **fields_of(before)))
             self._give_up(state)
-            self._start_from(state, before, _thawed(state, before))
+            self._start_from(state, before, thawed(state, before))
 
     # -- switching -------------------------------------------------------------------------------------------------------
 
@@ -443,7 +378,7 @@ class Versions:
             if build is not None:
                 self.refuse_busy(build)
             self._checkpoint("drop_folders")
-            self.definitions.remove_folders(state)
+            remove_tables(self.lake.root, state)
             self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.lake.journal.insist(gone)
@@ -460,28 +395,6 @@ def _has_readers(
     return HasReadersError(f"'{state.name}' is read by {told}", hint=hint, name=state.name, readers=told)
 
 
-def _lacks_partials(state: AggregateState) -> bool:
-    """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
-    return any(e.cause is Cause.REPAIRED for e in state.stuck)
-
-
-def _refuse_outlived(state: AggregateState, before: Version) -> None:
-    """Refuse to go back to a version whose history is not frozen as far, or of which only the output had it."""
-    kept = replace(state, **fields_of(before))
-    if kept.frozen < state.frozen or _lacks_partials(kept):
-        refuse_frozen(state, "the version before")
-
-
-def _thawed(state: AggregateState, before: Version) -> Version:
-    """Return a version as it is when history was thawed since: what its own bound had frozen is dirty."""
-    kept = replace(state, **fields_of(before))
-    if kept.frozen <= state.frozen:
-        return before
-    start = max(state.frozen, kept.discarded)
-    dirt = [Entry(Span(start, kept.frozen), None, Cause.INVALIDATED, gone=ANY_ROWS)] if start < kept.frozen else []
-    return version_of(replace(kept, frozen=state.frozen, expired_rows=state.expired_rows, log=kept.log.add(dirt)))
-
-
 def _is_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two definitions give the same rows and expect the same of them."""
     specs = AggregateSpec.from_json(one), AggregateSpec.from_json(other)
@@ -491,12 +404,3 @@ def _is_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _is_good(check: Mapping[str, Any]) -> bool:
     """Whether a check of a build lets it be published."""
     return "published_anyway" in check or all(f["severity"] != Severity.CRITICAL for f in check["failed"])
-
-
-def _previous(state: AggregateState, back: int) -> Mapping[str, Any]:
-    if back > len(state.previous):
-        kept = len(state.previous)
-        msg = f"{kept or 'no'} previous version{'s' * (kept > 1)} of '{state.name}' {'are' if kept > 1 else 'is'} kept"
-        hint = "apply the definition that you want; 'versions.keep' says how many are kept"
-        raise NothingBuiltError(msg, hint=hint)
-    return state.previous[back - 1]

@@ -21,7 +21,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import HOUR, parse
 from materializer.journal.events import Defined, Snapshot, SourceIdentity
 from materializer.journal.journal import Journal
-from materializer.services.definitions.apply import create_tables
+from materializer.services.definitions.tables import create_tables
 
 SQL = "CREATE MATERIALIZED VIEW {name} AS SELECT window.start AS at, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"
 TICKS = """CREATE MATERIALIZED VIEW ticks TBLPROPERTIES ('refresh.start_offset' = '100')

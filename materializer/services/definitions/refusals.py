@@ -1,0 +1,66 @@
+"""What a resolved definition may not ask for: policies that do not fit it, and frozen history computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from materializer.core.policy import retention
+from materializer.core.policy.policies import policies_of, problems_of
+from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import DefinitionError, FrozenHistoryError, Problem
+from materializer.journal.state import AggregateState
+from materializer.services.definitions import cron
+
+
+def refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = None) -> None:
+    """Refuse policies that do not fit a resolved definition, now that the type of time and slices are known.
+
+    Args:
+        spec: The definition.
+        schemas: Column names and Spark types of its tables, None before they are known.
+
+    Raises:
+        DefinitionError: With every problem of the policies.
+    """
+    found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
+    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
+    if spec.is_engine:
+        found += _retention_of_engines(spec, schemas and [name for name, _ in schemas["partials"]])
+    for policy in policies_of(spec):
+        if policy.schedule is not None and (why := cron.refusal(policy.schedule)):
+            message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
+            found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
+    if found:
+        raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+
+
+def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[list[str]]:
+    """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
+    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
+    from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
+
+    hint = "leave it away, and keep the rows of the source"
+    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
+        yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
+
+
+def refuse_frozen(state: AggregateState, what: str) -> None:
+    """Refuse what would compute an aggregate again whose raw rows may be gone.
+
+    Args:
+        state: The aggregate.
+        what: What was asked, in words.
+
+    Raises:
+        FrozenHistoryError: If its history is frozen.
+    """
+    if state.frozen == NEG_INF:
+        return
+    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
+    raise FrozenHistoryError(
+        f"'{state.name}' is frozen below {bound}: {what} would hold what its source still has and no more",
+        hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",
+    )

@@ -1,0 +1,50 @@
+"""Which table the name of a source stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from materializer.errors import TableNotFoundError
+from materializer.journal.events import SourceIdentity
+from materializer.journal.state import States, by_name
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import output_path
+
+if TYPE_CHECKING:
+    from materializer.spark.run.spark import Engine
+
+
+def resolve_source(
+    name: str, root: Path, sources: Mapping[str, str], states: States, engine: Callable[[], Engine]
+) -> SourceIdentity:
+    """Return the table that a source name stands for.
+
+    Names are looked up in ``[sources]`` of the configuration, then among this lake's aggregates, then taken as a
+    path (relative to the lake's root, then to the working directory), then, when they have two or three parts, as
+    names of the session's catalog.
+
+    Raises:
+        TableNotFoundError: If nothing is there.
+        NotADeltaTableError: If something else is.
+    """
+    state = by_name(states, name)
+    if name in sources:
+        candidates = [Path(sources[name])]
+    elif state is not None:
+        candidates = [Path(output_path(root, state.name))]
+    else:
+        candidates = [root / name, Path(name)]
+    candidates = [p if p.is_absolute() else root / p for p in candidates[:1]] + candidates[1:]
+    if not candidates[0].exists() and re.fullmatch(r"\w+(\.\w+){1,2}", sources.get(name, name)):
+        return engine().table_named(sources.get(name, name))
+    for path in candidates:
+        if path.exists():
+            return SourceIdentity(str(path.resolve()), DeltaFolder.at(str(path.resolve())).head().table_id)
+    known = ", ".join(sorted(sources)) or "none"
+    raise TableNotFoundError(
+        f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
+        hint="name it in [sources] of materializer.toml, or give its path",
+    )

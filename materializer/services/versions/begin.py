@@ -1,0 +1,106 @@
+"""How a build begins beside what is published: empty, or with a copy of partials that are stored already.
+
+Tables are created first and the journal is told last; the caller holds the aggregate's lease.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+from uuid import uuid4
+
+from materializer.core.refresh.invalidation import InvalidationLog
+from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.errors import TablesAheadError
+from materializer.journal.events import BuildStarted
+from materializer.journal.state import AggregateState, Version
+from materializer.journal.version_fields import fields_of, version_of
+from materializer.lake.table import DeltaFolder
+from materializer.lake.write.copying import copy_rows
+from materializer.services.aggregate import Bound, build_path, partials_path
+from materializer.services.commit.lake import Lake
+from materializer.services.commit.ports import Workbench
+from materializer.services.definitions.apply import Prepared
+from materializer.services.definitions.tables import create_tables
+from materializer.services.planning.runs import Request
+
+COPIED: Final = 1
+"""Refresh number of the tables of a build that starts from partials that are there already."""
+
+
+def empty(lake: Lake, state: AggregateState, prepared: Prepared) -> None:
+    """Start a build of a checked definition that computes everything from its source."""
+    data_version, build = uuid4().hex, uuid4().hex
+    paths = {
+        "partials": partials_path(lake.root, state.name, data_version),
+        "output": build_path(lake.root, state.name, data_version),
+    }
+    lake.on_checkpoint("version_tables")
+    tables = create_tables(paths, prepared.spec, prepared.schemas, build)
+    new = replace(
+        state,
+        spec=prepared.spec.as_json(),
+        data_version=data_version,
+        source=prepared.source,
+        schemas=prepared.schemas,
+        tables=tables,
+        cursor=prepared.change.source_version,
+        threshold=NEG_INF,
+        log=InvalidationLog.everything(),
+        extent_end=NEG_INF,
+        null_times=None,
+        changes=(),
+        engine={},
+        frozen=NEG_INF,
+        retired=NEG_INF,
+        expired_rows=0,
+    )
+    lake.on_checkpoint("version_journal")
+    lake.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+
+
+def from_partials(lake: Lake, state: AggregateState, origin: Version, version: Version) -> str:
+    """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them.
+
+    Returns:
+        The id of the build.
+
+    Raises:
+        TablesAheadError: If the partials are not as the journal left them.
+    """
+    data_version, build = uuid4().hex, uuid4().hex
+    version = {**version, "data_version": data_version, "written_n": COPIED}
+    spec = AggregateSpec.from_json(version["spec"])
+    new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
+    old = Bound.of(replace(state, **fields_of(origin)), lake.root)
+    bound = Bound.of(new, lake.root)
+    head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
+    found = head.transaction_version(old.app_ids["partials"]) or 0
+    if found != n:
+        msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
+        raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
+    lake.on_checkpoint("version_tables")
+    tables = create_tables(bound.paths, spec, version["schemas"], build)
+    lake.on_checkpoint("version_partials")
+    copy_rows(
+        old.paths["partials"],
+        head.head().version,
+        bound.paths["partials"],
+        bound.definition.partial_columns,
+        bound.slice_column("partials")[0],
+        bound.definition.time_type,
+        bound.app_ids["partials"],
+        COPIED,
+        {"plan": "", "n": COPIED, "kind": "data", "source_version": version["cursor"]},
+    )
+    base = TableBase("", 0)
+    steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
+    plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
+    lake.on_checkpoint("version_output")
+    Workbench(lake.journal, bound, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
+    lake.on_checkpoint("version_journal")
+    event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
+    lake.journal.insist([(build, event)])
+    return build
