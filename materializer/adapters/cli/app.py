@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _message(exc: Exception) -> str:
-    told = exc.format_message() if hasattr(exc, "format_message") else str(exc)
-    text = str(told).rstrip(".")
+    message = exc.format_message() if hasattr(exc, "format_message") else str(exc)
+    text = str(message).rstrip(".")
     return text[:1].lower() + text[1:]
 
 

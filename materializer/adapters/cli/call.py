@@ -1,4 +1,4 @@
-"""One call of a command: its shared options, the lake, where it shows things, and the exit status it ends with."""
+"""One call of a command: its shared options, the lake, its output and its exit status."""
 
 # ruff: noqa: PLC0415 - what is heavy is imported when a command needs it
 
@@ -35,7 +35,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 
 
 class Call:
-    """What a command body works with."""
+    """The context of one call, which a command body gets as its first argument."""
 
     def __init__(
         self,
@@ -71,22 +71,22 @@ class Call:
         self.output.show(result)
 
     def fail(self, error: MaterializerError) -> None:
-        """Show an error and go on; the worst one decides the exit status."""
+        """Show an error and go on; the worst error decides the exit status."""
         self.output.fail(error)
         self.status = worse(self.status, error.exit_status)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do one of several things; when it fails, even by a bug, that is shown, and the others are done."""
+        """Do one of several pieces of work; an error of it, even a bug, is shown and stops no other piece."""
         try:
             work()
         except MaterializerError as exc:
             self.fail(exc)
-        except Exception as exc:  # noqa: BLE001 - whatever is not ours is a bug, and is shown as one
+        except Exception as exc:  # noqa: BLE001 - any error that is not a MaterializerError is a bug, and is shown as one
             self.output.crash(exc)
             self.status = worse(self.status, BUG)
 
     def each(self, listing: str, items: Sequence[Item], work: Callable[[Item], Result]) -> None:
-        """Show *work* of every item; one that fails does not stop the others."""
+        """Show the result of *work* on every item; an item that fails does not stop the others."""
         self.output.expect(listing)
         if not items:
             self._is_idle = True
@@ -98,7 +98,7 @@ class Call:
             self.attempt(partial(one, item))
 
     def names(self, name: str | None, *, is_all: bool) -> list[str]:
-        """Return the aggregates that are meant, those that others read before these.
+        """Return the aggregates that a name or ``--all`` selects, each after those that it reads.
 
         Raises:
             UsageError: If both or neither of a name and ``--all`` were given.
@@ -113,31 +113,29 @@ class Call:
         return self.lake.names()
 
     def close(self) -> int:
-        """Write what was held back and return the exit status."""
+        """Write the lists that were begun, and return the exit status."""
         self.output.close()
         return self.status or (IDLE if self._is_strict and self._is_idle else 0)
 
     def left(self) -> str:
-        """Return in words what an interrupted command left."""
-        kept = "what was finished stays, the rest is still dirty"
+        """Return in words the state in which an interrupted command left the lake."""
+        rest = "what was finished stays, the rest is still dirty"
         if "lake" not in self.__dict__:
             return "nothing was written"
         try:
             open_ = [(s.plan.n, s.name) for s in self.lake.journal.view().states.values() if s.plan is not None]
         except MaterializerError:
-            return f"{kept}; the next command repairs it"
-        told = ", ".join(f"refresh {n} of '{name}'" for n, name in sorted(open_))
-        return (
-            f"{told} has not ended; the next command repairs it: {kept}"
-            if told
-            else f"{kept}; run the same command again to go on"
-        )
+            return f"{rest}; the next command repairs it"
+        if not open_:
+            return f"{rest}; run the same command again to go on"
+        refreshes = ", ".join(f"refresh {n} of '{name}'" for n, name in sorted(open_))
+        return f"{refreshes} has not ended; the next command repairs it: {rest}"
 
 
 def command(
     app: typer.Typer, *, panel: str, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a body whose first argument is a :class:`Call`; it gets the shared options and the handling of errors."""
+    """Register a command body, whose first argument is a :class:`Call`, with the shared options and the handling of errors."""
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         def run(
@@ -149,12 +147,12 @@ def command(
 
         hints = get_type_hints(body, include_extras=True)
         _, *own = inspect.signature(body).parameters.values()
-        kept = [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        named = [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         shared = [
             inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=a, default=d)
             for n, (a, d) in _SHARED.items()
         ]
-        parameters = [*kept, *shared]
+        parameters = [*named, *shared]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__doc__ = body.__doc__
@@ -165,7 +163,7 @@ def command(
 
 
 def worse(one: int, other: int) -> int:
-    """Return the worse of two exit statuses, *one* of two that are as bad: a bug, then all others, then "try again".
+    """Return the worse of two exit statuses: a bug, then any other, then "try again"; *one* when both are as bad.
 
     Examples:
         >>> worse(0, 75), worse(75, 66), worse(71, 66), worse(71, 70)
@@ -188,7 +186,7 @@ def guarded(call: Call, body: Callable[[], None]) -> int:
         call.output.interrupted(call.left())
         call.output.close()
         return INTERRUPTED
-    except Exception as exc:  # noqa: BLE001 - whatever is not ours is a bug, and is shown as one
+    except Exception as exc:  # noqa: BLE001 - any error that is not a MaterializerError is a bug, and is shown as one
         call.output.crash(exc)
         call.output.close()
         return BUG

@@ -1,7 +1,7 @@
-"""Where results, progress and errors go: one port, with a form for people and one for programs.
+"""The port through which a command prints, with one implementation for people and one for programs.
 
-Results go to standard output, errors to standard error. When nobody reads any more (a closed pipe) the work goes on and
-nothing else is said. Text keeps to the terminal's width, or to 100 columns where there is none; only a terminal gets
+Results go to standard output, errors to standard error. When the reader of a pipe has closed it, the command works on and
+prints nothing more. Text keeps to the terminal's width, or to 100 columns where there is no terminal; only a terminal gets
 colour or a progress bar.
 """
 
@@ -31,42 +31,42 @@ _BUG = (
 
 
 class Output(Protocol):
-    """What a command needs of the place it shows things in."""
+    """The port: what a command can print and ask."""
 
     def expect(self, listing: str) -> None:
-        """Say that any number of results of one kind follow."""
+        """Begin a list of results, which the document has even when it stays empty."""
 
     def show(self, result: Result) -> None:
         """Show one result."""
 
     def announce(self, result: Result) -> None:
-        """Tell people what is about to be done."""
+        """Show people a result before the work on it begins; programs get it at the end only."""
 
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
-        """Return what shows a refresh while it is done; *is_long* when it has many runs."""
+        """Return a watch that shows the progress of a refresh; *is_long* when it has many runs."""
 
     def fail(self, error: MaterializerError) -> None:
         """Show an error that is not a bug."""
 
     def crash(self, error: BaseException) -> None:
-        """Show a bug with its traceback."""
+        """Show the traceback of an error that is a bug."""
 
     def interrupted(self, state: str) -> None:
-        """Say what state an interrupted command left."""
+        """Show in which state an interrupted command left the lake."""
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is there who can answer."""
+        """Whether a question can be answered: standard input and output are a terminal."""
 
     def ask(self, question: str) -> bool:
-        """Return whether somebody says yes."""
+        """Ask a question and return whether the answer is yes."""
 
     def close(self) -> None:
-        """Write what was held back."""
+        """Write the lists that were begun."""
 
 
 class Pipe:
-    """A stream that may lose its reader; then what is written to it is forgotten."""
+    """A stream whose reader may go away; it drops what is written after that."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -81,7 +81,7 @@ class Pipe:
             self._forget()
 
     def _forget(self) -> None:
-        # the interpreter flushes at its end and would complain there
+        # the interpreter flushes its streams when it ends, and would print an error about a closed pipe
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
         except (OSError, ValueError):
@@ -89,7 +89,7 @@ class Pipe:
 
 
 class TextOutput:
-    """For people."""
+    """The port for people: text, a progress bar on a terminal, questions."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, width: int | None = None) -> None:
         self._out = Pipe(out or sys.stdout)
@@ -159,28 +159,28 @@ class TextOutput:
 
 
 class JsonOutput:
-    """For programs: one document on standard output, one object for each error on standard error.
+    """The port for programs: one document on standard output, one object for each error on standard error.
 
     Args:
         out: Where the document goes; standard output by default.
         err: Where errors go; standard error by default.
-        tells_progress: Whether a refresh says there, in lines of text, what it does while it is done.
+        tells_progress: Whether a refresh writes its progress there, in lines of text.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, tells_progress: bool = False) -> None:
         self._out = Pipe(out or sys.stdout)
         self._err = Pipe(err or sys.stderr)
         self._tells_progress = tells_progress
-        self._held: dict[str, list[dict[str, Any]]] = {}
+        self._lists: dict[str, list[dict[str, Any]]] = {}
 
     def expect(self, listing: str) -> None:
         """See :class:`Output`."""
-        self._held.setdefault(listing, [])
+        self._lists.setdefault(listing, [])
 
     def show(self, result: Result) -> None:
         """See :class:`Output`."""
         if result.listing:
-            self._held.setdefault(result.listing, []).append(result.form())
+            self._lists.setdefault(result.listing, []).append(result.form())
         else:
             self._out.lines([_dump(result.form(), indent=2)])
 
@@ -213,15 +213,15 @@ class JsonOutput:
         """See :class:`Output`."""
         return False
 
-    def ask(self, question: str) -> bool:  # noqa: ARG002 - nobody is there
+    def ask(self, question: str) -> bool:  # noqa: ARG002 - a program cannot be asked
         """See :class:`Output`."""
         return False
 
     def close(self) -> None:
         """See :class:`Output`."""
-        for listing, forms in self._held.items():
+        for listing, forms in self._lists.items():
             self._out.lines([_dump({listing: forms}, indent=2)])
-        self._held = {}
+        self._lists = {}
 
     def _error(self, form: dict[str, Any]) -> None:
         self._err.lines([_dump({"error": form})])

@@ -1,4 +1,4 @@
-"""A refresh while it is done: a bar on a terminal, a line for each run elsewhere, nothing for programs."""
+"""The progress of a refresh: a bar on a terminal, a line for each run elsewhere, nothing for programs."""
 
 # ruff: noqa: PLC0415 - rich is imported when there is a bar to draw
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """Told what a refresh does; a context manager around it."""
+    """A context manager around a refresh, which reports its plans and runs to it."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -34,14 +34,14 @@ class Watch(Protocol):
         """End, however the refresh ended."""
 
     def on_plan(self, plan: Plan, note: RunNote) -> None:
-        """Take a plan that is about to be done."""
+        """Take a plan before it is carried out."""
 
     def on_run(self, run: RunDone) -> None:
-        """Take a run that is done."""
+        """Take a run that has ended."""
 
 
 class SilentWatch:
-    """Shows nothing."""
+    """A watch that shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +59,7 @@ class SilentWatch:
 
 
 class Tally:
-    """Sums over the runs so far, and the time left by the runs that are left."""
+    """Sums over the runs so far, and an estimate of the time left."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -70,7 +70,7 @@ class Tally:
         self.runs_left = 0
 
     def add(self, run: RunDone) -> None:
-        """Count a run that is done."""
+        """Count a run that has ended."""
         self.runs += 1
         self.rows += run.report.rows_read
         self.buckets += run.report.buckets
@@ -80,14 +80,14 @@ class Tally:
 
     @property
     def seconds_left(self) -> float:
-        """How long what is left will take if runs go on as they went; the first counts only alone, it starts Spark."""
+        """Estimated seconds of the runs that are left. The first run counts only while it is the only one: it starts Spark."""
         if self.runs <= 1:
             return self.seconds * self.runs_left
         return (self.seconds - self.first) / (self.runs - 1) * self.runs_left
 
 
 class LineWatch(SilentWatch):
-    """Lines: of a refresh its plan and what it did, of a backfill one for each run."""
+    """A watch that writes lines: the plan and the outcome of a refresh, or one line for each run of a backfill."""
 
     def __init__(
         self, name: str, time_type: TimeType, write: Callable[[Iterable[str]], None], *, width: int, is_long: bool
@@ -99,7 +99,7 @@ class LineWatch(SilentWatch):
         self._is_long = is_long
         self._tally = Tally()
 
-    def on_plan(self, plan: Plan, note: RunNote) -> None:  # noqa: ARG002 - as the port wants it
+    def on_plan(self, plan: Plan, note: RunNote) -> None:  # noqa: ARG002 - the port has this argument
         """See :class:`Watch`."""
         if not self._is_long:
             self._write(short_plan_lines(self._name, plan, self._kind, self._width))
@@ -119,7 +119,7 @@ class LineWatch(SilentWatch):
 
 
 class BarWatch(SilentWatch):
-    """A progress bar with runs, rows, buckets and the time left."""
+    """A watch that draws a progress bar with runs, rows, buckets and the time left."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._name = name
@@ -133,9 +133,9 @@ class BarWatch(SilentWatch):
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = Console(file=self._stream)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[told]}"))
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[done]}"))
         self._bar = Progress(*columns, console=console, expand=True)
-        self._task = self._bar.add_task(self._name, total=None, told="looking at the source")
+        self._task = self._bar.add_task(self._name, total=None, done="looking at the source")
         self._bar.start()
         return self
 
@@ -148,7 +148,7 @@ class BarWatch(SilentWatch):
             # an idle refresh leaves no bar behind
             self._bar.update(self._task, visible=False)
         elif kind is None:
-            self._bar.update(self._task, total=self._tally.runs, completed=self._tally.runs, told=self._told())
+            self._bar.update(self._task, total=self._tally.runs, completed=self._tally.runs, done=self._done())
         self._bar.stop()
 
     def on_plan(self, plan: Plan, note: RunNote) -> None:
@@ -158,7 +158,7 @@ class BarWatch(SilentWatch):
             self._bar.update(
                 self._task,
                 total=max(total, 1),
-                told=f"run 1 of about {number(total)}, reads {number(plan.estimate.rows)} rows",
+                done=f"run 1 of about {number(total)}, reads {number(plan.estimate.rows)} rows",
             )
 
     def on_run(self, run: RunDone) -> None:
@@ -166,9 +166,9 @@ class BarWatch(SilentWatch):
         self._tally.add(run)
         if self._bar is not None and self._task is not None:
             t = self._tally
-            self._bar.update(self._task, completed=t.runs, total=t.runs + t.runs_left, told=self._told())
+            self._bar.update(self._task, completed=t.runs, total=t.runs + t.runs_left, done=self._done())
 
-    def _told(self) -> str:
+    def _done(self) -> str:
         t = self._tally
         left = f", {duration(t.seconds_left)} left" if t.runs_left else ""
         return (

@@ -1,4 +1,4 @@
-"""``maintain``: tables laid out in time again, and nothing kept that nobody needs."""
+"""``maintain``: tables laid out in time again, and files that no reader needs removed."""
 
 from __future__ import annotations
 

@@ -49,16 +49,16 @@ def repair(
 
 
 def _mend(call: Call, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
-    """Mend what is wrong; without ``--yes`` say first what that is, and mend it when somebody at the terminal agrees."""
+    """Mend what is wrong; without ``--yes``, show it first and mend it only after a yes at the terminal."""
     wrong: list[str] = []
 
-    def told(name: str) -> RepairResult:
+    def planned(name: str) -> RepairResult:
         report = work(name, True)
         wrong.extend([name] if report.outcome == "planned" else [])
         return RepairResult(report)
 
     if not yes:
-        call.each("repairs", names, told)
+        call.each("repairs", names, planned)
         if not wrong or not _agreed(call):
             return
     call.each("repairs", names if yes else wrong, lambda name: RepairResult(work(name, False)))

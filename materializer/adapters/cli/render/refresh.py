@@ -117,14 +117,14 @@ class RefreshResult(Result):
         return f"true{where}; {total if len(done) > 1 else took}"
 
     def _frozen(self) -> str:
-        """Return what is said of a window that reaches below the frozen bound."""
+        """Return what is said of a window that reaches below the frozen boundary."""
         r = self.report
         is_below = r.frozen != NEG_INF and r.window is not None and r.window.start < r.frozen
         at = instant(r.frozen, self.time_type)
         return f"below {at} rows are merged and nothing is computed again" if is_below else ""
 
     def _let_go(self) -> str:
-        """Return what a refresh that moved the frozen bound says of raw rows; the statement follows on its own line."""
+        """Return what a refresh that moved the frozen boundary says of raw rows; the statement follows on its own line."""
         at, then = instant(self.report.frozen, self.time_type), let_go_text(self.report.readers)
         return f"history is frozen below {at} now; {then}" if self.report.delete else ""
 
