@@ -30,7 +30,7 @@ from materializer.spark.query.bucket_sql import bucket_start_sql
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
-from materializer.spark.run.spark import Computed
+from materializer.spark.run.computed import Computed
 from materializer.spark.runtime.session import work_session
 from tests.quality.cases import BAD, CASES, frame
 

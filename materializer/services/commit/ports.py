@@ -44,7 +44,8 @@ from materializer.services.quality.gate import Gate, has_gate, metrics
 
 if TYPE_CHECKING:
     from materializer.services.aggregate import Bound
-    from materializer.spark.run.spark import Computed, Engine
+    from materializer.spark.run.computed import Computed
+    from materializer.spark.run.spark import Engine
 
 
 @dataclass(slots=True)

@@ -19,8 +19,9 @@ from materializer.errors import FewerRowsError
 from materializer.services.aggregate import Bound
 
 if TYPE_CHECKING:
+    from materializer.spark.run.computed import Computed
     from materializer.spark.run.row_counts import Fewer
-    from materializer.spark.run.spark import Computed, Engine
+    from materializer.spark.run.spark import Engine
 
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
 """Causes by which the kept results of an engine may be wrong anywhere."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from materializer.core.quality.checks import Check
     from materializer.services.quality.audit import Audited
-    from materializer.spark.run.spark import Computed, Engine
+    from materializer.spark.run.computed import Computed
+    from materializer.spark.run.spark import Engine
 
 MAX_HELD: Final = 64
 """Pieces of time that are held back at most; more, and nothing of the run is published."""

@@ -28,7 +28,7 @@ from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Computed
+    from materializer.spark.run.computed import Computed
 
 MOST_BUCKETS: Final = 10_000
 """Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""

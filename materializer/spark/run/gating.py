@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from materializer.core.spec.spec import TimeType
-    from materializer.spark.run.spark import Computed, Engine
+    from materializer.spark.run.computed import Computed
+    from materializer.spark.run.spark import Engine
 
 
 def output_frame(engine: Engine, definition: Definition, computed: Computed, where: str | None) -> DataFrame:

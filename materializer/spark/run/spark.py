@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,17 +17,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from materializer.core.aggregates.python import PythonAggregate
-from materializer.core.aggregates.registry import find
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.clock import Bounds
 from materializer.core.engines.work import Work
-from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
+from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
@@ -36,73 +33,29 @@ from materializer.errors import (
     ResultTooLargeError,
     SparkDiedError,
     SparkError,
-    TableNotFoundError,
-    UsageError,
 )
 from materializer.journal.events import SourceIdentity
-from materializer.lake.local_read import read_small_changes
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.query import write as spark_commit
-from materializer.spark.query.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.query.compare import Compared, compare
-from materializer.spark.run import row_counts
+from materializer.spark.run import options, plan_rows, questions, row_counts
 from materializer.spark.run.capture import Changes, changes
+from materializer.spark.run.computed import Computed
 from materializer.spark.run.fresh import Observed, OnTheFly
 from materializer.spark.runtime import jvm
 from materializer.spark.runtime.failures import feed_gaps, spoken
 from materializer.spark.runtime.jvm import Death, death_behind, watched
-from materializer.spark.runtime.python_aggregates import register
+from materializer.spark.runtime.python_aggregates import refuse_unknown, register
 from materializer.spark.runtime.session import jvm_pid, refuse_unsafe_settings, work_session
 
-SMALL_CHANGES: Final = 200_000
-"""Maximum number of inserted rows that the driver reads itself for a merge; Spark reads more."""
 ONE_PARTITION: Final = 50_000
 """Maximum number of rows for a query without compilation and re-planning, and for an engine in one task without a shuffle."""
-MAX_STARTS: Final = 100_000
-"""Maximum number of buckets to list one by one; if there are more, spans around them are used, however many these are."""
 FEW_WINDOWS: Final = 10 * ONE_PARTITION
 """Maximum number of windows for an engine's query in one task: even few rows may make many windows."""
-_GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-_SIMPLE: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-}
-_INTERPRETED: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-_PLAIN: Final = {*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", ""}
-"""Types of arguments, without their sizes; the empty text stands for the star of ``count(*)``."""
-
-
-@dataclass(slots=True)
-class Computed:
-    """The computed rows of a plan, either fetched (driver's lane) or still in Spark.
-
-    Args:
-        partials: New partials.
-        output: Finalised rows of the output.
-        rows: Number of rows of *partials*.
-        output_rows: Number of rows of *output*, if known.
-        buckets: Number of distinct buckets among them.
-        rows_read: Number of source rows that were aggregated.
-        group: Job group of the Spark jobs, to count them.
-        spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
-        metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
-    """
-
-    partials: pa.Table | DataFrame
-    output: pa.Table | DataFrame
-    rows: int
-    output_rows: int
-    buckets: int
-    rows_read: int
-    group: str
-    cached: list[DataFrame] = field(default_factory=list)
-    spans: SpanSet | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @watched
@@ -184,14 +137,19 @@ class Engine:
         work: Work | None,
         metrics: Sequence[str],
     ) -> Computed:
-        self._check_python(definition)
+        refuse_unknown(definition, self._python)
         self._group = f"materializer-{uuid4().hex}"
         few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= read_small.MOST_OPENED
         is_small = few and plan.windows <= FEW_WINDOWS
-        with self.counted(), self._planned_simply(compiles=not _is_plain(definition)) if is_small else nullcontext():
+        with (
+            self.counted(),
+            options.planned_simply(self.spark, compiles=not options.is_plain(definition))
+            if is_small
+            else nullcontext(),
+        ):
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 if work is None:
-                    parts, observations = self._parts(definition, source, partials_path, plan, hull)
+                    parts, observations = plan_rows.parts_of(self.spark, definition, source, partials_path, plan, hull)
                 else:
                     found, seen = self.windows.results_of(
                         definition, source, partials_path, plan, work, is_small=is_small
@@ -206,74 +164,6 @@ class Engine:
                 computed.rows_read = sum(map(c.rows_seen, observations))
         return computed
 
-    def _check_python(self, definition: Definition) -> None:
-        used = {
-            call.function for m in definition.spec.measures for call in m.formula.calls if find(call.function) is None
-        }
-        if missing := sorted(used - self._python):
-            raise UsageError(
-                f"'{definition.spec.name}' uses the Python aggregate {', '.join(missing)}, which this process does not know",
-                hint="name it in python_aggregates of materializer.toml, or pass it to Materializer(python_aggregates=…)",
-            )
-
-    def _parts(
-        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, hull: Span | None
-    ) -> tuple[list[DataFrame], list[Observation]]:
-        """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
-        raw, gone = _raw_spans(plan), plan.discarded
-        merges = [step for step in plan.steps if isinstance(step, Merge)]
-        starts = self._starts(definition, raw)
-        parts, observations = [], []
-        if raw:
-            rows, seen = self._raw(definition, source, plan, raw, starts, hull)
-            observations.append(seen)
-            parts.append(rows)
-        if merges or plan.replaced != raw:
-            spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
-            if plan.lane is Lane.DRIVER and spans:
-                kept = read_small.kept_rows(self.spark, definition, partials_path, plan.partials.version, spans)
-            else:
-                kept = read_small.scanned(self.spark, partials_path, plan.partials.version)
-            kept = c.kept_partials(definition, kept, spans)
-            kept = kept if starts is None else c.except_buckets(definition, kept, starts)
-            news = []
-            for i, step in enumerate(merges):
-                changed = self._inserts(definition, source, step, plan.source_version)
-                rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
-                observations.append(seen)
-                inside = step.spans
-                if hull is not None and not all(s.is_bounded for s in step.spans):
-                    inside = step.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
-                news.append(c.build(definition, rows, inside))
-            parts.append(c.merge(definition, [kept, *news]) if news else kept)
-        return parts, observations
-
-    def _raw(
-        self,
-        definition: Definition,
-        source: SourceIdentity,
-        plan: Plan,
-        raw: SpanSet,
-        starts: DataFrame | None,
-        hull: Span | None,
-    ) -> tuple[DataFrame, Observation]:
-        around = raw if starts is None else raw.at_most(MAX_SPANS)
-        if plan.lane is Lane.DRIVER:
-            rows = read_small.raw_rows(self.spark, definition, source, plan.source_version, around)
-        else:
-            rows = c.read_version(self.spark, source, plan.source_version)
-        rows, inside = self._inside(definition, rows, around, starts, hull)
-        rows, seen = c.observed(rows, "recompute")
-        return c.build(definition, rows, inside), seen
-
-    def _inside(
-        self, definition: Definition, rows: DataFrame, around: SpanSet, starts: DataFrame | None, hull: Span | None
-    ) -> tuple[DataFrame, SpanSet]:
-        """Return the source rows that count, and spans around their times."""
-        inside = around & SpanSet.of(hull) if hull else around
-        rows = c.relevant_rows(definition, rows, around)
-        return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
-
     def source_rows(
         self, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
     ) -> DataFrame:
@@ -282,39 +172,7 @@ class Engine:
         Shape:
             The columns of the source.
         """
-        raw = _raw_spans(plan)
-        starts = self._starts(definition, raw)
-        around = raw if starts is None else raw.at_most(MAX_SPANS)
-        every = c.read_version(
-            self.spark, source, plan.source_version
-        )  # a quality suite may also check columns that no measure reads
-        rows, _ = self._inside(definition, every, around, starts, hull)
-        parts = [rows] if raw else []
-        merges = [step for step in plan.steps if isinstance(step, Merge)]
-        for step in merges:
-            inserted = c.read_inserts(self.spark, source, step.after, plan.source_version)
-            parts.append(c.relevant_rows(definition, inserted, step.spans))
-        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
-
-    def _starts(self, definition: Definition, spans: SpanSet) -> DataFrame | None:
-        """Return the bucket starts of *spans* if the spans, but not the starts, are too many for a predicate; else None."""
-        grid, starts = definition.grid, []
-        if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else MAX_STARTS for s in spans) >= MAX_STARTS:
-            return None
-        for span in spans:
-            at = span.start
-            while at < span.end:
-                starts.append((at,))
-                at = grid.next(at)
-        return self.spark.createDataFrame(starts, f"`{c.AT}` bigint")
-
-    def _inserts(self, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
-        types = dict(definition.spec.read_types)
-        few = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
-        if few is None:
-            return c.read_inserts(self.spark, source, step.after, upto)
-        inserted = few.filter(pc.equal(few["_change_type"], "insert"))
-        return c.frame_of(self.spark, inserted.select(list(types)), types)
+        return plan_rows.source_rows(self.spark, definition, source, plan, hull=hull)
 
     def _fetched(
         self, definition: Definition, frame: DataFrame, plan: Plan, group: str, metrics: Sequence[str]
@@ -373,7 +231,11 @@ class Engine:
         spans = SpanSet.union(s for found in gone.values() for s in found)
         with self.counted(), spoken("counting the rows of kept partials", table=path, version=plan.partials.version):
             return row_counts.fewer_rows(
-                self.spark, definition, self._kept(definition, path, plan, spans), computed.partials, gone
+                self.spark,
+                definition,
+                plan_rows.stored_rows(self.spark, definition, path, plan, spans),
+                computed.partials,
+                gone,
             )
 
     def fewer_counted(
@@ -385,13 +247,8 @@ class Engine:
         """
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
-            kept = c.kept_partials(definition, self._kept(definition, path, plan, spans), spans)
+            kept = c.kept_partials(definition, plan_rows.stored_rows(self.spark, definition, path, plan, spans), spans)
             return row_counts.fewer_counted(self.spark, definition, kept, computed.partials, gone)
-
-    def _kept(self, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
-        if plan.lane is Lane.DRIVER:
-            return read_small.kept_rows(self.spark, definition, path, plan.partials.version, spans)
-        return read_small.scanned(self.spark, path, plan.partials.version)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
         """Return the rows that an output has at one version and not at an earlier one, each as often as it was added.
@@ -454,31 +311,14 @@ class Engine:
         return analyse(self.spark, spec, StructType.fromJson(json.loads(schema_json)))
 
     def table_named(self, name: str) -> SourceIdentity:
-        """Return the table with a catalog name.
-
-        Raises:
-            TableNotFoundError: If the catalog has no such Delta table.
-        """
-        quoted_name = ".".join(quoted(part) for part in name.split("."))
-        try:
-            row = self.spark.sql(f"DESCRIBE DETAIL {quoted_name}").collect()[0]
-        except PySparkException as exc:
-            msg = f"the catalog has no Delta table '{name}': {exc.getCondition() or type(exc).__name__}"
-            raise TableNotFoundError(msg, hint="name it as the session's catalog does, or give its path") from exc
-        return SourceIdentity(row["location"].removeprefix("file:"), row["id"], name)
+        """Return the table with a catalog name; raises TableNotFoundError if the catalog has no such Delta table."""
+        return questions.table_named(self.spark, name)
 
     def newest_time(
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int = POS_INF
     ) -> int | None:
         """Return the largest event time of the source below an instant, as an instant, by a scan; None without rows."""
-        column = quoted(definition.spec.time_column)
-        with spoken("looking for the newest row", table=source.path, version=version):
-            frame = c.read_version(self.spark, source, version)
-            if before != POS_INF:
-                frame = frame.where(spans_sql(column, SpanSet.of(Span(NEG_INF, before)), definition.time_type))
-            newest = sf.expr(instant_of_sql(f"max({column})", definition.time_type))
-            value = frame.agg(newest.alias("newest")).collect()[0]["newest"]
-        return None if value is None else int(value)
+        return questions.newest_time(self.spark, definition, source, version, before=before)
 
     def changes(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, *, frozen: int = NEG_INF
@@ -529,7 +369,7 @@ class Engine:
                 return published, []
             with feed_gaps(source.path, -1, plan.source_version):
                 if work is None:
-                    parts, counts = self._parts(definition, source, paths["partials"], plan, hull)
+                    parts, counts = plan_rows.parts_of(self.spark, definition, source, paths["partials"], plan, hull)
                 else:
                     found, seen = self.windows.results_of(
                         definition, source, paths["partials"], plan, work, is_small=False
@@ -549,14 +389,7 @@ class Engine:
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int
     ) -> tuple[int, int, int | None] | None:
         """Return the first and the newest event time of a source, and the newest below an instant; None without rows."""
-        time, inside = quoted(definition.spec.time_column), SpanSet.of(Span(NEG_INF, before))
-        with spoken("looking for the newest row", table=source.path, version=version):
-            frame = c.read_version(self.spark, source, version).where(f"{time} IS NOT NULL")
-            at = sf.expr(instant_of_sql(time, definition.time_type))
-            below = sf.expr("true" if before == POS_INF else spans_sql(time, inside, definition.time_type))
-            found = frame.agg(sf.min(at), sf.max(at), sf.max(sf.when(below, at))).collect()[0]
-        first, newest, followed = (None if value is None else int(value) for value in found)
-        return None if first is None or newest is None else (first, newest, followed)
+        return questions.times(self.spark, definition, source, version, before=before)
 
     def verify(
         self,
@@ -580,7 +413,7 @@ class Engine:
         """
         inside = spans & SpanSet.of(hull) if hull else spans
         # the reference is plain Spark as users have it, so compiled projections stay on
-        simply = self._planned_simply(compiles=True) if most_rows <= ONE_PARTITION else nullcontext()
+        simply = options.planned_simply(self.spark, compiles=True) if most_rows <= ONE_PARTITION else nullcontext()
         with simply, spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
             if definition.engine is not None:
@@ -598,81 +431,10 @@ class Engine:
 
     def jobs_in(self, group: str) -> int:
         """Return how many Spark jobs ran under a group; 0 if Spark does not count them (Connect) or is dead."""
-        try:
-            return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(group))
-        except (PySparkException, AttributeError):
-            return 0
-        except Exception as exc:
-            if death_behind(exc) is None:  # the count comes after the work, which stays done
-                raise
-            return 0
-
-    @contextmanager
-    def _planned_simply(self, *, compiles: bool) -> Iterator[None]:
-        """Run the block's query without stage compilation and re-planning, which take longer than running it over few rows.
-
-        Args:
-            compiles: Whether Spark still compiles projections, each on its own.
-        """
-        values = _SIMPLE if compiles else {**_SIMPLE, **_INTERPRETED}
-        before = {name: self.spark.conf.get(name) for name in values}
-
-        def put_back() -> None:
-            for name, value in before.items():
-                self.spark.conf.set(name, str(value))
-
-        for name, value in values.items():
-            self.spark.conf.set(name, value)
-        with _afterwards(put_back):
-            yield
+        return options.jobs_in(self.spark, group)
 
     @contextmanager
     def counted(self, group: str = "") -> Iterator[None]:
         """Count the jobs of the block under a group (by default the refresh's), then restore the thread's own group."""
-        try:
-            context = self.spark.sparkContext
-        except (PySparkException, AttributeError):
+        with options.counted(self.spark, group or self._group):
             yield
-            return
-        before = {key: context.getLocalProperty(key) for key in _GROUP_KEYS}
-
-        def put_back() -> None:
-            for key, value in before.items():
-                # the annotation says `str`, but None removes a property in Spark
-                context.setLocalProperty(key, value)  # type: ignore[arg-type]
-
-        context.setJobGroup(group or self._group, "materializer")
-        with _afterwards(put_back):
-            yield
-
-
-@contextmanager
-def _afterwards(put_back: Callable[[], None]) -> Iterator[None]:
-    """Restore JVM settings after a block; an error of the block takes precedence over an error of the restore (dead JVM)."""
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):
-            put_back()
-        raise
-    put_back()
-
-
-def _is_plain(definition: Definition) -> bool:
-    """Return whether only aggregates of ours over plain values are computed, so that few rows need no compilation.
-
-    Compiled and interpreted projections should give the same result, but they do not for strings with a collation: Spark 4.1
-    does not copy such a string into an interpreted buffer (``InternalRow.getWriter`` knows plain strings only), so a later
-    row overwrites it.
-    """
-    spec = definition.spec
-    calls = [c for f in [*(m.formula for m in spec.measures), spec.having] if f is not None for c in f.calls]
-    types = {of.partition("(")[0] for call in calls for of in call.types}
-    known = all(find(call.function) is not None and len(call.types) == len(call.args) for call in calls)
-    return definition.engine is None and known and types <= _PLAIN
-
-
-def _raw_spans(plan: Plan) -> SpanSet:
-    """Return the buckets that a plan computes from raw rows."""
-    steps = (step for step in plan.steps if isinstance(step, Recompute) and not step.is_discard)
-    return SpanSet.union(s for step in steps for s in step.spans)

@@ -1,0 +1,40 @@
+"""What computing a plan gives: rows that were fetched, or that are still in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from materializer.core.time.spans import SpanSet
+
+
+@dataclass(slots=True)
+class Computed:
+    """The computed rows of a plan, either fetched (driver's lane) or still in Spark.
+
+    Args:
+        partials: New partials.
+        output: Finalised rows of the output.
+        rows: Number of rows of *partials*.
+        output_rows: Number of rows of *output*, if known.
+        buckets: Number of distinct buckets among them.
+        rows_read: Number of source rows that were aggregated.
+        group: Job group of the Spark jobs, to count them.
+        spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
+        metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
+    """
+
+    partials: pa.Table | DataFrame
+    output: pa.Table | DataFrame
+    rows: int
+    output_rows: int
+    buckets: int
+    rows_read: int
+    group: str
+    cached: list[DataFrame] = field(default_factory=list)
+    spans: SpanSet | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)

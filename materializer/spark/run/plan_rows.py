@@ -1,0 +1,145 @@
+"""The rows of a plan: which rows Spark reads for which buckets, raw, merged or stored, as frames that run later."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from materializer.core.compiled.definition import Definition
+from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
+from materializer.core.time.spans import Span, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.local_read import read_small_changes
+from materializer.spark.query import compute as c
+from materializer.spark.query import read_small
+
+SMALL_CHANGES: Final = 200_000
+"""Maximum number of inserted rows that the driver reads itself for a merge; Spark reads more."""
+MAX_STARTS: Final = 100_000
+"""Maximum number of buckets to list one by one; if there are more, spans around them are used, however many these are."""
+
+
+def parts_of(
+    spark: SparkSession,
+    definition: Definition,
+    source: SourceIdentity,
+    partials_path: str,
+    plan: Plan,
+    hull: Span | None,
+) -> tuple[list[DataFrame], list[Observation]]:
+    """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
+    raw, gone = _raw_spans(plan), plan.discarded
+    merges = [step for step in plan.steps if isinstance(step, Merge)]
+    starts = _starts(spark, definition, raw)
+    parts, observations = [], []
+    if raw:
+        rows, seen = _raw(spark, definition, source, plan, raw, starts, hull)
+        observations.append(seen)
+        parts.append(rows)
+    if merges or plan.replaced != raw:
+        spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
+        if plan.lane is Lane.DRIVER and spans:
+            kept = read_small.kept_rows(spark, definition, partials_path, plan.partials.version, spans)
+        else:
+            kept = read_small.scanned(spark, partials_path, plan.partials.version)
+        kept = c.kept_partials(definition, kept, spans)
+        kept = kept if starts is None else c.except_buckets(definition, kept, starts)
+        news = []
+        for i, step in enumerate(merges):
+            changed = _inserts(spark, definition, source, step, plan.source_version)
+            rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
+            observations.append(seen)
+            inside = step.spans
+            if hull is not None and not all(s.is_bounded for s in step.spans):
+                inside = step.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
+            news.append(c.build(definition, rows, inside))
+        parts.append(c.merge(definition, [kept, *news]) if news else kept)
+    return parts, observations
+
+
+def _raw(
+    spark: SparkSession,
+    definition: Definition,
+    source: SourceIdentity,
+    plan: Plan,
+    raw: SpanSet,
+    starts: DataFrame | None,
+    hull: Span | None,
+) -> tuple[DataFrame, Observation]:
+    around = raw if starts is None else raw.at_most(MAX_SPANS)
+    if plan.lane is Lane.DRIVER:
+        rows = read_small.raw_rows(spark, definition, source, plan.source_version, around)
+    else:
+        rows = c.read_version(spark, source, plan.source_version)
+    rows, inside = _inside(definition, rows, around, starts, hull)
+    rows, seen = c.observed(rows, "recompute")
+    return c.build(definition, rows, inside), seen
+
+
+def _inside(
+    definition: Definition, rows: DataFrame, around: SpanSet, starts: DataFrame | None, hull: Span | None
+) -> tuple[DataFrame, SpanSet]:
+    """Return the source rows that count, and spans around their times."""
+    inside = around & SpanSet.of(hull) if hull else around
+    rows = c.relevant_rows(definition, rows, around)
+    return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
+
+
+def source_rows(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
+) -> DataFrame:
+    """Return the source rows that *plan* aggregates: all rows of recomputed spans, only inserted rows of merged spans.
+
+    Shape:
+        The columns of the source.
+    """
+    raw = _raw_spans(plan)
+    starts = _starts(spark, definition, raw)
+    around = raw if starts is None else raw.at_most(MAX_SPANS)
+    # a quality suite may also check columns that no measure reads
+    every = c.read_version(spark, source, plan.source_version)
+    rows, _ = _inside(definition, every, around, starts, hull)
+    parts = [rows] if raw else []
+    merges = [step for step in plan.steps if isinstance(step, Merge)]
+    for step in merges:
+        inserted = c.read_inserts(spark, source, step.after, plan.source_version)
+        parts.append(c.relevant_rows(definition, inserted, step.spans))
+    return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
+
+
+def _starts(spark: SparkSession, definition: Definition, spans: SpanSet) -> DataFrame | None:
+    """Return the bucket starts of *spans* if the spans, but not the starts, are too many for a predicate; else None."""
+    grid, starts = definition.grid, []
+    if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else MAX_STARTS for s in spans) >= MAX_STARTS:
+        return None
+    for span in spans:
+        at = span.start
+        while at < span.end:
+            starts.append((at,))
+            at = grid.next(at)
+    return spark.createDataFrame(starts, f"`{c.AT}` bigint")
+
+
+def _inserts(spark: SparkSession, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
+    types = dict(definition.spec.read_types)
+    few = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
+    if few is None:
+        return c.read_inserts(spark, source, step.after, upto)
+    inserted = few.filter(pc.equal(few["_change_type"], "insert"))
+    return c.frame_of(spark, inserted.select(list(types)), types)
+
+
+def stored_rows(spark: SparkSession, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
+    """Return the stored partials of some spans, as they were when the plan was made."""
+    if plan.lane is Lane.DRIVER:
+        return read_small.kept_rows(spark, definition, path, plan.partials.version, spans)
+    return read_small.scanned(spark, path, plan.partials.version)
+
+
+def _raw_spans(plan: Plan) -> SpanSet:
+    """Return the buckets that a plan computes from raw rows."""
+    steps = (step for step in plan.steps if isinstance(step, Recompute) and not step.is_discard)
+    return SpanSet.union(s for step in steps for s in step.spans)
