@@ -243,7 +243,7 @@ class _Work:
         """Do it, and return the folders that were renamed or left."""
         state, todo = self.state, self.todo
         new = replace(state, data_version=self._data_version())
-        bound = Bound.of(new, self.lake.root)
+        bound = self.lake.bound(new)
         self._checkpoint("repair_partials")
         self._partials(bound)
         self._checkpoint("repair_output")

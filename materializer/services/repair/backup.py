@@ -249,7 +249,7 @@ class Backups:
         for state in () if current is None else current.all.values():
             if state.plan is None:
                 continue
-            bound = Bound.of(state, self.lake.root)
+            bound = self.lake.bound(state)
             note = {"plan": state.plan.id, "n": state.plan.n, "kind": "fence", "source_version": state.cursor}
             for which in ("partials", "output"):
                 with suppress(MaterializerError):  # a table that is not there: the repair sees it

@@ -158,7 +158,7 @@ class Policies:
             state = view.named(each)
             if not policies_of(AggregateSpec.from_json(state.spec)):
                 continue
-            bound = Bound.of(state, self.lake.root)
+            bound = self.lake.bound(state)
             clock = self.clock()
             at = now_to_look(now, state, bound.definition.grid, clock)
             is_clock = at is not None and has_clock(bound.definition.grid)
@@ -249,7 +249,7 @@ class Policies:
             MaterializerError: Whatever the refresh found.
         """
         state = self.lake.journal.view().named(name)
-        grid = Bound.of(state, self.lake.root).definition.grid
+        grid = self.lake.bound(state).definition.grid
         policies = policies_of(AggregateSpec.from_json(state.spec))
         mine = next((p for p in policies if p.name == policy.lower()), None)
         if mine is None:

@@ -19,7 +19,7 @@ from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.copying import copy_rows
-from materializer.services.aggregate import Bound, build_path, partials_path
+from materializer.services.aggregate import build_path, partials_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.ports import Workbench
 from materializer.services.definitions.apply import Prepared
@@ -74,8 +74,8 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     version = {**version, "data_version": data_version, "written_n": COPIED}
     spec = AggregateSpec.from_json(version["spec"])
     new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
-    old = Bound.of(replace(state, **fields_of(origin)), lake.root)
-    bound = Bound.of(new, lake.root)
+    old = lake.bound(replace(state, **fields_of(origin)))
+    bound = lake.bound(new)
     head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
     found = head.transaction_version(old.app_ids["partials"]) or 0
     if found != n:

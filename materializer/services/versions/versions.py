@@ -39,7 +39,6 @@ from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
 from materializer.lake.rows import row_count
 from materializer.services import processes
-from materializer.services.aggregate import Bound
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import run
 from materializer.services.commit.switch_ports import refuse_uncovered
@@ -298,7 +297,7 @@ class Versions:
             with self.lake.lease(build.id):
                 pass  # what a dead run left is ended
         if build is not None and state.plan is None:
-            refuse_uncovered(state, self.lake.journal.view().living(build.id, name), Bound.of(build, self.lake.root))
+            refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.bound(build))
         self._publish(state)
         with (
             suppress(LeaseHeldError),
@@ -316,7 +315,7 @@ class Versions:
 
     def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
         state = self.lake.journal.view().named(name)
-        rows = row_count(Bound.of(state, self.lake.root).paths["output"])
+        rows = row_count(self.lake.bound(state).paths["output"])
         lines = differences(old, AggregateSpec.from_json(state.spec))
         n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
@@ -354,7 +353,7 @@ class Versions:
         state = view.named(name)
         readers = dropped_with(state, self.lake.root, view.all)
         if readers and not cascade:
-            raise _has_readers(state, readers, readers_of(Bound.of(state, self.lake.root).paths["output"], view.all))
+            raise _has_readers(state, readers, readers_of(self.lake.bound(state).paths["output"], view.all))
         gone = [s.name for s in readers if not s.builds]
         done: list[str] = []
         try:
