@@ -228,3 +228,17 @@ def test_windows_that_neighbours_share_are_counted_once(spark, tmp_path) -> None
     assert plan is not None
     assert 22 == plan.windows
     assert 22 == sum(run.report.rows_written for run in made.lake.refresh("made").runs)
+
+
+def test_overlapping_panes_of_a_row_are_counted(spark, tmp_path) -> None:
+    """
+    A row in a million panes of a second is refused as well, and the properties of panes are named.
+    """
+    made = site(
+        tmp_path,
+        spark,
+        {"engine": "event_time_window", "interval_duration": "12 days", "creation_period": "1 second"},
+    )
+    error = refused(made)
+    assert 12 * 86_400 == error.values["windows"]
+    assert "'interval_duration' and 'creation_period'" in error.hint

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.engines import cardinality, daily_time_series, interval_windows
+from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.work import Key, Work
 from materializer.core.time.instants import render
@@ -134,6 +134,8 @@ class WindowLimit:
         if isinstance(params, interval_windows.Params):
             until = "has no end" if params.default_end == census.other else f"lasts until {other}"
             return f"for one event: the row {row} {until}, and hopping windows begin every 'period'", _OF_EVENTS
+        if isinstance(params, event_time_window.Params):
+            return f"for each row, such as the row {row}", "'interval_duration' and 'creation_period'"
         if not params.fills or (isinstance(params, daily_time_series.Params) and params.key_purge_daily):
             return f"for each row, such as the row {row}", "'window_size' and 'step'"
         prop = "'fill'"
