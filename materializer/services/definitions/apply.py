@@ -164,11 +164,8 @@ class Definitions:
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._library = library
-        self._root = root
-        self._journal = journal
-        self._config = config
-        self._engine = engine
+        self._root, self._journal, self._library = root, journal, library
+        self._config, self._engine = config, engine
         self._checkpoint = on_checkpoint
 
     def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
@@ -325,8 +322,9 @@ class Definitions:
         """Return what another definition of the data does to an aggregate, and what building it costs."""
         lines = differences(AggregateSpec.from_json(existing.spec), spec)
         if source != existing.source:
-            was, is_now = existing.source, source
-            lines = (*lines, f"- source {was.path} ({was.table_id})", f"+ source {is_now.path} ({is_now.table_id})")
+            lines += tuple(
+                f"{sign} source {s.path} ({s.table_id})" for sign, s in (("-", existing.source), ("+", source))
+            )
         if impact.is_of_partials(existing, spec, source, schemas, version):
             kept = None
             with suppress(MaterializerError):  # who starts it says what is wrong with them
