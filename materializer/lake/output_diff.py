@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from materializer.core.refresh.output_feed import CHANGE, META, REASON, Change, Reason
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SourceDamagedError
 from materializer.lake.extent import instants_of
@@ -109,24 +109,20 @@ def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Tab
     return rows.append_column(CHANGE, pa.array(what, pa.string()))
 
 
-def reasoned(
-    rows: pa.Table, column: str, time_type: TimeType, spans: tuple[SpanSet, SpanSet, Reason], *, is_end: bool
-) -> pa.Table:
+def reasoned(rows: pa.Table, column: SliceColumn, spans: tuple[SpanSet, SpanSet, Reason]) -> pa.Table:
     """Return changed *rows* with the column ``_reason``.
 
     Args:
         rows: Rows from :func:`changed`.
-        column: The column with the time of a row.
-        time_type: The type of that column.
+        column: The column with the bucket of a row.
         spans: Spans in which inserted rows are new, spans in which rows are late, and the reason for other rows.
-        is_end: Whether *column* holds the ends of buckets.
     """
     new, late, beyond = spans
-    instants = pc.fill_null(instants_of(rows[column], time_type), 0).to_numpy()
+    instants = pc.fill_null(instants_of(rows[column.name], column.type), 0).to_numpy()
     change = np.array(rows[CHANGE].to_pylist(), dtype=object)
     reason = np.full(len(rows), beyond.value, dtype=object)
-    reason[inside(instants, late, is_end=is_end)] = Reason.LATE.value
-    is_new = inside(instants, new, is_end=is_end)
+    reason[inside(instants, column.values_in(late))] = Reason.LATE.value
+    is_new = inside(instants, column.values_in(new))
     reason[is_new] = Reason.CORRECTION.value
     reason[is_new & (change == Change.INSERT.value)] = Reason.NEW.value
     reason[change == Change.DELETE.value] = Reason.DELETE.value

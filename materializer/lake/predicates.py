@@ -6,25 +6,23 @@ from typing import Any, Final
 
 import numpy as np
 
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import Span, SpanSet
 
-_I64_MIN: Final = -(1 << 63)
-_I64_MAX: Final = (1 << 63) - 1
+_INT64: Final = SpanSet.of(Span(-(1 << 63), 1 << 63))
 
 
-def inside(instants: Any, spans: SpanSet, *, is_end: bool = False) -> Any:
+def inside(instants: Any, spans: SpanSet) -> Any:
     """Return which instants are in *spans*, as an array of booleans.
 
     Args:
         instants: Array of 64-bit instants without nulls.
         spans: The spans.
-        is_end: Whether the instants are exclusive ends; a span then contains (start, end].
     """
     values = np.asarray(instants, dtype=np.int64)
+    spans &= _INT64
     if not spans:
         return np.zeros(len(values), dtype=bool)
-    starts = np.array([min(max(s.start, _I64_MIN), _I64_MAX) for s in spans], dtype=np.int64)
-    lasts = np.array([min(max(s.end - 1, _I64_MIN), _I64_MAX) for s in spans], dtype=np.int64)
-    probe = values - 1 if is_end else values
-    at = np.searchsorted(starts, probe, side="right") - 1
-    return (at >= 0) & (probe <= lasts[np.maximum(at, 0)])
+    starts = np.array([s.start for s in spans], dtype=np.int64)
+    lasts = np.array([s.end - 1 for s in spans], dtype=np.int64)
+    at = np.searchsorted(starts, values, side="right") - 1
+    return (at >= 0) & (values <= lasts[np.maximum(at, 0)])

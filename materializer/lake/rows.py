@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
@@ -47,53 +47,51 @@ def to_pandas(path: str) -> pd.DataFrame:
 
 def newest_rows(
     path: str,
-    column: str,
-    time_type: TimeType,
+    column: SliceColumn,
     *,
     limit: int,
     start: int | None = None,
     end: int | None = None,
-    is_end: bool = False,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return column names and up to *limit* rows of some buckets, newest first; opens only the files it needs.
 
     Args:
         path: A table of ours.
-        column: The column with the time of a row.
-        time_type: The type of that column.
+        column: The column with the bucket of a row.
         limit: Maximum number of rows.
         start: First instant, or None.
         end: First instant after the rows, or None.
-        is_end: Whether *column* holds the ends of buckets.
     """
     opened = open_table(path)
     first, last = NEG_INF if start is None else start, POS_INF if end is None else end
     shape = pa.schema(opened.schema().to_arrow())
     if last <= first:
         return shape.names, []
-    asked = SpanSet.of(Span(first, last))
-    bounds = [(b.span, name) for name, _, b in file_bounds(opened, time_column(opened, column, time_type)) if b.span]
+    asked = column.values_in(SpanSet.of(Span(first, last)))
+    bounds = [
+        (b.span, name) for name, _, b in file_bounds(opened, time_column(opened, column.name, column.type)) if b.span
+    ]
     bounds.sort(key=lambda b: b[0].end, reverse=True)
     found: list[pa.Table] = []
     kept, floor = 0, POS_INF
     for span, name in bounds:
         if kept >= limit and span.end <= floor:
             break
-        if not SpanSet.of(Span(span.start - (1 if is_end else 0), span.end)) & asked:
+        if not SpanSet.of(span) & asked:
             continue
         with translated(path, "reading"):
             rows = pq.ParquetFile(f"{path}/{name}").read().select(shape.names).cast(shape)
-        values = instants_of(rows[column], time_type).to_numpy()
-        rows = rows.filter(pa.array(inside(values, asked, is_end=is_end)))
+        values = instants_of(rows[column.name], column.type).to_numpy()
+        rows = rows.filter(pa.array(inside(values, asked)))
         found.append(rows)
         kept += rows.num_rows
         floor = min(floor, span.start)
     if not found:
         return shape.names, []
     others = [
-        (n, "ascending") for n, t in zip(shape.names, shape.types, strict=True) if n != column and _is_orderable(t)
+        (n, "ascending") for n, t in zip(shape.names, shape.types, strict=True) if n != column.name and _is_orderable(t)
     ]
-    rows = pa.concat_tables(found).sort_by([(column, "descending"), *others]).slice(0, limit)
+    rows = pa.concat_tables(found).sort_by([(column.name, "descending"), *others]).slice(0, limit)
     return rows.column_names, list(zip(*(c.to_pylist() for c in rows.columns), strict=True))
 
 

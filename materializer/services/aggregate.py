@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
-from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import build
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
-from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder
-from materializer.spark.query.bucket_sql import spans_sql
+from materializer.spark.query.bucket_sql import slices_sql, spans_sql
 
 MOST_COMPILED: Final = 1_000
 """Compiled definitions that a process keeps."""
@@ -81,29 +81,20 @@ class Bound:
         kept = spans_sql(quoted(SLICE), SpanSet.of(Span(instant, POS_INF)), definition.time_type)
         return replace(definition, layout=replace(layout, having=f"{layout.having} AND {kept}"))
 
-    def slice_column(self, which: str) -> tuple[str, bool]:
-        """Return the column that a table's buckets are replaced by, and whether it holds their ends."""
-        spec = self.definition.spec
-        if which == "partials":
-            return SLICE, False
-        if spec.bucket_start:
-            return spec.bucket_start, False
-        return spec.bucket_end or "", True
+    def slice_column(self, which: str) -> SliceColumn:
+        """Return the column that a table's buckets are replaced by."""
+        spec, time_type = self.definition.spec, self.definition.time_type
+        start = SLICE if which == "partials" else spec.bucket_start
+        return SliceColumn(start or spec.bucket_end or "", not start, time_type)
 
     def predicate(self, which: str, spans: SpanSet) -> str:
         """Return Spark SQL that holds for the rows of *spans* in a table of ours."""
-        column, is_end = self.slice_column(which)
-        time_type = self.definition.time_type
-        if is_end:
-            unit = DAY if time_type is TimeType.DATE else 1
-            spans = SpanSet.union(Span(_later(s.start, unit), _later(s.end, unit)) for s in spans)
-        return spans_sql(quoted(column), spans, time_type)
+        return slices_sql(self.slice_column(which), spans)
 
     def order(self, which: str) -> list[str]:
         """Return the columns a table is sorted by."""
-        column, _ = self.slice_column(which)
         keys = self.definition.spec.keys
-        return [column, *(key_column(k.name) if which == "partials" else k.name for k in keys)]
+        return [self.slice_column(which).name, *(key_column(k.name) if which == "partials" else k.name for k in keys)]
 
 
 def compiled(state: AggregateState) -> Definition:
@@ -148,10 +139,6 @@ def build_path(root: Path, name: str, data_version: str) -> str:
 def output_path(root: Path, name: str) -> str:
     """Return where the output of an aggregate lies, for readers."""
     return str(root / name / "output")
-
-
-def _later(instant: int, unit: int) -> int:
-    return instant if instant in (NEG_INF, POS_INF) else instant + unit
 
 
 def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.core.policy.compaction import depth
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ForeignTableError, RetryableError, WriteFencedError
 from materializer.lake.log import find_notes, read_commit
@@ -26,6 +27,7 @@ from materializer.lake.write.rewrite import pieces_of
 from tests.lake.tables import HOUR, SCHEMA, forget, rows_of, times_of
 
 APP = "materializer/1"
+TS = SliceColumn("ts", holds_end=False, type=TimeType.TIMESTAMP)
 
 
 def note(n: int, kind: str = "data") -> dict[str, Any]:
@@ -40,9 +42,10 @@ def bars(tmp_path: Path) -> str:
     return path
 
 
-def replace(path: str, times: list[int], spans: SpanSet, n: int, **options: Any) -> lane.CommitResult:
+def replace(path: str, times: list[int], spans: SpanSet, n: int, *, is_end: bool = False) -> lane.CommitResult:
     table = rows_of([(t, "a", n) for t in times])
-    return replace_spans(path, table, "ts", TimeType.TIMESTAMP, spans, APP, n, note(n), **options)
+    column = SliceColumn("ts", is_end, TimeType.TIMESTAMP)
+    return replace_spans(path, table, column, spans, APP, n, note(n))
 
 
 def test_a_table_of_ours(tmp_path: Path) -> None:
@@ -245,8 +248,9 @@ def test_every_time_type_to_its_ends(
     path = str(tmp_path / "t")
     rows = pa.table({"Slice `x`": pa.array(values, kind)})
     lane.create_table(path, rows.schema, name="t")
-    replace_spans(path, rows, "Slice `x`", time_type, SpanSet.of(EVERYTHING), APP, 1, note(1))
-    replace_spans(path, rows.slice(0, 0), "Slice `x`", time_type, SpanSet.of(span), APP, 2, note(2))
+    column = SliceColumn("Slice `x`", holds_end=False, type=time_type)
+    replace_spans(path, rows, column, SpanSet.of(EVERYTHING), APP, 1, note(1))
+    replace_spans(path, rows.slice(0, 0), column, SpanSet.of(span), APP, 2, note(2))
 
     assert left == DeltaTable(path).to_pyarrow_table().num_rows
 
@@ -259,7 +263,8 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     lane.create_table(path, [["b", "bigint"], ["d", "decimal(20,5)"]], name="t")
 
     def write(n: int, **columns: Any) -> None:
-        replace_spans(path, pa.table(columns), "b", TimeType.BIGINT, SpanSet.of(EVERYTHING), APP, n, note(n))
+        column = SliceColumn("b", holds_end=False, type=TimeType.BIGINT)
+        replace_spans(path, pa.table(columns), column, SpanSet.of(EVERYTHING), APP, n, note(n))
 
     good = pa.array([Decimal("1.00001")], pa.decimal128(20, 5))
     for wrong in ({"d": pa.array([Decimal("1.0")], pa.decimal128(20, 1))}, {}, {"d": good, "x": pa.array([1])}):
@@ -312,7 +317,7 @@ def test_large_tables_come_in_several_files(bars: str) -> None:
         ],
         schema=SCHEMA,
     )
-    replace_spans(bars, table, "ts", TimeType.TIMESTAMP, SpanSet.of(EVERYTHING), APP, 1, note(1))
+    replace_spans(bars, table, TS, SpanSet.of(EVERYTHING), APP, 1, note(1))
     added = read_commit(bars, 1).adds
 
     assert 16 <= len(added) <= 64
@@ -391,6 +396,7 @@ def test_a_new_schema(bars: str) -> None:
 
 FULL_DISK = """
 import resource, signal, sys
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.core.spec.spec import TimeType
 from materializer.errors import StorageError
@@ -401,7 +407,8 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 rows = rows_of([(t * 7919 % 100_003, str(t), t) for t in range(20_000)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 try:
-    replace_spans(sys.argv[1], rows, "ts", TimeType.TIMESTAMP, SpanSet.of(EVERYTHING), "materializer/1", 2, {})
+    column = SliceColumn("ts", False, TimeType.TIMESTAMP)
+    replace_spans(sys.argv[1], rows, column, SpanSet.of(EVERYTHING), "materializer/1", 2, {})
 except StorageError as exc:
     print(exc.wrote)
 """

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from materializer.core.policy.compaction import Group, Piece, depth, groups, target_rows
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import LeaseLostError, RetryableError
 from materializer.lake.capture.capture import capture_by_files
@@ -22,6 +23,7 @@ from materializer.lake.write.rewrite import SCRATCH, exchange, pieces_of, rewrit
 
 HOUR = 3_600_000_000
 BASE = int(datetime(2024, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000
+BUCKET = SliceColumn("bucket", holds_end=False, type=TimeType.TIMESTAMP)
 NOTE = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
 COLUMNS = [("bucket", "timestamp"), ("k", "string"), ("d", "decimal(20,4)"), ("b", "binary"), ("f", "double")]
 SHAPE = pa.schema(
@@ -63,9 +65,7 @@ class Bars:
         self.n += 1
         spans = SpanSet.of(*(Span(BASE + h * HOUR, BASE + (h + 1) * HOUR) for h in hours))
         note = NOTE | {"plan": f"p{self.n}", "n": self.n, "kind": "data"}
-        replace_spans(
-            self.path, rows_at(*hours, per_hour=per_hour), "bucket", TimeType.TIMESTAMP, spans, "app", self.n, note
-        )
+        replace_spans(self.path, rows_at(*hours, per_hour=per_hour), BUCKET, spans, "app", self.n, note)
 
     @property
     def opened(self) -> DeltaTable:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from materializer.core.refresh.output_feed import META, Change, Reason
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake import output_diff
 
+BY_START, BY_END = (SliceColumn("bucket", holds_end, TimeType.BIGINT) for holds_end in (False, True))
 SHAPE = pa.schema([("bucket", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("l", pa.list_(pa.int64()))])
 ROWS = st.lists(
     st.tuples(
@@ -83,7 +85,7 @@ def test_reasons_follow_the_dirt() -> None:
     )
     spans = (SpanSet.of(Span(2, 4)), SpanSet.of(Span(1, 2)), Reason.CORRECTION)
     rows = output_diff.changed(old, new, ["bucket", "k"])
-    rows = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False).to_pylist()
+    rows = output_diff.reasoned(rows, BY_START, spans).to_pylist()
 
     found = {(r["bucket"], r["k"], r["_reason"]) for r in rows}
     assert {
@@ -116,7 +118,7 @@ def test_reasons_are_told_by_the_ends_of_buckets() -> None:
     """
     rows = output_diff.changed(table([]), table([(at, "a", 1.0, None) for at in (0, 10, 20)]), ["bucket", "k"])
     spans = (SpanSet.of(Span(0, 10)), SpanSet.of(Span(10, 20)), Reason.CORRECTION)
-    found = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=True)
+    found = output_diff.reasoned(rows, BY_END, spans)
 
     assert ["correction", "new", "late"] == found["_reason"].to_pylist()
 
@@ -129,6 +131,6 @@ def test_a_row_that_changes_where_nothing_had_been_is_corrected() -> None:
         table([(0, "a", 1.0, None)]), table([(0, "a", 2.0, None), (0, "b", 1.0, None)]), ["bucket", "k"]
     )
     spans = (SpanSet.of(Span(0, 10)), SpanSet(), Reason.LATE)
-    found = output_diff.reasoned(rows, "bucket", TimeType.BIGINT, spans, is_end=False)
+    found = output_diff.reasoned(rows, BY_START, spans)
 
     assert ["correction", "correction", "new"] == found["_reason"].to_pylist()

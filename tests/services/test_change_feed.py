@@ -22,6 +22,7 @@ from materializer.config import Config
 from materializer.core.language.define import define
 from materializer.core.refresh.output_feed import NOTE
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.output_diff import feed_rows
 from materializer.lake.write.commit import create_table, fence
@@ -53,6 +54,9 @@ WHAT = st.sampled_from(
 STEPS = st.tuples(WHAT, st.integers(0, 1), ROWS, st.sampled_from(["changes", "wrote_changes"]))
 
 
+BUCKET = SliceColumn("bucket", holds_end=False, type=TimeType.BIGINT)
+
+
 class Lake:
     """An output with its feed, and a copy of the output."""
 
@@ -66,7 +70,7 @@ class Lake:
             name="bars",
             paths=paths,
             app_ids=app_ids,
-            slice_column=lambda _: ("bucket", False),
+            slice_column=lambda _: BUCKET,
             definition=SimpleNamespace(engine=None, spec=spec, time_type=TimeType.BIGINT),
         )
         self.state: Any = SimpleNamespace(builds="", spec=SPEC, ended=(), cursor=0)
@@ -89,8 +93,7 @@ class Lake:
                 replace_spans(
                     self.output,
                     table,
-                    "bucket",
-                    TimeType.BIGINT,
+                    BUCKET,
                     SpanSet.of(span),
                     self.app,
                     self.n,

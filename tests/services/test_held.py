@@ -70,11 +70,10 @@ def test_buckets_of_a_window_are_shown(tmp_path: Path, time_type: TimeType, ends
     Whole buckets, also where a file begins with the last of them or ends with the first.
     """
     bound, (width, _) = lake(tmp_path, time_type, [[0], [1, 2], [3], [4, 5]], ends=ends), TYPES[time_type]
-    column, is_end = bound.slice_column("output")
 
     def shown(start: int | None, end: int | None) -> list[int]:
         edges: dict[str, Any] = {"start": start, "end": end}
-        rows = newest_rows(bound.paths["output"], column, time_type, limit=9, is_end=is_end, **edges)[1]
+        rows = newest_rows(bound.paths["output"], bound.slice_column("output"), limit=9, **edges)[1]
         found = pa.array([row[0] for row in rows], TYPES[time_type][1])
         return [at // (1 if time_type is TimeType.DATE else width) - ends for at in ints(found)]
 

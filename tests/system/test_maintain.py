@@ -39,7 +39,7 @@ def torn(site: Site, name: str = "hourly") -> None:
     """Write both tables again with a file for each bucket, as many small refreshes leave them."""
     bound = site.lake._lake.bound(site.lake.journal.view().named(name))
     for table in ("partials", "output"):
-        path, column = bound.paths[table], bound.slice_column(table)[0]
+        path, column = bound.paths[table], bound.slice_column(table).name
         _, pieces, _ = pieces_of(path, column, bound.definition.time_type)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
         rewrite(path, Group(tuple(pieces), "small"), column, bound.definition.time_type, [column], 1, note)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import (
     ForeignTableError,
@@ -103,7 +104,9 @@ def test_a_lost_journal_is_begun_anew_with_the_tables_that_are_there(refreshed: 
     rows = DeltaTable(output).to_pyarrow_table().slice(0, 0)
     everything = SpanSet.of(EVERYTHING)
     with pytest.raises(WriteFencedError):
-        replace_spans(output, rows, "bucket", TimeType.TIMESTAMP, everything, f"materializer/{old.id}", 99, {})
+        replace_spans(
+            output, rows, SliceColumn("bucket", False, TimeType.TIMESTAMP), everything, f"materializer/{old.id}", 99, {}
+        )
     assert ["sound"] == [r.outcome for r in refreshed.lake.take_over(SQL)]
     assert [state.data_version] == [p.name for p in (refreshed.lake.root / "hourly" / "partials").iterdir()]
     mended(refreshed)

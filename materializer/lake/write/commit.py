@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from materializer.core.policy.compaction import FILE_ROWS
 from materializer.core.spec.spec import TimeType
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
 from materializer.lake.extent import instants_of
@@ -299,9 +300,9 @@ def _in_utc(table: pa.Table) -> pa.Table:
     return table
 
 
-def part_of(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool = False) -> pa.Table:
-    """Return the rows of *table* whose *column*, the start or the end of a bucket, is in *spans*."""
-    return table.filter(pa.array(inside(values(table, column, time_type), spans, is_end=is_end)))
+def part_of(table: pa.Table, column: SliceColumn, spans: SpanSet) -> pa.Table:
+    """Return the rows of *table* that belong to the buckets in *spans*."""
+    return table.filter(pa.array(inside(values(table, column.name, column.type), column.values_in(spans))))
 
 
 def values(table: pa.Table, column: str, time_type: TimeType) -> Any:

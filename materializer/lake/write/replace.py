@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from materializer.core.policy.compaction import target_rows
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.slice_column import SliceColumn
+from materializer.core.time.spans import SpanSet
 from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside
@@ -66,33 +66,27 @@ class _Replacement:
     Args:
         path: The table.
         table: The new rows.
-        column: The column with the time of a row.
-        time_type: The type of that column.
+        column: The column with the bucket of a row.
         spans: The spans to replace.
-        is_end: Whether *column* holds the ends of buckets.
         order: Columns to sort by.
     """
 
     path: str
     table: pa.Table
-    column: str
-    time_type: TimeType
+    column: SliceColumn
     spans: SpanSet
-    is_end: bool
     order: Sequence[str]
 
 
 def replace_spans(
     path: str,
     table: pa.Table,
-    column: str,
-    time_type: TimeType,
+    column: SliceColumn,
     spans: SpanSet,
     app_id: str,
     n: int,
     note: Mapping[str, Any],
     *,
-    is_end: bool = False,
     order: Sequence[str] = (),
 ) -> CommitResult:
     """Replace the rows of *spans* by *table*, in one commit that carries refresh number *n*.
@@ -100,13 +94,11 @@ def replace_spans(
     Args:
         path: A table of ours.
         table: New rows in their final order, all of them inside *spans*. May be empty.
-        column: The column with the time of a row.
-        time_type: The type of that column.
+        column: The column with the bucket of a row.
         spans: The spans to replace; old rows in them that *table* does not contain are deleted.
         app_id: Transaction identifier.
         n: The refresh number.
         note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
-        is_end: Whether *column* holds the ends of buckets, so that a span takes (start, end].
         order: Columns to sort the rows of a file by, *column* first; if empty, by *column* alone.
 
     Raises:
@@ -116,11 +108,11 @@ def replace_spans(
         StorageError: If the disk is full or permission is refused.
         ValueError: If a row lies outside *spans*.
     """
-    _check_inside(table, column, time_type, spans, is_end=is_end)
+    _check_inside(table, column, spans)
 
     def attempt(opened: DeltaTable) -> None:
         new = fitted(path, opened, table).cast(shape_of(opened))
-        what = _Replacement(path, new, column, time_type, spans, is_end, order or (column,))
+        what = _Replacement(path, new, column, spans, order or (column.name,))
         _replace(opened, what, stamped(app_id, n, note))
 
     return committed(path, app_id, n, attempt, new_rows=table.num_rows)
@@ -142,7 +134,7 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
             count += rows.num_rows
             if rows.num_rows:
                 rows = _sorted(rows, what) if kept else rows
-                write_parts(folder, rows, what.column, what.time_type, target)
+                write_parts(folder, rows, what.column.name, what.column.type, target)
         adds = moved(folder, what.path, count, data_change=True)
     if not adds and not gone:
         append_to(opened, what.table, properties)
@@ -162,9 +154,9 @@ def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_F
 
     Our own bounds select the files: statistics are truncated to milliseconds, and a reader that trusts them loses rows.
     """
-    reach = SpanSet.union(Span(s.start, s.end + 1) for s in what.spans) if what.is_end else what.spans
+    reach = what.spans | what.column.values_in(what.spans)
     known, unknown = [], []
-    for name, _, bounds in file_bounds(opened, time_column(opened, what.column, what.time_type)):
+    for name, _, bounds in file_bounds(opened, time_column(opened, what.column.name, what.column.type)):
         if not bounds.is_known:
             unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True))
         elif bounds.span is not None:
@@ -178,7 +170,7 @@ def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
     if not what.table.num_rows:
         return True
     starts = np.array([f.start for f in files], dtype=np.int64)
-    times = values(what.table, what.column, what.time_type)
+    times = values(what.table, what.column.name, what.column.type)
     before, upto = np.searchsorted(starts, [times.min(), times.max()], side="right")
     return bool(before == upto)
 
@@ -195,7 +187,7 @@ def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File],
         run_of.append(len(runs) - 1)
         was_touched = file.is_touched
     starts = np.array([f.start for f in files], dtype=np.int64)
-    at = np.searchsorted(starts, values(what.table, what.column, what.time_type), side="right")
+    at = np.searchsorted(starts, values(what.table, what.column.name, what.column.type), side="right")
     places = np.array(run_of)[at]
     for i, run in enumerate(runs):
         new = what.table.filter(pa.array(places == i))
@@ -219,9 +211,9 @@ def _kept(
         with translated(what.path, "reading", wrote=NOT_COMMITTED):
             old = shaped(pq.ParquetFile(f"{what.path}/{file.name}", coerce_int96_timestamp_unit="us").read(), shape)
         stays = np.ones(old.num_rows, dtype=bool)
-        has_time = old[what.column].is_valid().to_numpy()
-        times = values(old.filter(pa.array(has_time)), what.column, what.time_type)
-        stays[has_time] = ~inside(times, what.spans, is_end=what.is_end)
+        has_time = old[what.column.name].is_valid().to_numpy()
+        times = values(old.filter(pa.array(has_time)), what.column.name, what.column.type)
+        stays[has_time] = ~inside(times, what.column.values_in(what.spans))
         if is_needed or not stays.all():
             kept.append(old.filter(pa.array(stays)))
             went.append(file.name)
@@ -234,11 +226,11 @@ def _sorted(rows: pa.Table, what: _Replacement) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in order])
 
 
-def _check_inside(table: pa.Table, column: str, time_type: TimeType, spans: SpanSet, *, is_end: bool) -> None:
+def _check_inside(table: pa.Table, column: SliceColumn, spans: SpanSet) -> None:
     if not table.num_rows:
         return
-    if table[column].null_count:
-        raise ValueError(f"a row to be written has no {column}")
-    outside = int(np.count_nonzero(~inside(values(table, column, time_type), spans, is_end=is_end)))
+    if table[column.name].null_count:
+        raise ValueError(f"a row to be written has no {column.name}")
+    outside = int(np.count_nonzero(~inside(values(table, column.name, column.type), column.values_in(spans))))
     if outside:
         raise ValueError(f"{outside} of {table.num_rows} rows to be written lie outside the spans that are replaced")

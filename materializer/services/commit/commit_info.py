@@ -14,8 +14,8 @@ def note_of(bound: Bound, plan: Plan) -> dict[str, Any]:
     definition = bound.definition
     if not is_on(definition.spec):
         return {}
-    column, is_end = bound.slice_column("output")
-    by = {"column": column, "is_end": is_end, "time_type": definition.time_type.value, "place": place_of(bound)}
+    column = bound.slice_column("output")
+    by = {"column": column.name, "is_end": column.holds_end, "time_type": column.type.value, "place": place_of(bound)}
     return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
 
 

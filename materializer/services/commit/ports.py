@@ -178,18 +178,15 @@ class Workbench(SwitchTables):
         if which is Which.OUTPUT:
             note |= note_of(bound, plan)
         path, app_id = bound.paths[which.value], bound.app_ids[which.value]
-        column, is_end = bound.slice_column(which.value)
         if isinstance(rows, pa.Table):
             result = replace_spans(
                 path,
                 rows,
-                column,
-                bound.definition.time_type,
+                bound.slice_column(which.value),
                 spans,
                 app_id,
                 plan.n,
                 note,
-                is_end=is_end,
                 order=bound.order(which.value),
             )
             removed = result.files_removed

@@ -70,7 +70,7 @@ class SwitchTables:
             DeltaFolder.at(source).head().version,
             self.bound.paths["output"],
             bound.definition.output_columns,
-            bound.slice_column("output")[0],
+            bound.slice_column("output").name,
             bound.definition.time_type,
             self.bound.app_ids["output"],
             plan.n,

@@ -122,15 +122,15 @@ def _columns(rows: Any) -> tuple[list[Any], ...]:
 
 def _where(bound: Bound, path: str, after: int | None, upto: int) -> str | None:
     """Return a predicate that holds for all rows that came in (after, upto], or None when none came."""
-    column, _ = bound.slice_column("output")
+    column = bound.slice_column("output")
     if after is None:
         return None if row_count(path) == 0 else "true"
     try:
-        run = commits(path, after, upto, column=column, time_type=bound.definition.time_type)
+        run = commits(path, after, upto, column=column.name, time_type=column.type)
     except LogGapError:
         return "true"
     came = [f for c in run for f in c.adds if f.data_change]
     if not all(f.is_known for f in came):
         return "true"
     spans = SpanSet.union(f.span for f in came if f.span is not None)
-    return spans_sql(quoted(column), spans, bound.definition.time_type) if spans else None
+    return spans_sql(quoted(column.name), spans, column.type) if spans else None

@@ -28,21 +28,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_from_json
 from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.slice_column import SliceColumn
+from materializer.core.time.spans import SpanSet
 from materializer.errors import LeaseHeldError, LogGapError, SourceDamagedError, UsageError, WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake import output_diff as in_driver
 from materializer.lake.log import Commit, DataFile, read_commit
 from materializer.lake.rows import row_count
-from materializer.lake.statistics import DAY
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import append_rows, create_table, fence, replace_all, shaped
 from materializer.services.aggregate import Bound
 from materializer.services.commit.commit_info import place_of
-from materializer.spark.query.bucket_sql import spans_sql
+from materializer.spark.query.bucket_sql import slices_sql
 
 if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake
@@ -248,8 +247,7 @@ class _Feed:
             if note["kind"] == "switch":
                 rows = in_driver.alike(rows, Reason.DEFINITION)
             else:
-                kind, is_end = TimeType(said["time_type"]), said["is_end"]
-                rows = in_driver.reasoned(rows, said["column"], kind, reasons_from_json(said), is_end=is_end)
+                rows = in_driver.reasoned(rows, _slice_column(said), reasons_from_json(said))
             self._append(rows, told)
             return
         from materializer.spark.run import output_diff as in_spark  # noqa: PLC0415 (loads Spark)
@@ -262,7 +260,8 @@ class _Feed:
             frame = in_spark.alike(frame, Reason.DEFINITION)
         else:
             is_new, is_late, beyond = reasons_from_json(said)
-            frame = in_spark.reasoned(frame, _where(said, is_new), _where(said, is_late), beyond)
+            column = _slice_column(said)
+            frame = in_spark.reasoned(frame, _where(column, is_new), _where(column, is_late), beyond)
         self._append_by_spark(frame, both, told)
 
     def catch_up(self, n: int) -> None:
@@ -305,7 +304,7 @@ class _Feed:
         return rows <= self.lake.config.driver_lane_rows and sum(f.bytes for f in files) <= DRIVER_BYTES
 
     def _append(self, rows: pa.Table, told: _Told) -> None:
-        column, _ = self.bound.slice_column("output")
+        column = self.bound.slice_column("output").name
         if column in rows.column_names:
             rows = rows.sort_by(column)
         rows = in_driver.published(rows, told.n, told.source_version, told.at_ms)
@@ -369,14 +368,10 @@ def _kind(told: _Told) -> dict[str, Any]:
     return {**told.note, "kind": TABLE}
 
 
-def _where(said: Mapping[str, Any], spans: SpanSet) -> str:
+def _slice_column(said: Mapping[str, Any]) -> SliceColumn:
+    return SliceColumn(said["column"], said["is_end"], TimeType(said["time_type"]))
+
+
+def _where(column: SliceColumn, spans: SpanSet) -> str:
     """Return Spark SQL that holds for the rows of *spans*; "" for none."""
-    time_type = TimeType(said["time_type"])
-    if said["is_end"]:
-        unit = DAY if time_type is TimeType.DATE else 1
-        spans = SpanSet.union(Span(_later(s.start, unit), _later(s.end, unit)) for s in spans)
-    return spans_sql(quoted(said["column"]), spans, time_type) if spans else ""
-
-
-def _later(instant: int, unit: int) -> int:
-    return instant if instant in (NEG_INF, POS_INF) else instant + unit
+    return slices_sql(column, spans) if spans else ""

@@ -380,7 +380,7 @@ def _laid_out(bound: Bound, table: str) -> tuple[str, TimeType, list[str]]:
     """Return the column that a table is cut by, its type, and what it is sorted by."""
     if table == output_feed.TABLE:  # who reads it wants what came after a refresh
         return "_refresh", TimeType.BIGINT, ["_refresh"]
-    return bound.slice_column(table)[0], bound.definition.time_type, bound.order(table)
+    return bound.slice_column(table).name, bound.definition.time_type, bound.order(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ OUTLIVED = "repaired"
 
 def published(bound: Bound, version: int) -> SpanSet:
     """Return where the output may hold rows at a version; everywhere when a file does not tell."""
-    column, is_end = bound.slice_column("output")
-    extent = files(bound.paths["output"], version, column, bound.definition.time_type)
+    column = bound.slice_column("output")
+    extent = files(bound.paths["output"], version, column.name, column.type)
     if extent.unknown.files:
         return SpanSet.of(EVERYTHING)
-    if not is_end:
+    if not column.holds_end:
         return SpanSet.union(Span(f.start, f.end) for f in extent.files)
     floor = (
         bound.definition.grid.floor

@@ -15,6 +15,7 @@ from materializer.core.policy.retention import OUTPUT
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.time.grid import Grid
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
@@ -34,15 +35,13 @@ class Upstream:
         version: Version of its output from which the clean rows come.
         spans: Where its rows may be others, in its own slices.
         column: The column of its output that these slices are of.
-        is_end: Whether that column holds their ends.
         rows: All of its rows.
         estimate: What computing them reads at most.
     """
 
     version: int
     spans: SpanSet
-    column: str
-    is_end: bool
+    column: SliceColumn
     rows: OnTheFly
     estimate: Estimate
 
@@ -109,9 +108,7 @@ def above(survey: Survey, state: AggregateState, upstream: Upstream, engine: Eng
 
 def _in_time_of(definition: Definition, upstream: Upstream) -> SpanSet:
     """Return the whole buckets of the child in which rows of the parent's dirty slices may lie."""
-    if definition.spec.time_column != upstream.column:
+    if definition.spec.time_column != upstream.column.name:
         return SpanSet.of(EVERYTHING) if upstream.spans else SpanSet()
-    spans = upstream.spans
-    if upstream.is_end:  # a slice ends at an instant that it does not hold
-        spans = SpanSet.union(Span(s.start, s.end if s.end == POS_INF else s.end + 1) for s in spans)
-    return definition.grid.cover_set(spans)
+    # an end counts as a time of both slices that it lies between
+    return definition.grid.cover_set(upstream.spans | upstream.column.values_in(upstream.spans))

@@ -112,9 +112,8 @@ def look(
             found = compared(published, spans) if spans else None
             buckets, wrong = sum(grid.count(s) for s in spans), SpanSet()
             if found is not None and found.differing:
-                _, is_end = bound.slice_column("output")
-                back = 1 if is_end else 0
-                wrong = SpanSet.union(grid.cover(Span(at - back, at - back + 1)) for at in found.buckets) & spans
+                span_of = bound.slice_column("output").span_of
+                wrong = SpanSet.union(grid.cover(span_of(at)) for at in found.buckets) & spans
                 rows += [FailingRow(BUILT_IN, name, values) for values in found.evidence]
                 shown += [_words(example) for example in found.examples]
             differed |= wrong
@@ -168,7 +167,7 @@ def _comparing(
             rows,
             some,
             where=bound.predicate("output", some),
-            bucket=bound.slice_column("output")[0],
+            bucket=bound.slice_column("output").name,
             examples=MOST_EVIDENCE,
         )
         return

@@ -103,7 +103,7 @@ class Checker:
         frame = frame.persist()
         try:
             checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
-            column, _ = bound.slice_column("output")
+            column = bound.slice_column("output").name
             found = audit(RowsToCheck.of(frame), asked, given, column, library=self.library, built_in=checks)
             page = self.library().render(frame, asked.bound(given), docs) if docs and asked else ""
         finally:

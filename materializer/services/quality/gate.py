@@ -108,7 +108,7 @@ class Gate:
         bound, spec = self.bound, self.bound.definition.spec
         known = suites.of(spec)
         given = suites.values(bound.definition, plan.n, plan.source_version, plan.window)
-        column, _ = bound.slice_column("output")
+        column = bound.slice_column("output").name
         frame = cache(lambda: self._output(plan, computed))
         only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
         checks = _built_in(bound.definition, plan, computed.rows_read if only_raw else None)
@@ -156,13 +156,13 @@ class Gate:
         """Return the buckets that must not be published; None for all of them."""
         if self.bound.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
             return None
-        grid, (_, is_end) = self.bound.definition.grid, self.bound.slice_column("output")
+        grid, column = self.bound.definition.grid, self.bound.slice_column("output")
         spans: list[Span] = []
         for kind, found in audited.items():
             if found.buckets is None or None in found.buckets:
                 return None
-            back = 1 if is_end and kind == suites.OUTPUT else 0
-            spans += [grid.cover(Span(at - back, at - back + 1)) for at in found.buckets]
+            is_output = kind == suites.OUTPUT
+            spans += [grid.cover(column.span_of(at) if is_output else Span(at, at + 1)) for at in found.buckets]
         held = SpanSet.union(spans) & plan.spans
         return held if held and len(held) <= MAX_HELD else None
 
@@ -170,9 +170,8 @@ class Gate:
         from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
 
         spans = plan.replaced - held
-        where = {t: self.bound.predicate(t, spans) for t in ("partials", "output")}
-        columns = {t: self.bound.slice_column(t) for t in ("partials", "output")}
-        return part(self.engine(), computed, spans, self.bound.definition.time_type, where, columns)
+        columns = self.bound.slice_column("partials"), self.bound.slice_column("output")
+        return part(self.engine(), computed, spans, *columns)
 
     def _refusal(
         self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]

@@ -180,8 +180,8 @@ class FreshReader:
         estimate = plan.estimate + parent.estimate if parent is not None and plan.spans else plan.estimate
         computed = plan.spans & inside
         gone = stored_extent.outlived(bound, lambda: heads[Which.OUTPUT].version, state.retired)
-        column, is_end = bound.slice_column("output")
-        upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, is_end, rows, estimate)
+        column = bound.slice_column("output")
+        upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, rows, estimate)
         return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows), upstream
 
     def _looked(

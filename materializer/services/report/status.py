@@ -278,9 +278,7 @@ class Looker:
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return column names and some published rows, newest bucket first, without a JVM."""
         bound = Bound.of(self.journal.view().named(name), self.root)
-        column, is_end = bound.slice_column("output")
-        path, time_type = bound.paths["output"], bound.definition.time_type
-        return newest_rows(path, column, time_type, limit=limit, start=start, end=end, is_end=is_end)
+        return newest_rows(bound.paths["output"], bound.slice_column("output"), limit=limit, start=start, end=end)
 
 
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:

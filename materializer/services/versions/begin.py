@@ -89,7 +89,7 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
         head.head().version,
         bound.paths["partials"],
         bound.definition.partial_columns,
-        bound.slice_column("partials")[0],
+        bound.slice_column("partials").name,
         bound.definition.time_type,
         bound.app_ids["partials"],
         COPIED,

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from materializer.core.compiled.definition import quoted
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid, limits_of
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, clock_text, date_text
+from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.wallclock import FixedLattice, MonthLattice, Piece
 
@@ -128,6 +130,11 @@ def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
     whole = (Span(-(-s.start // unit) * unit, -(-s.end // unit) * unit) for s in spans if _has_unit(s, unit))
     tests = [t for s in SpanSet.union(whole) if (t := _span_test(column_sql, s, limits, time_type))]
     return " OR ".join(f"({t})" if len(tests) > 1 else t for t in tests) or "false"
+
+
+def slices_sql(column: SliceColumn, spans: SpanSet) -> str:
+    """Return a predicate that holds for the rows of the buckets in *spans*; it compares as :func:`spans_sql` does."""
+    return spans_sql(quoted(column.name), column.values_in(spans), column.type)
 
 
 def _has_unit(span: Span, unit: int) -> bool:

@@ -18,15 +18,14 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.write.commit import part_of
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.query import compute as c
+from materializer.spark.query.bucket_sql import slices_sql
 from materializer.spark.query.compare import Compared, compare
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
 
-    from materializer.core.spec.spec import TimeType
+    from materializer.core.time.slice_column import SliceColumn
     from materializer.spark.run.computed import Computed
     from materializer.spark.run.spark import Engine
 
@@ -46,9 +45,8 @@ def part(
     engine: Engine,
     computed: Computed,
     spans: SpanSet,
-    time_type: TimeType,
-    where: Mapping[str, str],
-    columns: Mapping[str, tuple[str, bool]],
+    of_partials: SliceColumn,
+    of_output: SliceColumn,
 ) -> Computed:
     """Return the part of a computation that belongs to some buckets, to be written instead of the whole.
 
@@ -56,19 +54,17 @@ def part(
         engine: Spark, which computed the rows and counts the jobs of this call.
         computed: The whole computation, which keeps its rows in memory.
         spans: The buckets of the part.
-        time_type: The time type of the grid.
-        where: Predicate of the part's rows, by table.
-        columns: (column, is_end) by table: the column with the start of a bucket or, if *is_end*, with its end.
+        of_partials: The column of the partials with the bucket of a row.
+        of_output: The same column of the output.
     """
     if isinstance(computed.partials, pa.Table) and isinstance(computed.output, pa.Table):
-        column, is_end = columns["partials"]
-        partials = part_of(computed.partials, column, time_type, spans, is_end=is_end)
-        column, is_end = columns["output"]
-        output = part_of(computed.output, column, time_type, spans, is_end=is_end)
+        partials = part_of(computed.partials, of_partials, spans)
+        output = part_of(computed.output, of_output, spans)
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
         rows, output_rows = partials.num_rows, output.num_rows
     else:
-        partials, output = computed.partials.where(where["partials"]), computed.output.where(where["output"])
+        partials = computed.partials.where(slices_sql(of_partials, spans))
+        output = computed.output.where(slices_sql(of_output, spans))
         with engine.counted():
             counts = partials.agg(sf.count(sf.lit(1)), sf.count_distinct(SLICE))
             rows, buckets = counts.collect()[0]
