@@ -144,28 +144,6 @@ def test_having_is_finalised_like_a_measure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "of", "is_retractable"),
-    [
-        ("sum", "bigint", True),
-        ("sum", "decimal(10,2)", True),
-        ("sum", "double", False),
-        ("avg", "int", True),
-        ("avg", "float", False),
-        ("count", "string", True),
-        ("max", "int", False),
-        ("bit_xor", "int", False),
-        ("var_pop", "int", False),
-        ("approx_count_distinct", "int", False),
-    ],
-)
-def test_only_integers_decimals_and_counts_can_be_taken_out(function: str, of: str, is_retractable: bool) -> None:
-    """
-    Rows can be taken out exactly of counts and of sums of whole numbers, of nothing else.
-    """
-    assert is_retractable == (not layout_of(call(function, "price", types=(of,))).not_retractable)
-
-
-@pytest.mark.parametrize(
     "one",
     [
         call("count", "price", distinct=True),

@@ -56,7 +56,7 @@ def instants(rng: random.Random, grid: Grid, low: int, high: int, inside: SpanSe
     drawn += [rng.randrange(max(s.start, low), min(s.end, high)) for s in inside for _ in range(50)]
     drawn += [grid.edge_at(t) + d for t in drawn for d in (-unit, 0, unit)]
     if isinstance(grid, CalendarGrid) and grid.time_type is STAMP:
-        jumps = [t for t, _ in grid.wall.zone.transitions(Span(low, high))]
+        jumps = [r.start for r in grid.wall.zone.regimes(Span(low, high)) if low <= r.start < high]
         near = [t + d for t in jumps for d in (-1, 0, 1800_000_000, 3600_000_000, 7200_000_000)]
         drawn += near[:600] + near[-600:]
     drawn = [t // unit * unit for t in drawn]

@@ -40,7 +40,6 @@ def decompose(spec: AggregateSpec) -> Layout:
         reference=tuple((n, _filled(f, [p.reference for p in parts])) for n, f, parts in measures),
         having_reference=_filled(filters[0][0], [p.reference for p in filters[0][1]]) if filters else None,
         not_mergeable=_reasons(p.not_mergeable for p in every),
-        not_retractable=_reasons(p.not_retractable for p in every),
         tolerances=tuple((n, _loosest(parts)) for n, _, parts in measures),
         brackets=tuple(
             (n, *parts[0].bracket) for n, f, parts in measures if _is_bare(f) and parts[0].bracket is not None

@@ -36,7 +36,6 @@ class Layout:
         reference: (output name, plain aggregate expression over source rows) of every measure; it defines the measure's value.
         having_reference: The same for HAVING, or None.
         not_mergeable: Why the layout cannot be merged, one reason for each call; empty when it can.
-        not_retractable: Why rows cannot be removed exactly, one reason for each call; empty when they can.
         tolerances: (output name, "exact" | "float" | "rank") for verification.
         brackets: (output name, lowest, highest) for a measure that is one quantile call: aggregate expressions over source
             rows. A measure within its rank error lies between them, both included. NaN counts as infinity here, because
@@ -50,7 +49,6 @@ class Layout:
     reference: tuple[tuple[str, str], ...]
     having_reference: str | None
     not_mergeable: tuple[str, ...]
-    not_retractable: tuple[str, ...]
     tolerances: tuple[tuple[str, str], ...]
     brackets: tuple[tuple[str, str, str], ...] = ()
     row_count: str | None = None

@@ -14,8 +14,6 @@ from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain
 from materializer.core.spec.spec import Call
 
-_INEXACT = "is computed in floating-point numbers"
-
 
 def variance(call: Call) -> Parts:
     """Decompose ``var_pop``, ``var_samp``, ``stddev_pop`` and ``stddev_samp``."""
@@ -34,7 +32,7 @@ def variance(call: Call) -> Parts:
     root = "sqrt" if call.function.startswith("stddev") else ""
     final = f"{root}({_pop(squares, n) if call.function.endswith('pop') else _samp(squares, n)})"
     return _parts(
-        call, PartialColumn(name, build, folded(name, zero, joined)), final, plain(call.function, call.args, call.where)
+        PartialColumn(name, build, folded(name, zero, joined)), final, plain(call.function, call.args, call.where)
     )
 
 
@@ -47,7 +45,6 @@ def standard_error(call: Call) -> Parts:
         parts,
         final=f"sqrt({parts.final} / {partial.name}.n)",
         reference=f"try_divide({deviation}, sqrt({counted}))",
-        not_retractable=f"{call.function} {_INEXACT}",
     )
 
 
@@ -78,12 +75,12 @@ def comoment(call: Call) -> Parts:
             f" sqrt({plain('var_pop', (a,), where)}) * sqrt({plain('var_pop', (b,), where)})))"
         )
     return _parts(
-        call, PartialColumn(name, build, folded(name, zero, joined)), _comoment_final(call.function, name), reference
+        PartialColumn(name, build, folded(name, zero, joined)), _comoment_final(call.function, name), reference
     )
 
 
-def _parts(call: Call, partial: PartialColumn, final: str, reference: str) -> Parts:
-    return Parts((partial,), final, reference, tolerance="float", not_retractable=f"{call.function} {_INEXACT}")
+def _parts(partial: PartialColumn, final: str, reference: str) -> Parts:
+    return Parts((partial,), final, reference, tolerance="float")
 
 
 def _comoment_final(function: str, p: str) -> str:

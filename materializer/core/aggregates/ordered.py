@@ -111,7 +111,6 @@ def recompute(call: Call, reference: str, order: RowOrder | None = None, *, is_e
         reference,
         tolerance="exact" if is_exact else "float",
         not_mergeable=f"{shown} has no mergeable partial",
-        not_retractable=f"{shown} has no mergeable partial",
     )
 
 
@@ -122,14 +121,13 @@ def _pick(call: Call, order: RowOrder, extreme: str, *, by: str | None, conditio
     reference = filtered(f"{extreme}_by({x}, {order_struct(order.before(None, without=by_column), by=y)})", *conditions)
     deciding = order.before(column_of(call.args[0]), without=by_column)
     name = partial_name(extreme, call.args[0], by, ",".join(map(quoted, deciding)), *conditions)
-    reason = f"{call.function} forgets the rows it did not pick"
     if not _has_orderable_value(call):
         struct = order_struct(order.before(None, without=by_column), by=y)
         build = filtered(f"{extreme}_by(named_struct('o', {struct}, 'v', {x}), {struct})", *conditions)
         partial = PartialColumn(name, build, f"{extreme}_by({name}, {name}.o)")
-        return Parts((partial,), f"{name}.v", reference, not_retractable=reason)
+        return Parts((partial,), f"{name}.v", reference)
     build = filtered(f"{extreme}({order_struct(deciding, by=y, value=x)})", *conditions)
-    return Parts((PartialColumn(name, build, f"{extreme}({name})"),), f"{name}.v", reference, not_retractable=reason)
+    return Parts((PartialColumn(name, build, f"{extreme}({name})"),), f"{name}.v", reference)
 
 
 def _reversed(text: str, spark_type: str) -> str | None:

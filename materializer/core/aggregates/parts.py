@@ -42,7 +42,6 @@ class Parts:
         reference: Plain aggregate expression over source rows that defines the value of the call.
         tolerance: How much a value may differ from the reference.
         not_mergeable: Why its partials cannot be merged, or "".
-        not_retractable: Why rows cannot be removed from its partials exactly, or "".
         bracket: For quantiles, (lowest, highest) aggregate expressions; the value lies between them, both included.
     """
 
@@ -51,7 +50,6 @@ class Parts:
     reference: str
     tolerance: Tolerance = "exact"
     not_mergeable: str = ""
-    not_retractable: str = ""
     bracket: tuple[str, str] | None = None
 
 

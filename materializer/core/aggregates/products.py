@@ -13,7 +13,6 @@ from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, as_double, group, partial_name, plain
 from materializer.core.spec.spec import Call
 
-_INEXACT: Final = "is computed in floating-point numbers"
 _ONE: Final = "named_struct('f', 1D, 'e', 0L)"
 # Exponents of the smallest and the largest double; log2 is rounded and may be off by one at these ends.
 _LEAST_EXPONENT, _MOST_EXPONENT = -1074, 1023
@@ -60,13 +59,11 @@ def product(call: Call) -> Parts:
         _value(name),
         f"if({counted} = 0, NULL, {whole})",
         tolerance="float",
-        not_retractable=f"{call.function} {_INEXACT}",
     )
 
 
 def _sum(call: Call, doubles: str) -> Parts:
-    parts = simple.total(replace(call, function="sum", args=(doubles,), types=("double",)))
-    return replace(parts, not_retractable=f"{call.function} {_INEXACT}")
+    return simple.total(replace(call, function="sum", args=(doubles,), types=("double",)))
 
 
 def _weighted(call: Call) -> str:

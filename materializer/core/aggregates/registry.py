@@ -26,7 +26,6 @@ class Aggregate:
         distinct: The effect of DISTINCT: none (``same``), a value that must be recomputed (``recompute``), or an error
             (``refused``).
         is_mergeable: Whether stored partials and partials of new rows merge to the partials of all rows.
-        is_retractable: Whether rows can be removed exactly where the argument is an integer or a decimal.
         is_ordered: Whether the value depends on the order of rows.
     """
 
@@ -36,7 +35,6 @@ class Aggregate:
     most: int | None = 1
     distinct: Distinct = "recompute"
     is_mergeable: bool = True
-    is_retractable: bool = False
     is_ordered: bool = False
 
 
@@ -88,10 +86,10 @@ def _all() -> tuple[Aggregate, ...]:
     variances = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
     comoments = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept")
     return (
-        Aggregate("count", "count", most=None, is_retractable=True),
-        Aggregate("count_if", "count", distinct="refused", is_retractable=True),
-        Aggregate("sum", "sum", is_retractable=True),
-        Aggregate("avg", "avg", is_retractable=True),
+        Aggregate("count", "count", most=None),
+        Aggregate("count_if", "count", distinct="refused"),
+        Aggregate("sum", "sum"),
+        Aggregate("avg", "avg"),
         *(Aggregate(n, "same", distinct="same") for n in same),
         Aggregate("bit_xor", "same"),
         *(Aggregate(n, "variance") for n in variances),

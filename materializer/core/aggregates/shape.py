@@ -36,7 +36,6 @@ def shape(call: Call) -> Parts:
         _estimate(call.function, f"if({name}.m2 = 0, NULL, {own})", f"{name}.n", is_biased=is_biased),
         _estimate(call.function, theirs, counted, is_biased=is_biased),
         tolerance="float",
-        not_retractable=f"{call.function} is computed in floating-point numbers",
     )
 
 

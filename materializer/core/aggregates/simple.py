@@ -26,7 +26,7 @@ def same(call: Call) -> Parts:
     """Decompose a function that merges by itself and ignores duplicates: ``min``, ``bool_and``, ``bit_or`` …"""
     name = partial_name(call.function, *call.args, call.where)
     partial = PartialColumn(name, plain(call.function, call.args, call.where), f"{call.function}({name})")
-    return Parts((partial,), name, partial.build, not_retractable=f"{call.function} forgets what it dropped")
+    return Parts((partial,), name, partial.build)
 
 
 def count(call: Call) -> Parts:
@@ -44,7 +44,6 @@ def total(call: Call) -> Parts:
         partial.name,
         partial.build,
         tolerance="exact" if exact else "float",
-        not_retractable="" if exact else "sum over floating-point numbers is not exact",
     )
 
 
@@ -70,8 +69,7 @@ def average(call: Call, *, is_summed: bool) -> Parts:
     else:
         final = f"try_divide(CAST({summed.name} AS DOUBLE), {counted.name})"
     tolerance: Tolerance = "exact" if decimal and decimal[1] <= _MAX_LONG_DIVISION else "float"
-    reason = "" if _is_exact(of) else "avg over floating-point numbers is not exact"
-    return Parts((summed, counted), final, reference, tolerance=tolerance, not_retractable=reason)
+    return Parts((summed, counted), final, reference, tolerance=tolerance)
 
 
 def sum_name(call: Call) -> str:

@@ -39,7 +39,7 @@ def distinct_count(call: Call) -> Parts:
     def estimate(sketch: str) -> str:
         return f"hll_sketch_estimate(hll_union({sketch}, {sketch}))"
 
-    return Parts((partial,), estimate(name), estimate(build), not_retractable="a sketch cannot forget a row")
+    return Parts((partial,), estimate(name), estimate(build))
 
 
 def quantile(call: Call) -> Parts:
@@ -73,7 +73,6 @@ def quantile(call: Call) -> Parts:
         f"if({n} > 0, {out}, NULL)",
         plain("approx_percentile", call.args, call.where),
         tolerance="rank",
-        not_retractable="a sketch cannot forget a row",
         bracket=_bracket(call, k, is_array=is_array),
     )
 

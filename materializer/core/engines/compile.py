@@ -129,7 +129,6 @@ def result_layout(spec: AggregateSpec, columns: Sequence[tuple[str, str]], measu
         reference=(),
         having_reference=None,
         not_mergeable=(f"the engine {spec.engine} computes windows from their rows",),
-        not_retractable=(),
         tolerances=tuple(_tolerances(spec, measures)),
     )
 

@@ -117,10 +117,6 @@ class Zone:
             yield regime
             at = regime.end
 
-    def transitions(self, span: Span) -> list[tuple[int, int]]:
-        """Return the (instant, new offset) pairs inside *span*."""
-        return [(r.start, r.offset) for r in self.regimes(span) if r.start in span]
-
     def _around(self, year: int, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the last listed transitions and the rule's changes near *year*, enough for its regimes and neighbours."""
         events = [*zip(self.starts[-2:], self.offsets[-2:], strict=True)]
