@@ -5,7 +5,6 @@ Importing it loads no engine; Spark is imported inside the function that builds 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -41,6 +40,7 @@ from materializer.services.aggregate import Bound
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.definitions import lineage as cascade
 from materializer.services.definitions.apply import Change, Definitions, Prepared
+from materializer.services.definitions.texts import Texts
 from materializer.services.delivery import output_feed
 from materializer.services.delivery.handlers import by_name as by_handler_name
 from materializer.services.maintenance.expire import Expirer, Expiry, Thaw
@@ -127,11 +127,10 @@ class Materializer:
             refuse_unsafe_settings(spark)
         self._spark = spark
         self._built: Engine | None = None
-        self._texts: dict[str, tuple[str, str]] = {}
-        """The text and the file in which a statement stood that was read."""
         self._died: Death | None = None
         self._starting = RLock()
         self._python = by_name([*self.config.python_aggregates, *python_aggregates])
+        self._texts = Texts(frozenset(self._python))
         self.journal = Journal(self.root, snapshot_every=self.config.snapshot_every, on_checkpoint=on_checkpoint)
         handlers = by_handler_name(self.config.output_handlers, output_handlers)
         self._lake = Lake(self.root, self.journal, self.config, self.engine, _library, on_checkpoint, handlers)
@@ -183,28 +182,7 @@ class Materializer:
             DefinitionError: With every problem of every text.
             UsageError: If a file is not there or cannot be read.
         """
-        from materializer.core.language.parse import parse_report
-
-        items: list[Any] = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
-        specs: list[AggregateSpec] = []
-        warnings: list[Problem] = []
-        problems: list[Problem] = []
-        for text, file in (pair for item in items for pair in _texts(item)):
-            if isinstance(text, AggregateSpec):
-                specs.append(text)
-                continue
-            try:
-                report = parse_report(text, file=file, known_python=frozenset(self._python))
-            except DefinitionError as exc:
-                problems += exc.problems
-            else:
-                specs += report.specs
-                self._texts |= {spec.sql: (text, file) for spec in report.specs}
-                warnings += report.warnings
-        problems += _named_twice(specs)
-        if problems:
-            raise DefinitionError(problems)
-        return specs, warnings
+        return self._texts.read(what)
 
     def apply(
         self,
@@ -252,7 +230,7 @@ class Materializer:
         try:
             return self._definitions.prepare(specs)
         except DefinitionError as exc:
-            raise DefinitionError(_with_place(p, specs, self._texts) for p in exc.problems) from exc
+            raise DefinitionError(self._texts.placed(p, specs) for p in exc.problems) from exc
 
     def define(self, name: str, source: str, **parts: Any) -> Change:
         """Define an aggregate from Python, and apply the definition.
@@ -1143,48 +1121,8 @@ def _window(start: Instant, end: Instant, grid: Grid) -> Span:
     return parse_window(start, end, grid.time_type, grid.resolution)
 
 
-def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
-    if isinstance(item, AggregateSpec):
-        return [(item, "")]
-    path = Path(item)
-    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith("CREATE ")):
-        return [(item, "")]
-    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
-    if not files or not files[0].exists():
-        raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
-    try:
-        return [(f.read_text(encoding="utf-8"), str(f)) for f in files]
-    except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
-
-
 def _library() -> ExpectationLibrary:
     """Return Great Expectations behind its port; the library itself is imported when it is asked."""
     from materializer.adapters.great_expectations import auditor
 
     return auditor
-
-
-def _with_place(problem: Problem, specs: Sequence[AggregateSpec], texts: Mapping[str, tuple[str, str]]) -> Problem:
-    """Give a problem that was found against the source the place in the text that it speaks of, where it can be told."""
-    spec = next((s for s in specs if s.sql in texts and problem.message.startswith(f"{s.name}:")), None)
-    named = re.search(r"[`']([^`']+)[`']", problem.message)
-    if problem.line or spec is None:
-        return problem
-    text, file = texts[spec.sql]
-    word = re.search(rf"(?<!\w){re.escape(named[1])}(?!\w)", spec.sql, re.IGNORECASE) if named else None
-    at = text.find(spec.sql) + (word.start() if word else 0)
-    line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
-    return replace(problem, file=file, line=line, column=column)
-
-
-def _named_twice(specs: Sequence[AggregateSpec]) -> list[Problem]:
-    seen: set[str] = set()
-    problems = []
-    for spec in specs:
-        if spec.name.lower() in seen:
-            problems.append(
-                Problem("definition.name-twice", f"'{spec.name}' is defined twice", "give one of them another name")
-            )
-        seen.add(spec.name.lower())
-    return problems

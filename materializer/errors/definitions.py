@@ -20,6 +20,8 @@ class Problem:
         file: The file of the definition, or ``""`` for the Python form.
         line: 1-based line, 0 without a place in a text.
         column: 1-based column, 0 without a place in a text.
+        about: The name or text of the definition that the problem is about, "" for the whole definition. A problem without a
+            place gets the place of this text.
     """
 
     code: str
@@ -28,6 +30,7 @@ class Problem:
     file: str = ""
     line: int = 0
     column: int = 0
+    about: str = ""
 
     def __str__(self) -> str:
         place = (

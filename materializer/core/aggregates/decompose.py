@@ -95,13 +95,14 @@ class _Taker:
                 f"measure '{lists[0]}': listagg WITHIN GROUP cannot stand beside DISTINCT in measure '{others[0]}'"
             )
             hint = "leave WITHIN GROUP out, which sorts by the value, or make two aggregates"
-            self.problems.append(Problem("definition.not-together", message, hint))
+            self.problems.append(Problem("definition.not-together", message, hint, about=lists[0]))
 
     def _one(self, name: str, call: Call) -> Parts | None:
         try:
             return parts_of(call, self.order, is_summed=simple.sum_name(call) in self.sums)
         except CallError as error:
-            self.problems.append(Problem(error.code, f"measure '{name}': {error.message}", error.hint))
+            message = f"measure '{name}': {error.message}"
+            self.problems.append(Problem(error.code, message, error.hint, about=name))
             return None
 
 

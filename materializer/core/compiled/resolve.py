@@ -34,7 +34,7 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     time_type = _time_type(kind)
     if kind and time_type is None:
         message = f"{spec.name}: the time column `{spec.time_column}` has type {kind}"
-        problems.append(Problem("definition.time-type", message, _time_hint(kind)))
+        problems.append(Problem("definition.time-type", message, _time_hint(kind), about=spec.time_column))
     if time_type is not None:
         problems += _grid_problems(spec, time_type)
     problems += _order_problems(spec, columns)
@@ -64,7 +64,8 @@ def _missing(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[P
             code, what = "definition.missing-sequence", "sequence column"
         else:
             code, what = "definition.unknown-column", "column"
-        problems.append(Problem(code, f"{spec.name}: the source {spec.source} has no {what} `{name}`", hint))
+        message = f"{spec.name}: the source {spec.source} has no {what} `{name}`"
+        problems.append(Problem(code, message, hint, about=name))
     return problems
 
 
@@ -87,7 +88,7 @@ def _grid_problems(spec: AggregateSpec, time_type: TimeType) -> list[Problem]:
         message = (
             f"{spec.name}: 'time.resolution' is for integer times, and `{spec.time_column}` has type {time_type.value}"
         )
-        return [Problem("definition.resolution", message, "leave the property away")]
+        return [Problem("definition.resolution", message, "leave the property away", about="time.resolution")]
     if spec.is_engine:
         return []  # slices are added once the type of time is known
     try:
@@ -105,10 +106,12 @@ def _order_problems(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) ->
     name, kind = columns.get((spec.sequence or "").lower(), ("", ""))
     if kind.startswith(_UNORDERED):
         message = f"{spec.name}: the sequence column `{name}` has type {kind}, which has no order"
-        problems.append(Problem("definition.sequence-type", message, "name a column of numbers, texts or times"))
+        hint = "name a column of numbers, texts or times"
+        problems.append(Problem("definition.sequence-type", message, hint, about=name))
     for key in spec.keys:
         name, kind = columns.get(key.sql.strip("`").lower(), ("", ""))
         if kind.startswith(("map<", "variant", "calendarinterval")):
             message = f"{spec.name}: the key `{key.name}` has type {kind}, which cannot be grouped"
-            problems.append(Problem("definition.key-type", message, "group by a field of it, or by to_json of it"))
+            hint = "group by a field of it, or by to_json of it"
+            problems.append(Problem("definition.key-type", message, hint, about=key.name))
     return problems

@@ -14,7 +14,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -310,9 +310,13 @@ def build(spec: GridSpec, time_type: TimeType, resolution: Resolution = Resoluti
         DefinitionError: With all problems, if the declaration gives no grid for such a column.
     """
     resolution = resolution if time_type.is_integer else Resolution.NONE
-    problems = [*_width_problems(spec, time_type, resolution), *_offset_problems(spec, time_type, resolution)]
-    problems += [*_origin_problems(spec, time_type), *_zone_problems(spec, time_type, resolution)]
-    if problems:
+    parts = (
+        (describe_width(spec.width), _width_problems(spec, time_type, resolution)),
+        (describe_width(spec.offset or Width()), _offset_problems(spec, time_type, resolution)),
+        ("", _origin_problems(spec, time_type)),
+        (spec.timezone or "", _zone_problems(spec, time_type, resolution)),
+    )
+    if problems := [replace(problem, about=part) for part, found in parts for problem in found]:
         raise DefinitionError(problems)
     zone = load(spec.timezone) if spec.timezone else UTC
     if spec.width.ticks is None and (spec.width.months or zone is not UTC):

@@ -42,7 +42,7 @@ from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, suites
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.refusals import refuse_policies
-from materializer.services.definitions.sources import resolve_source
+from materializer.services.definitions.sources import named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, schemas_of
 
 if TYPE_CHECKING:
@@ -287,11 +287,11 @@ class Definitions:
             return _going_on(prepared, replace(change, kept=None), "building", build, existing)  # that is done
         if folder.features().is_catalog_managed:
             msg = f"the source '{spec.source}' is managed by a catalog and cannot be read by path"
-            raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint)
+            raise _problem(spec, CatalogManagedError.code, msg, CatalogManagedError.default_hint, spec.source)
         if spec.lateness != "recompute" and not feed_reaches_back(source.path):
             message = f"{spec.name}: lateness '{spec.lateness}' depends on arrival, and the source's change feed does not begin with it"
             hint = "create the source with delta.enableChangeDataFeed = true, or write 'recompute'"
-            raise DefinitionError([Problem("definition.lateness", message, hint)])
+            raise DefinitionError([Problem("definition.lateness", message, hint, about=spec.lateness)])
         if problems := lineage.problems_of(spec, source.path, self._root, batch.states):
             raise DefinitionError(problems)
         resolved = _resolved(spec, folder)
@@ -366,7 +366,7 @@ class Definitions:
             source = self._resolve_source(spec.source)
             return source, DeltaFolder.at(source.path)
         except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
-            raise _problem(spec, exc.code, exc.message, exc.hint) from exc
+            raise _problem(spec, exc.code, exc.message, exc.hint, named_in(exc, spec.source)) from exc
 
     def _create(self, prepared: Prepared) -> None:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
@@ -440,11 +440,14 @@ def _going_on(
 
 
 def _of(spec: AggregateSpec, problem: Problem) -> Problem:
-    """Return a problem that names its aggregate, when it has no place of its own."""
-    if problem.line or problem.message.startswith(f"{spec.name}:"):
+    """Return a problem that names its aggregate, and the parameter that it begins with, when it has no place of its own."""
+    if problem.line:
         return problem
+    if problem.message.startswith(f"{spec.name}:"):
+        named = (n for n, _ in spec.params if problem.message.startswith(f"{spec.name}: '{n}'"))
+        return problem if problem.about else replace(problem, about=next(named, ""))
     return replace(problem, message=f"{spec.name}: {problem.message}")
 
 
-def _problem(spec: AggregateSpec, code: str, message: str, hint: str) -> DefinitionError:
-    return DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])
+def _problem(spec: AggregateSpec, code: str, message: str, hint: str, about: str) -> DefinitionError:
+    return DefinitionError([Problem(code, f"{spec.name}: {message}", hint, about=about)])

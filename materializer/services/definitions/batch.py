@@ -129,12 +129,12 @@ class Batch:
         """Return why *spec* cannot be checked: it would read itself, or what it reads has problems of its own."""
         if names := self.cycle(spec):
             message = f"{spec.name}: it would read '{names[1]}', which reads it: {' reads '.join(names)}"
-            return [Problem("definition.cycle", message, "name another source in one of them")]
+            return [Problem("definition.cycle", message, "name another source in one of them", about=names[1])]
         parent = self.parent(spec)
         if parent is None or parent.name.lower() not in self._refused or by_name(self.view.states, parent.name):
             return []
         message = f"{spec.name}: it reads '{parent.name}', whose definition has problems of its own"
-        return [Problem("definition.source-refused", message, f"mend '{parent.name}' first")]
+        return [Problem("definition.source-refused", message, f"mend '{parent.name}' first", about=parent.name)]
 
     # -- what is checked -------------------------------------------------------------------------------------------------
 

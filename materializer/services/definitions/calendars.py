@@ -23,6 +23,7 @@ from materializer.core.time.trading_days import DAYS, agree, calendar_from_sessi
 from materializer.errors import CalendarLibraryMissingError, DefinitionError, MaterializerError, Problem
 from materializer.journal.events import SourceIdentity
 from materializer.lake.trading_sessions import trading_sessions
+from materializer.services.definitions.sources import named_in
 
 BEGIN: Final = "2000-01-01"
 """Where the calendar of an exchange begins that was not told: fixed, so that it does not move from day to day."""
@@ -45,7 +46,7 @@ def looked_up(spec: AggregateSpec, table: Callable[[str], SourceIdentity]) -> Ag
         return spec
     kind, _, name = (part.strip() for part in str(params["calendar"]).partition(":"))
     zone, start, end = (params.get(f"calendar_{what}") for what in ("zone", "start", "end"))
-    hint = ""
+    hint, about = "", ""
     try:
         clock = ZoneInfo(str(zone or "UTC"))
         if kind == "exchange":
@@ -54,13 +55,13 @@ def looked_up(spec: AggregateSpec, table: Callable[[str], SourceIdentity]) -> Ag
             first, found = None, trading_sessions(table(name).path)
         text = calendar_from_sessions(_on_the_clock(found, clock), first)
     except MaterializerError as exc:
-        code, message, hint = exc.code, exc.message, exc.hint
+        code, message, hint, about = exc.code, exc.message, exc.hint, named_in(exc, name)
     except (ValueError, OSError, LookupError) as exc:
         why = shorten(str(exc), 300, placeholder=" …")  # the library may name every date that it does not like
         code, message = "definition.calendar", f"the calendar {params['calendar']} cannot be used: {why}"
     else:
         return replace(spec, params=tuple(sorted((*((n, v) for n, v in spec.params if n != DAYS), (DAYS, text)))))
-    raise DefinitionError([Problem(code, f"{spec.name}: {message}", hint)])
+    raise DefinitionError([Problem(code, f"{spec.name}: {message}", hint, about=about)])
 
 
 def as_stored(spec: AggregateSpec, old: AggregateSpec, threshold: int) -> AggregateSpec:

@@ -93,7 +93,7 @@ def problems_of(spec: AggregateSpec, path: str, root: Path, states: States) -> l
         return []
     if _leads_to(parent, spec.name, root, states):
         message = f"{spec.name}: it would read '{parent.name}', which reads '{spec.name}'"
-        return [Problem("definition.cycle", message, "name another source")]
+        return [Problem("definition.cycle", message, "name another source", about=parent.name)]
     made = AggregateSpec.from_json(parent.spec)
     if spec.is_engine or made.is_engine:
         return []
@@ -126,7 +126,7 @@ def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Fo
                 continue
             message = f"{spec.name}: measure '{name}': {call.function} of '{word}', which is {inner} already"
             hint = "read the raw source, or aggregate sums and counts of the parent and divide them"
-            return Problem("definition.not-again", message, hint)
+            return Problem("definition.not-again", message, hint, about=name)
     return None
 
 
@@ -163,7 +163,7 @@ def misfits_of_child(spec: AggregateSpec, parents: Iterable[Form]) -> list[Probl
         made = f"'{name}' {parent.which}".rstrip()
         message = f"{spec.name}: `{spec.time_column}` cannot be divided into {found.divided}: the edge {found.edge} lies inside the bucket {found.bucket} of {made}, which is counted whole"
         hint = f"divide it so that each edge is one of '{name}', or read what '{name}' reads"
-        return [Problem(MISFIT, message, hint)]
+        return [Problem(MISFIT, message, hint, about=spec.time_column)]
     return []
 
 
@@ -178,7 +178,7 @@ def misfits_of_parent(spec: AggregateSpec, children: Iterable[Form]) -> list[Pro
         made = f"'{name}' {child.which}".rstrip()
         message = f"{spec.name}: {made} reads it and divides it into {found.divided}: the edge {found.edge} of that lies inside the bucket {found.bucket} of this definition"
         hint = f"keep a division that fits '{name}', or change or drop '{name}' first"
-        problems[name] = Problem(MISFIT, message, hint)
+        problems[name] = Problem(MISFIT, message, hint, about=name)
     return list(problems.values())
 
 

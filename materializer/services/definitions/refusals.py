@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from materializer.core.policy import retention
-from materializer.core.policy.policies import policies_of, problems_of
+from materializer.core.policy.policies import Refusal, policies_of, problems_of, split_key
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
@@ -25,26 +25,31 @@ def refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = Non
     Raises:
         DefinitionError: With every problem of the policies.
     """
-    found = [text for _, *text in problems_of(spec.property_map, spec.grid, spec.resolution)]
-    found += [text for _, *text in retention.problems_of(spec.property_map, spec.grid, spec.resolution)]
+    found = list(problems_of(spec.property_map, spec.grid, spec.resolution))
+    found += retention.problems_of(spec.property_map, spec.grid, spec.resolution)
     if spec.is_engine:
         found += _retention_of_engines(spec, schemas and [name for name, _ in schemas["partials"]])
     for policy in policies_of(spec):
         if policy.schedule is not None and (why := cron.refusal(policy.schedule)):
             message = f"the schedule '{policy.schedule}' of policy '{policy.name}' cannot be read: {why}"
-            found.append(["definition.property", message, "write five cron fields such as '*/5 * * * *'"])
+            hint = "write five cron fields such as '*/5 * * * *'"
+            found.append((policy.schedule, "definition.property", message, hint))
     if found:
-        raise DefinitionError(Problem(code, f"{spec.name}: {message}", hint) for code, message, hint in found)
+        raise DefinitionError(
+            Problem(code, f"{spec.name}: {message}", hint, about=(split_key(key) or [key])[0])
+            for key, code, message, hint in found
+        )
 
 
-def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[list[str]]:
+def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[Refusal]:
     """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
     from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
 
     hint = "leave it away, and keep the rows of the source"
     if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
-        yield ["definition.retention", f"'{retention.SOURCE}': it needs the raw rows of its history: {why}", hint]
+        message = f"'{retention.SOURCE}': it needs the raw rows of its history: {why}"
+        yield retention.SOURCE, "definition.retention", message, hint
 
 
 def refuse_frozen(state: AggregateState, what: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.errors import TableNotFoundError
+from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import States, by_name
 from materializer.lake.table import DeltaFolder
@@ -48,3 +48,8 @@ def resolve_source(
         f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
         hint="name it in [sources] of materializer.toml, or give its path",
     )
+
+
+def named_in(error: MaterializerError, name: str) -> str:
+    """Return how an error of :func:`resolve_source` names the source: by its name, or by its folder where that exists."""
+    return name if isinstance(error, TableNotFoundError) else str(Path(name).resolve())

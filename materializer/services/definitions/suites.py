@@ -65,7 +65,9 @@ def found(
         except DefinitionError as exc:
             problems += exc.problems
         except (OSError, UnicodeDecodeError) as exc:
-            problems.append(Problem("suite.unreadable", f"this suite cannot be read: {exc}", "", str(file)))
+            problems.append(
+                Problem("suite.unreadable", f"this suite cannot be read: {exc}", file=str(file), about=str(file))
+            )
         else:
             problems += _unknown_parameters(suite, spec, str(file))
             suites.append((kind, json.dumps(json.loads(text), separators=(",", ":"))))
@@ -109,7 +111,8 @@ def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
     asked = spec.property_map
     hint = "leave it away: the whole run is held back"
     if spec.is_engine and asked.get("quality.on_failure", "refresh").lower() == "buckets":
-        yield Problem("definition.quality", "'quality.on_failure': results of engines reach beyond a bucket", hint)
+        message = "'quality.on_failure': results of engines reach beyond a bucket"
+        yield Problem("definition.quality", message, hint, about="quality.on_failure")
 
 
 def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:
@@ -122,7 +125,8 @@ def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem])
     file = next((p for p in (folder / named, Path(named)) if p.is_file()), None)
     if file is None:
         message = f"{spec.name}: there is no suite '{named}' (looked in {folder} and in the working directory)"
-        problems.append(Problem("suite.missing", message, f"correct '{_PROPERTIES[kind]}', or write 'none'"))
+        hint = f"correct '{_PROPERTIES[kind]}', or write 'none'"
+        problems.append(Problem("suite.missing", message, hint, about=named))
     return file
 
 
@@ -130,7 +134,7 @@ def _unknown_parameters(suite: Suite, spec: AggregateSpec, file: str) -> Iterabl
     known = {*GIVEN, *parameters_of(spec)}
     for name in sorted(suite.parameters - known):
         hint = f"give it in 'quality.parameters', or use one of {', '.join(GIVEN)}"
-        yield Problem("suite.parameter", f"the parameter '{name}' has no value", hint, file)
+        yield Problem("suite.parameter", f"the parameter '{name}' has no value", hint, file, about=name)
 
 
 def _wrong_arguments(

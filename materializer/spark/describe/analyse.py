@@ -6,7 +6,7 @@ have UTC and ANSI on, because types and implicit casts depend on these settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -114,11 +114,10 @@ def _analysed_engine(
 
     stored, output = stored_schemas(spark, spec, source_schema)
     asked = _Questions(spark.createDataFrame([], source_schema))
-    asked.storable({f"measure '{f.name}'": f.dataType for f in output}, "cast it")
+    asked.storable([(f.name, f"measure '{f.name}'", f.dataType) for f in output], "cast it")
     asked.raise_problems()
-    asked.storable(
-        {f"'{f.name}', which is kept beside the results,": f.dataType for f in stored}, "cast it inside the call"
-    )
+    hint = "cast it inside the call"
+    asked.storable([(f.name, f"'{f.name}', which is kept beside the results,", f.dataType) for f in stored], hint)
     asked.raise_problems()
     groups = {SLICE, *(key_column(n) for n in keys)}
     return Analysed(
@@ -143,14 +142,14 @@ class _Questions:
         if self.problems:
             raise DefinitionError(dict.fromkeys(self.problems))
 
-    def types(self, texts: Sequence[tuple[str, str]]) -> list[st.DataType | None]:
+    def types(self, texts: Sequence[tuple[_Place, str]]) -> list[st.DataType | None]:
         """Return the type of each (place, text); None if the text does not analyse."""
         try:
             return list(_types(self.source, [t for _, t in texts]))
         except AnalysisException:
             return [self._type(place, text) for place, text in texts]
 
-    def _type(self, place: str, text: str) -> st.DataType | None:
+    def _type(self, place: _Place, text: str) -> st.DataType | None:
         try:
             return _types(self.source, [text])[0]
         except AnalysisException as error:
@@ -158,20 +157,22 @@ class _Questions:
             return None
 
     def keys(self, spec: AggregateSpec) -> dict[str, st.DataType]:
-        found = self.types([(f"key '{k.name}'", k.sql) for k in spec.keys])
+        found = self.types([(_Place(f"key '{k.name}'", k.name), k.sql) for k in spec.keys])
         for key, of in zip(spec.keys, found, strict=True):
             if of is not None and (any(isinstance(t, st.MapType) for t in within(of)) or not is_storable(of)):
                 message = f"key '{key.name}' is of type {of.simpleString()}, which cannot be grouped by"
-                self.problems.append(Problem("definition.wrong-type", message, "group by a field or an element of it"))
+                hint = "group by a field or an element of it"
+                self.problems.append(Problem("definition.wrong-type", message, hint, about=key.name))
         return {k.name: of for k, of in zip(spec.keys, found, strict=True) if of is not None}
 
     def conditions(self, spec: AggregateSpec) -> None:
-        texts = [("WHERE", spec.where)] + [(f"FILTER of {place}", call.where) for place, call in _calls(spec)]
+        texts = [(_Place("WHERE"), spec.where)]
+        texts += [(replace(place, words=f"FILTER of {place.words}"), call.where) for place, call in _calls(spec)]
         present = [(place, text) for place, text in texts if text is not None]
         for (place, text), of in zip(present, self.types(present), strict=True):
             if of is not None and not isinstance(of, st.BooleanType):
-                message = f"{place} is of type {of.simpleString()}, expected boolean: {text}"
-                self.problems.append(Problem("definition.wrong-type", message, "write a comparison"))
+                message = f"{place.words} is of type {of.simpleString()}, expected boolean: {text}"
+                self.problems.append(Problem("definition.wrong-type", message, "write a comparison", about=place.name))
 
     def typed(self, spec: AggregateSpec) -> AggregateSpec:
         """Return *spec* with the types of all arguments; the type is "" if an argument does not analyse."""
@@ -195,10 +196,10 @@ class _Questions:
         try:
             found |= zip([n for n, _ in plain], self._aggregated(spec, [t for _, t in plain]), strict=True)
         except AnalysisException:
-            found |= {n: self._aggregated_type(spec, f"measure '{n}'", text) for n, text in plain}
-        self.storable({f"measure '{name}'": of for name, of in found.items()}, "cast it")
+            found |= {n: self._aggregated_type(spec, _measure(n), text) for n, text in plain}
+        self.storable([(name, f"measure '{name}'", of) for name, of in found.items()], "cast it")
         if layout.having_reference is not None:
-            of = self._aggregated_type(spec, "HAVING", layout.having_reference)
+            of = self._aggregated_type(spec, _Place("HAVING"), layout.having_reference)
             if of is not None and not isinstance(of, st.BooleanType):
                 message = f"HAVING is of type {of.simpleString()}, expected boolean"
                 self.problems.append(Problem("definition.wrong-type", message, "write a comparison"))
@@ -211,16 +212,16 @@ class _Questions:
         found |= zip([p.name for p in ours], self._aggregated(spec, [p.build for p in ours]), strict=True)
         for partial in layout.partials:
             if partial.is_foreign:
-                found[partial.name] = self._aggregated_type(spec, "aggregate", partial.build)
-        self.storable({p.build: found[p.name] for p in layout.partials}, "cast it inside the aggregate")
+                found[partial.name] = self._aggregated_type(spec, _Place("aggregate"), partial.build)
+        self.storable([("", p.build, found[p.name]) for p in layout.partials], "cast it inside the aggregate")
         return {n: of for n, of in found.items() if of is not None}
 
-    def storable(self, types: Mapping[str, st.DataType | None], hint: str) -> None:
-        """Add a problem for each name whose type a table cannot hold."""
-        for what, of in types.items():
+    def storable(self, types: Iterable[tuple[str, str, st.DataType | None]], hint: str) -> None:
+        """Add a problem for each (name, words, type) whose type a table cannot hold."""
+        for name, what, of in types:
             if of is not None and not is_storable(of):
                 message = f"{what} is of type {of.simpleString()}, which cannot be stored"
-                self.problems.append(Problem("definition.wrong-type", message, hint))
+                self.problems.append(Problem("definition.wrong-type", message, hint, about=name))
 
     def _aggregated(self, spec: AggregateSpec, texts: Sequence[str]) -> list[st.DataType]:
         if not texts:
@@ -229,21 +230,33 @@ class _Questions:
         schema = grouped.agg(*[expr(t).alias(f"c{i}") for i, t in enumerate(texts)]).schema
         return [f.dataType for f in schema.fields[len(spec.keys) :]]
 
-    def _aggregated_type(self, spec: AggregateSpec, place: str, text: str) -> st.DataType | None:
+    def _aggregated_type(self, spec: AggregateSpec, place: _Place, text: str) -> st.DataType | None:
         try:
             return self._aggregated(spec, [text])[0]
         except AnalysisException as error:
             self._refuse(place, error)
             return None
 
-    def _refuse(self, place: str, error: AnalysisException) -> None:
+    def _refuse(self, place: _Place, error: AnalysisException) -> None:
         self.problems.append(_problem(place, error, self.source.columns))
 
 
-def _calls(spec: AggregateSpec) -> list[tuple[str, Call]]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A part of a definition: in words, and the name that it has there, if any."""
+
+    words: str
+    name: str = ""
+
+
+def _measure(name: str) -> _Place:
+    return _Place(f"measure '{name}'", name)
+
+
+def _calls(spec: AggregateSpec) -> list[tuple[_Place, Call]]:
     """Return (place, call) of all calls in order, those of measures first."""
-    calls = [(f"measure '{m.name}'", c) for m in spec.measures for c in m.formula.calls]
-    return calls + [("HAVING", c) for c in (spec.having.calls if spec.having else ())]
+    calls = [(_measure(m.name), c) for m in spec.measures for c in m.formula.calls]
+    return calls + [(_Place("HAVING"), c) for c in (spec.having.calls if spec.having else ())]
 
 
 def _with_types(call: Call, types: Iterable[str]) -> Call:
@@ -255,7 +268,7 @@ def _types(frame: DataFrame, texts: Sequence[str]) -> list[st.DataType]:
     return [f.dataType for f in selected.schema.fields]
 
 
-def _problem(place: str, error: AnalysisException, columns: Sequence[str]) -> Problem:
+def _problem(place: _Place, error: AnalysisException, columns: Sequence[str]) -> Problem:
     condition = error.getCondition() or ""
     code = next((c for start, c in _CODES if condition.startswith(start)), None)
     if code is None:
@@ -265,11 +278,19 @@ def _problem(place: str, error: AnalysisException, columns: Sequence[str]) -> Pr
         name = facts["objectName"].replace("`", "")
         near = get_close_matches(name, columns, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the columns are {', '.join(columns)}"
-        return Problem(code, f"{place}: the source has no column {name}", hint)
+        return Problem(code, f"{place.words}: the source has no column {name}", hint, about=place.name)
     if code == "definition.unknown-function" and "routineName" in facts:
         name = facts["routineName"].replace("`", "")
-        return Problem(code, f"{place}: there is no function {name}", "register it in the session, or mend its name")
-    return Problem(code, f"{place}: {_sentence(error)}")
+        hint = "register it in the session, or mend its name"
+        return Problem(code, f"{place.words}: there is no function {name}", hint, about=place.name)
+    return Problem(code, f"{place.words}: {_sentence(error)}", about=place.name or quoted_in(error))
+
+
+def quoted_in(error: AnalysisException) -> str:
+    """Return the name or text that Spark's sentence quotes first, "" without one."""
+    sentence = _sentence(error)
+    values = [v for v in (error.getMessageParameters() or {}).values() if v.startswith(("`", "'")) and v in sentence]
+    return min(values, key=sentence.index, default="").strip("`'").partition("`")[0]
 
 
 def _sentence(error: AnalysisException) -> str:
@@ -306,7 +327,8 @@ def _finals(
         having = _types(stored, [layout.having] if layout.having is not None else [])
     except AnalysisException as error:
         message = f"a measure or HAVING reads more than aggregates and keys by their names: {_sentence(error)}"
-        raise DefinitionError([Problem("definition.not-grouped", message, "put it inside an aggregate")]) from error
+        hint = "put it inside an aggregate"
+        raise DefinitionError([Problem("definition.not-grouped", message, hint, about=quoted_in(error))]) from error
     if any(not isinstance(of, st.BooleanType) for of in having):
         msg = f"HAVING is final as {having[0].simpleString()}: {layout.having}"
         raise RuntimeError(msg)

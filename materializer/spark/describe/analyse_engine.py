@@ -15,6 +15,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import build
 from materializer.core.time.spans import SpanSet
 from materializer.errors import DefinitionError, Problem
+from materializer.spark.describe.analyse import quoted_in
 from materializer.spark.engines.run import prepared, results, schema_of
 from materializer.spark.query import compute as c
 
@@ -38,7 +39,8 @@ def stored_schemas(
         frame = results(definition, prepared(definition, raw), Bounds(origin=0, as_of=0, global_max=0))
     except AnalysisException as exc:
         message = str(exc).split("\n", 1)[0].split(" SQLSTATE:", 1)[0]
-        raise DefinitionError([Problem("definition.invalid-expression", f"{spec.name}: {message}")]) from exc
+        message = f"{spec.name}: {message}"
+        raise DefinitionError([Problem("definition.invalid-expression", message, about=quoted_in(exc))]) from exc
     stored = st.StructType(schema_of(frame))
     columns = tuple((f.name, f.dataType.simpleString()) for f in stored)
     output = c.finalise(with_layout(definition, columns), spark.createDataFrame([], stored), SpanSet())

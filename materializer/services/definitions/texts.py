@@ -1,0 +1,104 @@
+"""Definitions as texts: read from files and folders, and the place in them that a problem is about.
+
+Problems of a text have their places when it is read. Problems that only the source shows are found later, and get theirs here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import DefinitionError, Problem, UsageError
+
+Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
+"""SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Reads definitions, and remembers the texts in which they stand.
+
+    Args:
+        known_python: Names of the user's Python aggregates.
+    """
+
+    known_python: frozenset[str]
+    _read: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The text and the file of each statement that was read."""
+
+    def read(self, what: Given) -> tuple[list[AggregateSpec], list[Problem]]:
+        """Return the definitions, and warnings about them.
+
+        Args:
+            what: A text of one line that does not begin with ``CREATE`` is a path.
+
+        Raises:
+            DefinitionError: With every problem of every text.
+            UsageError: If a file is not there or cannot be read.
+        """
+        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are read)
+
+        specs: list[AggregateSpec] = []
+        warnings: list[Problem] = []
+        problems: list[Problem] = []
+        items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
+        for text, file in (pair for item in items for pair in _texts(item)):
+            if isinstance(text, AggregateSpec):
+                specs.append(text)
+                continue
+            try:
+                report = parse_report(text, file=file, known_python=self.known_python)
+            except DefinitionError as exc:
+                problems += exc.problems
+            else:
+                specs += report.specs
+                self._read.update({spec.sql: (text, file) for spec in report.specs})
+                warnings += report.warnings
+        problems += _named_twice(specs)
+        if problems:
+            raise DefinitionError(problems)
+        return specs, warnings
+
+    def placed(self, problem: Problem, specs: Iterable[AggregateSpec]) -> Problem:
+        """Return a problem that was found against the source with its place in the text of one of *specs*, if that was read."""
+        spec = next((s for s in specs if s.sql in self._read and problem.message.startswith(f"{s.name}:")), None)
+        if problem.line or spec is None:
+            return problem
+        text, file = self._read[spec.sql]
+        word = (
+            re.search(rf"(?<!\w){re.escape(problem.about)}(?!\w)", spec.sql, re.IGNORECASE) if problem.about else None
+        )
+        at = text.find(spec.sql) + (word.start() if word else 0)
+        line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+        return replace(problem, file=file, line=line, column=column)
+
+
+def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
+    if isinstance(item, AggregateSpec):
+        return [(item, "")]
+    path = Path(item)
+    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith("CREATE ")):
+        return [(item, "")]
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
+    try:
+        return [(f.read_text(encoding="utf-8"), str(f)) for f in files]
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
+
+
+def _named_twice(specs: Sequence[AggregateSpec]) -> list[Problem]:
+    seen: set[str] = set()
+    problems = []
+    for spec in specs:
+        if spec.name.lower() in seen:
+            problems.append(
+                Problem("definition.name-twice", f"'{spec.name}' is defined twice", "give one of them another name")
+            )
+        seen.add(spec.name.lower())
+    return problems

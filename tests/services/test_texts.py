@@ -1,0 +1,32 @@
+"""The place of a problem that only the source shows, in the text of its definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from materializer.errors import Problem
+from materializer.services.definitions.texts import Texts
+
+TEXT = """
+CREATE MATERIALIZED VIEW d AS
+SELECT time_bucket('1 day', at) AS day, sum(v) AS total FROM raw GROUP BY day;
+"""
+
+
+@pytest.mark.parametrize(
+    ("about", "place"),
+    [("total", (3, 51)), ("TOTAL", (3, 51)), ("1 day", (3, 21)), ("tot", (2, 1)), ("", (2, 1))],
+)
+def test_a_place_is_that_of_what_the_problem_is_about(about: str, place: tuple[int, int], tmp_path: Path) -> None:
+    """
+    It is the first whole word of that name in any letters, else where the definition begins; the message is not read.
+    """
+    file = tmp_path / "d.sql"
+    file.write_text(TEXT)
+    texts = Texts(frozenset())
+    specs, _ = texts.read(file)
+    found = texts.placed(Problem("definition.some", "d: `raw` and 'at' are named here", about=about), specs)
+
+    assert (str(file), *place) == (found.file, found.line, found.column)
