@@ -402,15 +402,9 @@ class Definitions:
     def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
         """Create the tables of a new aggregate and return the event that makes them known."""
         spec, schemas = prepared.spec, prepared.schemas
-        tables = create_tables(
-            {
-                "partials": partials_path(self._root, spec.name, data_version),
-                "output": output_path(self._root, spec.name),
-            },
-            spec,
-            schemas,
-            aggregate_id,
-        )
+        partials = partials_path(self._root, spec.name, data_version)
+        paths = {"partials": partials, "output": output_path(self._root, spec.name)}
+        tables = create_tables(paths, spec, schemas, aggregate_id)
         version = prepared.change.source_version
         return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
 
