@@ -19,7 +19,7 @@ from materializer.journal.journal import Journal
 from materializer.services import aggregate
 
 MOST_VIEWS = 12
-MOST_ROOMS = 24
+MOST_ROOMS = 25
 HOME = Path(materializer.__file__).parent
 
 
