@@ -37,7 +37,7 @@ FROM trades GROUP BY 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedDemo:
     """The preparations for quick starts.
 
     Args:
@@ -57,7 +57,7 @@ class Prepared:
     reason: str = ""
 
 
-def prepare(config: Config, *, again: bool = False) -> Prepared:
+def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
     """Fetch the jars if they are not cached, and create the archive if there is none.
 
     Args:
@@ -78,16 +78,16 @@ def prepare(config: Config, *, again: bool = False) -> Prepared:
         session.end(session.start(config))
     found = jars.find(config.spark.jars, cache)
     if found is None:
-        return Prepared((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
+        return PreparedDemo((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
     names = tuple(p.name for p in found)
     if config.spark.profile != "short":
         reason = f"profile '{config.spark.profile}' starts without one"
-        return Prepared(names, None, 0, time.perf_counter() - began, False, reason)
+        return PreparedDemo(names, None, 0, time.perf_counter() - began, False, reason)
     target = archive.place(cache, found)
     if target.is_file() and not again:
-        return Prepared(names, target, target.stat().st_size, time.perf_counter() - began, False)
+        return PreparedDemo(names, target, target.stat().st_size, time.perf_counter() - began, False)
     _make(config, target)
-    return Prepared(names, target, target.stat().st_size, time.perf_counter() - began, True)
+    return PreparedDemo(names, target, target.stat().st_size, time.perf_counter() - began, True)
 
 
 def _make(config: Config, target: Path) -> None:

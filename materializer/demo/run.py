@@ -32,7 +32,7 @@ from materializer.demo import flights as source
 from materializer.demo.story import Story, buckets, count, seconds
 from materializer.errors import QualityGateError, UsageError
 from materializer.lake.extent import files
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), da
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoResult:
     """The results of a demo.
 
     Args:
@@ -106,7 +106,7 @@ def tell(
     flights: pa.Table | None = None,
     days: int = DAYS,
     spark: SparkSession | None = None,
-) -> Outcome:
+) -> DemoResult:
     """Run the demo on a new lake.
 
     Args:
@@ -136,7 +136,7 @@ class _Demo:
     def path(self) -> Path:
         return self.lake / FLIGHTS
 
-    def tell(self, flights: pa.Table | None, days: int) -> Outcome:
+    def tell(self, flights: pa.Table | None, days: int) -> DemoResult:
         began = time.perf_counter()
         self.story.title("materializer: aggregates of a table that keeps changing, kept true for what changed.")
         self.story.say("Flights out of New York in 2013, in the order in which they became known. All times are UTC.")
@@ -154,7 +154,7 @@ class _Demo:
         stopped = self._stop()
         verified = self._verify()
         self._suggest(time.perf_counter() - began)
-        return Outcome(day_hours, tuple(self.refreshes), idle, dirty, stopped, verified)
+        return DemoResult(day_hours, tuple(self.refreshes), idle, dirty, stopped, verified)
 
     # -- 1: the lake -----------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class _Demo:
         from materializer.demo.reference import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
 
         state = self.m.journal.view().named(name)
-        definition = Bound.of(state, self.m.root).definition
+        definition = Aggregate.of(state, self.m.root).definition
         spec = definition.spec
         extent = files(state.source.path, state.cursor, spec.time_column, definition.time_type)
         scratch = self.lake / SCRATCH

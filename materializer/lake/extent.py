@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
-from materializer.lake.statistics import DAY, Bounds, TimeColumn, column_bounds, partition_bounds
+from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder
 
 
@@ -44,7 +44,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ReadEstimate:
     """The cost of reading some spans.
 
     Args:
@@ -95,7 +95,7 @@ class Extent:
         """Return the estimated rows in *spans*; files without statistics count whole."""
         return self.estimate(spans).likely_rows
 
-    def estimate(self, spans: SpanSet) -> Estimate:
+    def estimate(self, spans: SpanSet) -> ReadEstimate:
         """Return the cost of reading *spans*."""
         unknown = self.unknown if spans else Unknown()
         rows, size, count, likely = unknown.rows, unknown.bytes, unknown.files, float(unknown.rows)
@@ -105,7 +105,7 @@ class Extent:
             length = file.end - file.start
             likely += file.rows * covered / length
             is_exact = is_exact and covered == length
-        return Estimate(rows, size, count, round(likely), is_exact)
+        return ReadEstimate(rows, size, count, round(likely), is_exact)
 
     def present(self, spans: SpanSet) -> SpanSet:
         """Return the part of *spans* that may hold rows."""
@@ -154,7 +154,7 @@ def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn
     return TimeColumn(name, time_type, physical, is_partition=name in table.metadata().partition_columns)
 
 
-def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, int, Bounds]]:
+def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, int, FileRange]]:
     """Yield path (decoded), bytes and bounds of each file of an open table."""
     with translated(str(table.table_uri), "reading"):
         # pa.table() of a foreign object would import pandas
@@ -174,9 +174,9 @@ def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, in
         yield unquote(path) if "%" in path else path, size, bounds
 
 
-def _of_partition(rows: int | None, value: Any, time_type: TimeType) -> Bounds:
+def _of_partition(rows: int | None, value: Any, time_type: TimeType) -> FileRange:
     if value is not None and time_type is TimeType.TIMESTAMP and getattr(value, "tzinfo", None) is None:
-        return Bounds(rows, 0)
+        return FileRange(rows, 0)
     return partition_bounds(rows, None if value is None else str(value), time_type)
 
 

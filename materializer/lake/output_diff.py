@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from materializer.core.refresh.output_feed import CHANGE, META, REASON, Change, Reason
+from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SourceDamagedError
@@ -76,7 +76,7 @@ def files_of(path: str, version: int) -> tuple[pa.Schema, list[DataFile]]:
 def replayed(feed: pa.Table) -> pa.Table:
     """Return the rows that result from a feed, each as often as it was added minus removed, without the feed's columns."""
     rows = feed.drop_columns([name for name, _ in META])
-    came = pc.is_in(feed[CHANGE], pa.array([Change.INSERT.value, Change.POSTIMAGE.value]))
+    came = pc.is_in(feed[CHANGE], pa.array([ChangeType.INSERT.value, ChangeType.POSTIMAGE.value]))
     new, old = rows.filter(came), rows.filter(pc.invert(came))
     _, added = _differing(old, new)
     return new.take(pa.array(added, pa.int64()))
@@ -92,15 +92,15 @@ def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Tab
     """
     gone, came = _differing(old, new)
     pairs = _paired(old, gone, new, came, place) if place else {}
-    base, changes = len(old), [Change.DELETE.value, Change.INSERT.value]
+    base, changes = len(old), [ChangeType.DELETE.value, ChangeType.INSERT.value]
     at: list[int] = []
     what: list[str] = []
     for i in gone:
         at.append(i)
-        what.append(changes[0] if i not in pairs else Change.PREIMAGE.value)
+        what.append(changes[0] if i not in pairs else ChangeType.PREIMAGE.value)
         if i in pairs:
             at.append(base + pairs[i])
-            what.append(Change.POSTIMAGE.value)
+            what.append(ChangeType.POSTIMAGE.value)
     paired = set(pairs.values())
     left = [j for j in came if j not in paired]
     at += [base + j for j in left]
@@ -124,8 +124,8 @@ def reasoned(rows: pa.Table, column: SliceColumn, spans: tuple[SpanSet, SpanSet,
     reason[inside(instants, column.values_in(late))] = Reason.LATE.value
     is_new = inside(instants, column.values_in(new))
     reason[is_new] = Reason.CORRECTION.value
-    reason[is_new & (change == Change.INSERT.value)] = Reason.NEW.value
-    reason[change == Change.DELETE.value] = Reason.DELETE.value
+    reason[is_new & (change == ChangeType.INSERT.value)] = Reason.NEW.value
+    reason[change == ChangeType.DELETE.value] = Reason.DELETE.value
     return rows.append_column(REASON, pa.array(reason.tolist(), pa.string()))
 
 
@@ -133,7 +133,7 @@ def alike(rows: pa.Table, reason: Reason | None) -> pa.Table:
     """Return changed *rows* with one reason for all or, if it is None, with a reason by each row's kind of change."""
     if reason is not None:
         return rows.append_column(REASON, pa.array([reason.value] * len(rows), pa.string()))
-    by_change = {Change.INSERT.value: Reason.NEW.value, Change.DELETE.value: Reason.DELETE.value}
+    by_change = {ChangeType.INSERT.value: Reason.NEW.value, ChangeType.DELETE.value: Reason.DELETE.value}
     reasons = [by_change.get(change, Reason.CORRECTION.value) for change in rows[CHANGE].to_pylist()]
     return rows.append_column(REASON, pa.array(reasons, pa.string()))
 

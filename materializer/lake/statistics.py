@@ -40,7 +40,7 @@ class TimeColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FileRange:
     """The statistics of one file.
 
     Args:
@@ -92,7 +92,7 @@ def instant(value: Any, time_type: TimeType) -> int | None:
     return (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
-def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> Bounds:
+def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> FileRange:
     """Return the bounds of *column* from the statistics and partition values of an ``add``.
 
     Args:
@@ -102,10 +102,10 @@ def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column
     """
     rows = stats.get("numRecords")
     if column is None:
-        return Bounds(rows)
+        return FileRange(rows)
     if column.is_partition:
         if column.physical not in partition:  # a remove may omit its partition values
-            return Bounds(rows)
+            return FileRange(rows)
         return partition_bounds(rows, partition.get(column.physical), column.time_type)
     nulls = (stats.get("nullCount") or {}).get(column.physical)
     lowest = (stats.get("minValues") or {}).get(column.physical)
@@ -115,22 +115,24 @@ def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column
     )
 
 
-def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -> Bounds:
+def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -> FileRange:
     """Return the bounds of a file whose rows all have the partition value *value* as their time."""
     if value is None or value == "":
-        return Bounds(rows, rows, None, is_known=True)
+        return FileRange(rows, rows, None, is_known=True)
     at = instant(value, time_type)
     return (
-        Bounds(rows, 0) if at is None else Bounds(rows, 0, Span(at, at + unit(time_type, is_cut=False)), is_known=True)
+        FileRange(rows, 0)
+        if at is None
+        else FileRange(rows, 0, Span(at, at + unit(time_type, is_cut=False)), is_known=True)
     )
 
 
 @lru_cache(maxsize=65_536)  # most files of a table are the same as at the last refresh
 def column_bounds(
     rows: int | None, nulls: int | None, lowest: int | None, highest: int | None, time_type: TimeType
-) -> Bounds:
+) -> FileRange:
     """Return the bounds of a file from its column statistics, each as an instant or None."""
     if lowest is None or highest is None or highest < lowest:
         is_empty = rows == 0 or (rows is not None and nulls == rows)
-        return Bounds(rows, nulls, None, is_known=is_empty)
-    return Bounds(rows, nulls, Span(lowest, highest + unit(time_type)), is_known=True)
+        return FileRange(rows, nulls, None, is_known=is_empty)
+    return FileRange(rows, nulls, Span(lowest, highest + unit(time_type)), is_known=True)

@@ -1,4 +1,4 @@
-"""An aggregate bound to its lake: the definition compiled, its tables located, its buckets as predicates over them."""
+"""One aggregate, ready for use: its definition compiled, its tables located, its buckets as predicates over them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPILED: Final[dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any]], De
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Aggregate:
     """An aggregate as it stands in the journal, with its definition compiled and its tables located.
 
     Args:
@@ -51,7 +51,7 @@ class Bound:
     kept_from: int = NEG_INF
 
     @classmethod
-    def of(cls, state: AggregateState, root: Path) -> Bound:
+    def of(cls, state: AggregateState, root: Path) -> Aggregate:
         """Return the aggregate of *state* in the lake at *root*."""
         definition = compiled(state)
         paths = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from materializer import errors
-from materializer.adapters.airflow.tasks.command import LINE, Command, Outcome, Verdict, verdict
+from materializer.adapters.airflow.tasks.command import LINE, Command, Outcome, TaskVerdict, verdict
 
 
 def classes(root):
@@ -20,22 +20,22 @@ def classes(root):
 @pytest.mark.parametrize(
     ("status", "codes", "means"),
     [
-        (0, (), Verdict.DONE),
-        (3, (), Verdict.IDLE),
-        (1, ("verify.differs",), Verdict.FAIL),
-        (64, ("usage",), Verdict.FAIL),
-        (65, ("definition.invalid",), Verdict.FAIL),
-        (66, ("source.damaged",), Verdict.FAIL),
-        (69, ("journal.corrupt",), Verdict.FAIL),
-        (70, ("bug",), Verdict.FAIL),
-        (71, ("java.missing",), Verdict.FAIL),
-        (71, ("spark.failed",), Verdict.RETRY),
-        (71, ("spark.died",), Verdict.RETRY),
-        (74, ("storage.failed",), Verdict.RETRY),
-        (75, ("lease.held",), Verdict.RETRY),
-        (130, ("interrupted",), Verdict.RETRY),
-        (137, (), Verdict.RETRY),
-        (-9, (), Verdict.RETRY),
+        (0, (), TaskVerdict.DONE),
+        (3, (), TaskVerdict.IDLE),
+        (1, ("verify.differs",), TaskVerdict.FAIL),
+        (64, ("usage",), TaskVerdict.FAIL),
+        (65, ("definition.invalid",), TaskVerdict.FAIL),
+        (66, ("source.damaged",), TaskVerdict.FAIL),
+        (69, ("journal.corrupt",), TaskVerdict.FAIL),
+        (70, ("bug",), TaskVerdict.FAIL),
+        (71, ("java.missing",), TaskVerdict.FAIL),
+        (71, ("spark.failed",), TaskVerdict.RETRY),
+        (71, ("spark.died",), TaskVerdict.RETRY),
+        (74, ("storage.failed",), TaskVerdict.RETRY),
+        (75, ("lease.held",), TaskVerdict.RETRY),
+        (130, ("interrupted",), TaskVerdict.RETRY),
+        (137, (), TaskVerdict.RETRY),
+        (-9, (), TaskVerdict.RETRY),
     ],
 )
 def test_an_exit_status_decides_whether_another_try_helps(status, codes, means):
@@ -49,7 +49,9 @@ def test_every_error_is_retried_only_if_it_says_so():
     """
     Of all errors there are, those that may succeed later are retried, with those of storage, and no others.
     """
-    retried = {c.code for c in classes(errors.MaterializerError) if verdict(c.exit_status, [c.code]) is Verdict.RETRY}
+    retried = {
+        c.code for c in classes(errors.MaterializerError) if verdict(c.exit_status, [c.code]) is TaskVerdict.RETRY
+    }
     temporary = {c.code for c in classes(errors.RetryableError)}
 
     spark = {"spark.failed", "spark.died", "spark.result-too-large"}
@@ -122,7 +124,7 @@ def test_stopping_ends_the_whole_tree(tmp_path, is_stubborn):
 
     assert time.monotonic() - begun < 30  # of 600 that it would sleep
     assert [-9 if is_stubborn else -15] == [o.status for o in found]
-    assert Verdict.RETRY is found[0].verdict
+    assert TaskVerdict.RETRY is found[0].verdict
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     while any(map(alive, pids)) and time.monotonic() - begun < 60:
         time.sleep(0.1)  # the system takes a moment to bury what was killed

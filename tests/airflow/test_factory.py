@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from materializer.adapters.airflow import dags_of
-from materializer.adapters.airflow.dags.catalog import Entry, read_lake
+from materializer.adapters.airflow.dags.catalog import CatalogEntry, read_lake
 from materializer.adapters.airflow.dags.form import form, read
 from materializer.adapters.airflow.dags.pages import broken_page, page
 from materializer.adapters.airflow.dags.settings import Settings
@@ -216,7 +216,9 @@ def test_the_page_names_the_gate(root):
     """
     suite = json.dumps({"name": "plausible", "expectations": [{"type": "expect_column_to_exist"}] * 2})
     (spec,) = (entry.spec for entry in read_lake(root, only="agg_000"))
-    gated = page(Entry("agg_000"), replace(spec, suites=(("output", suite),)), policies_of(spec), Settings(str(root)))
+    gated = page(
+        CatalogEntry("agg_000"), replace(spec, suites=(("output", suite),)), policies_of(spec), Settings(str(root))
+    )
 
     assert "* **gate**: `plausible`, 2 expectations of its rows, before anything is published\n" in gated
 
@@ -234,7 +236,7 @@ def test_what_others_wrote_is_shown_as_it_is(root, text):
     settings = Settings(str(root), pool=text, tells_last=True)
     one = " ".join(text.split())
 
-    kinds, words, fences = rendered(page(Entry("agg_000", source=text, last=text), spec, policies, settings))
+    kinds, words, fences = rendered(page(CatalogEntry("agg_000", source=text, last=text), spec, policies, settings))
     *comment, reads, first, second, gate, last, _, pool = words
     lists = {"bullet_list_open", "list_item_open", "code_inline"}
     assert {"paragraph_open", "strong_open", "text", "fence"} | lists == kinds

@@ -21,7 +21,7 @@ from typing import Final
 
 from materializer.api import Materializer
 from materializer.lake.log import latest_version, read_commit
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 _OPENED: Final = 0x20
 _MADE: Final = 0x100 | 0x80
@@ -50,11 +50,11 @@ def touched(m: Materializer, name: str) -> Iterator[dict[str, int]]:
 
     ``files_read`` and ``bytes_read`` are missing where the kernel does not tell: it is not Linux, or had too much to tell.
     """
-    bound = Bound.of(m.journal.view().named(name), m.root)
-    ours = [path for path in bound.paths.values() if Path(path, "_delta_log").is_dir()]
+    aggregate = Aggregate.of(m.journal.view().named(name), m.root)
+    ours = [path for path in aggregate.paths.values() if Path(path, "_delta_log").is_dir()]
     before = {path: latest_version(path) for path in ours}
     found: dict[str, int] = {}
-    with opened([bound.source.path, *ours]) as read:
+    with opened([aggregate.source.path, *ours]) as read:
         yield found
     if read.is_known:
         found |= {"files_read": len(read.files), "bytes_read": sum(p.stat().st_size for p in read.files)}

@@ -34,7 +34,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
 from materializer.demo.reference import write_recomputed
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from tests.benchmarks import asked, history, timescaledb
 from tests.benchmarks.files import touched
 
@@ -228,7 +228,7 @@ def unordered(m: Materializer, source: Path, folder: Path) -> float:
 def plain(m: Materializer, folder: Path) -> float:
     """Return the seconds of the reference form of the bars, which are defined."""
     state = m.journal.view().named("bars_1m")
-    definition, spark, target = Bound.of(state, m.root).definition, m.engine().spark, str(folder / "plain")
+    definition, spark, target = Aggregate.of(state, m.root).definition, m.engine().spark, str(folder / "plain")
     return timed(lambda: write_recomputed(spark, definition, state.source, state.cursor, target, hull=None))[0]
 
 

@@ -6,7 +6,7 @@ from itertools import accumulate, groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.policy.compaction import FEW, Group, Piece, cuts, depth, groups, is_small
+from materializer.core.policy.compaction import FEW, FileExtent, Group, cuts, depth, groups, is_small
 
 TARGET = 8
 Table = dict[str, list[int]]
@@ -20,8 +20,8 @@ FRESH = st.lists(st.integers(0, 40), min_size=1, max_size=40).map(
 )
 
 
-def pieces_of(table: Table) -> list[Piece]:
-    return [Piece(name, len(rows), 10 * len(rows), rows[0], rows[-1]) for name, rows in table.items()]
+def pieces_of(table: Table) -> list[FileExtent]:
+    return [FileExtent(name, len(rows), 10 * len(rows), rows[0], rows[-1]) for name, rows in table.items()]
 
 
 def rewritten(table: Table, found: list[Group], round_: int) -> Table:

@@ -17,7 +17,7 @@ from materializer.core.language.parse import parse_report
 from materializer.core.refresh.plan import Merge, Recompute, strategy_of
 from materializer.demo import flights as source
 from materializer.demo import story as words
-from materializer.demo.run import DEFINITIONS, Outcome, main, tell
+from materializer.demo.run import DEFINITIONS, DemoResult, main, tell
 from materializer.demo.story import Story
 from materializer.errors import UsageError
 
@@ -37,7 +37,7 @@ DAYS = (
 
 @dataclass(frozen=True)
 class Told:
-    outcome: Outcome
+    outcome: DemoResult
     text: str
     lake: Path
 

@@ -15,7 +15,7 @@ from materializer.core.aggregates import registry
 from materializer.core.aggregates.decompose import parts_of
 from materializer.core.aggregates.order import row_order
 from materializer.core.aggregates.parts import Parts
-from materializer.core.aggregates.registry import Aggregate, Family
+from materializer.core.aggregates.registry import AggregateFunction, Family
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.language.parse import parse_definitions
 from materializer.core.language.properties import _FORMS, _KNOWN
@@ -159,7 +159,7 @@ class Meaning:
         parts: What the call comes apart into.
     """
 
-    aggregate: Aggregate
+    aggregate: AggregateFunction
     call: str
     parts: Parts
 

@@ -232,7 +232,7 @@ class Story:
         found = suite.read(block.text)
         values = dict.fromkeys(found.parameters, 1440)
         assert json.loads(block.text)["name"] == found.name
-        assert not found.bound(values).parameters
+        assert not found.aggregate(values).parameters
         _write(f"expectations/{found.name}.json", block.text)
         properties = f"TBLPROPERTIES ('quality.parameters' = '{json.dumps(values)}')\nAS"
         text = (ROOT / "sql" / f"{found.name}.sql").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from tests.docs.blocks import blocks
 PAGE = "\n".join(block.text for block in blocks("docs/api.md"))
 METHODS = {name: f for name, f in inspect.getmembers(Materializer, inspect.isfunction) if not name.startswith("_")}
 OURS = "materializer."
-INTERNAL = {"Engine", "Maintainer"}
+INTERNAL = {"Spark", "Maintainer"}
 """What the façade hands to commands and keeps for itself."""
 
 
@@ -48,9 +48,9 @@ def hints_of(owner: Any) -> dict[str, Any]:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
-    names = {"pd": pd, "DataFrame": DataFrame, "SparkSession": SparkSession, "Engine": Engine}
+    names = {"pd": pd, "DataFrame": DataFrame, "SparkSession": SparkSession, "Spark": Spark}
     return typing.get_type_hints(owner, localns=names)
 
 
@@ -63,6 +63,17 @@ def test_what_the_package_offers_is_on_the_page() -> None:
     assert {"errors", "MaterializerError", "__version__"} >= set(materializer.__all__) - set(found)
     assert all(getattr(materializer, name) is found[name] for name in set(materializer.__all__) & set(found))
     assert ".. automodule:: materializer.errors\n" in PAGE
+
+
+def test_every_method_of_a_lake_is_on_the_page() -> None:
+    """
+    Each method and property by its name, because they stand in several classes and the page has its own order.
+    """
+    properties = {name for name, _ in inspect.getmembers(Materializer, lambda m: isinstance(m, property))}
+
+    assert sorted({*METHODS, *properties}) == sorted(
+        re.findall(r"^   \.\. auto(?:method|property):: (\w+)", PAGE, re.MULTILINE)
+    )
 
 
 def test_what_methods_return_is_on_the_page() -> None:

@@ -17,7 +17,7 @@ from materializer.adapters.cli.app import main
 from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.core.engines.guides import COMMON, GUIDES, guide
-from materializer.core.engines.params import About, Reader
+from materializer.core.engines.params import About, ParamReader
 from materializer.core.engines.registry import ENGINES, OURS, planner, read_params
 from materializer.core.language.define import define
 from materializer.core.language.engine_define import define_engine
@@ -46,10 +46,10 @@ def read_names(engine: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the names of all parameters that an engine takes, as its reader refuses the others."""
     seen: set[str] = set()
 
-    def listen(reader: Reader, known: Any = ()) -> None:
+    def listen(reader: ParamReader, known: Any = ()) -> None:
         seen.update(reader._asked, known)
 
-    monkeypatch.setattr(Reader, "refuse_unknown", listen)
+    monkeypatch.setattr(ParamReader, "refuse_unknown", listen)
     about = About(TimeType.TIMESTAMP, keys=("k",), measures=(("m", "mavg(v, 3)"),))
     planner(engine).read({"engine": engine}, about)
     return seen - FROM_DEFINITION

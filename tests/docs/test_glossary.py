@@ -79,7 +79,7 @@ def test_a_name_of_the_code_exists(name: str) -> None:
     assert resolved(name) is not None
 
 
-@pytest.mark.parametrize("name", ["journal.fold.nothing", "services.aggregate.Bound.nothing"])
+@pytest.mark.parametrize("name", ["journal.fold.nothing", "services.aggregate.Aggregate.nothing"])
 def test_a_name_that_does_not_exist_is_seen(name: str) -> None:
     """
     The test above can fail.

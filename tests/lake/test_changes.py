@@ -18,7 +18,7 @@ from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import SourceDamagedError, SourceReplacedError, SourceRolledBackError
 from materializer.lake.capture import capture as changes
 from materializer.lake.capture.capture import (
-    Captured,
+    CaptureResult,
     NeedsSpark,
     Rung,
     Segment,
@@ -34,7 +34,7 @@ from tests.lake.tables import HOUR, Trades, rows_of
 GRID: dict[str, Any] = {"floor": lambda t: t // HOUR * HOUR, "next_edge": lambda e: e + HOUR}
 
 
-def capture(table: Trades, after: int, **options: Any) -> Captured | NeedsSpark:
+def capture(table: Trades, after: int, **options: Any) -> CaptureResult | NeedsSpark:
     asked = {
         "after": after,
         "upto": table.version,
@@ -47,20 +47,20 @@ def capture(table: Trades, after: int, **options: Any) -> Captured | NeedsSpark:
     return capture_without_spark(table.path, **(asked | GRID | options))
 
 
-def captured(table: Trades, after: int, **options: Any) -> Captured:
+def captured(table: Trades, after: int, **options: Any) -> CaptureResult:
     found = capture(table, after, **options)
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     return found
 
 
-def hours(found: Captured) -> list[int]:
+def hours(found: CaptureResult) -> list[int]:
     """Return the dirty hours, as numbers."""
     spans = SpanSet.union(s for p in found.pieces for s in p.times)
     assert all(s.is_bounded for s in spans), found.reasons
     return [h for s in spans for h in range(s.start // HOUR, s.end // HOUR)]
 
 
-def rungs(found: Captured) -> set[Rung]:
+def rungs(found: CaptureResult) -> set[Rung]:
     return {p.rung for p in found.pieces}
 
 
@@ -108,7 +108,7 @@ def test_deletes_overwrites_and_maintenance(trades) -> None:
     before = table.version
     table.table.optimize.compact()
     table.table.alter.set_table_properties({"delta.checkpointInterval": "17"})
-    assert Captured() == captured(table, before, upto=table.version - 1)
+    assert CaptureResult() == captured(table, before, upto=table.version - 1)
     assert () == captured(table, before).pieces
     before = table.version
     write_deltalake(table.path, rows_of([(9 * HOUR, "z", 1)]), mode="overwrite")
@@ -289,7 +289,7 @@ def test_nothing_known_is_everything(trades, tmp_path: Path) -> None:
         write_deltalake(wide, pa.table({f"c{i}": pa.array([n], pa.int64()) for i in range(40)}), mode="append")
     options = {"table_id": str(DeltaTable(wide).metadata().id), "time_column": "c39", "time_type": TimeType.BIGINT}
     found = capture_without_spark(wide, after=0, upto=1, keys=None, max_rows=10, **options, **GRID)
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert {Rung.LOST} == rungs(found)
     assert "says nothing about its times" in found.reasons[0]
 
@@ -401,7 +401,7 @@ def test_rows_that_no_statistics_count_are_counted_in_the_file(trades) -> None:
     table.forget(1)
     found = capture(table, 0)
 
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert {Rung.FEED} == {p.rung for p in found.pieces}
     assert 2 == found.per_version[0].inserted
 
@@ -417,7 +417,7 @@ def test_a_file_that_went_without_a_count_may_have_held_any_number(trades) -> No
     table.table.delete("price = 0")
     found = capture(table, 1)
 
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert [(Rung.LOST, ANY_ROWS)] == [(p.rung, p.rows) for p in found.pieces]
 
 
@@ -483,7 +483,7 @@ def test_every_time_type(tmp_path: Path, kind: Any, time_type: TimeType, values:
     filed = capture_by_files(path, after=0, from_version=1, to_version=1, reason="asked", **asked)
     scale = 86_400_000_000 if kind == pa.date32() else 1
 
-    assert isinstance(fed, Captured)
+    assert isinstance(fed, CaptureResult)
     expected = SpanSet.of(*(Span(floor(v * scale), floor(v * scale) + width) for v in values))
     assert expected == SpanSet.union(s for p in fed.pieces for s in p.times)
     assert not expected - SpanSet.union(s for p in filed.pieces for s in p.times)
@@ -509,7 +509,7 @@ def test_a_partitioned_source(tmp_path: Path) -> None:
         **GRID,
     )
 
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert ({Rung.FILES}, [5]) == (rungs(found), hours(found))
 
 
@@ -530,4 +530,4 @@ def test_segments_are_values() -> None:
     """
     Equal segments give one reason.
     """
-    assert "why" == NeedsSpark((Segment(1, 2, "why"), Segment(4, 5, "why")), Captured()).reason
+    assert "why" == NeedsSpark((Segment(1, 2, "why"), Segment(4, 5, "why")), CaptureResult()).reason

@@ -11,7 +11,7 @@ from materializer.core.codec import as_json
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.lake.capture.below_frozen import is_retention, of_files
-from materializer.lake.capture.capture import Captured, Rung, capture_without_spark
+from materializer.lake.capture.capture import CaptureResult, Rung, capture_without_spark
 from materializer.lake.capture.context import Look
 from materializer.lake.log import ChangeFile, Commit, DataFile
 from materializer.lake.statistics import TimeColumn
@@ -21,7 +21,7 @@ from tests.lake.tables import HOUR, Trades
 BOUND = 4 * HOUR
 
 
-def captured(table: Trades, after: int, frozen: int = BOUND) -> Captured:
+def captured(table: Trades, after: int, frozen: int = BOUND) -> CaptureResult:
     found = capture_without_spark(
         table.path,
         after=after,
@@ -35,25 +35,25 @@ def captured(table: Trades, after: int, frozen: int = BOUND) -> Captured:
         next_edge=lambda e: e + HOUR,
         frozen_below=frozen,
     )
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     return found
 
 
-def hours(found: Captured, **wanted: Any) -> list[int]:
+def hours(found: CaptureResult, **wanted: Any) -> list[int]:
     """Return the hours of the pieces that are as wanted."""
     pieces = [p for p in found.pieces if all(getattr(p, name) == value for name, value in wanted.items())]
     return [h for s in SpanSet.union(s for p in pieces for s in p.times) for h in range(s.start // HOUR, s.end // HOUR)]
 
 
-def late(found: Captured) -> list[int]:
+def late(found: CaptureResult) -> list[int]:
     return hours(found, is_frozen=True, is_insert_only=True)
 
 
-def conflicts(found: Captured) -> list[int]:
+def conflicts(found: CaptureResult) -> list[int]:
     return hours(found, is_frozen=True, is_insert_only=False)
 
 
-def above(found: Captured) -> list[int]:
+def above(found: CaptureResult) -> list[int]:
     return hours(found, is_frozen=False)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.core.policy.compaction import Group, Piece, depth, groups, target_rows
+from materializer.core.policy.compaction import FileExtent, Group, depth, groups, target_rows
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
@@ -73,7 +73,7 @@ class Bars:
         return DeltaTable(self.path)
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[FileExtent]:
         """Its files."""
         return pieces_of(self.path, "bucket", TimeType.TIMESTAMP)[1]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.refresh.output_feed import META, Change, Reason
+from materializer.core.refresh.output_feed import META, ChangeType, Reason
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
@@ -66,12 +66,16 @@ def test_equal_rows_are_no_change_and_places_make_updates(old: list[Any], new: l
     gone, came = counted(table(old)) - counted(table(new)), counted(table(new)) - counted(table(old))
     kinds = Counter(row["_change"] for row in rows)
 
-    assert sum(gone.values()) == kinds[Change.PREIMAGE] + kinds[Change.DELETE]
-    assert sum(came.values()) == kinds[Change.POSTIMAGE] + kinds[Change.INSERT]
-    assert kinds[Change.PREIMAGE] == kinds[Change.POSTIMAGE]
+    assert sum(gone.values()) == kinds[ChangeType.PREIMAGE] + kinds[ChangeType.DELETE]
+    assert sum(came.values()) == kinds[ChangeType.POSTIMAGE] + kinds[ChangeType.INSERT]
+    assert kinds[ChangeType.PREIMAGE] == kinds[ChangeType.POSTIMAGE]
     for before, after in pairwise(rows):
-        if before["_change"] == Change.PREIMAGE:
-            assert (after["_change"], after["bucket"], after["k"]) == (Change.POSTIMAGE, before["bucket"], before["k"])
+        if before["_change"] == ChangeType.PREIMAGE:
+            assert (after["_change"], after["bucket"], after["k"]) == (
+                ChangeType.POSTIMAGE,
+                before["bucket"],
+                before["k"],
+            )
     assert not output_diff.changed(table(old), table(old), None).num_rows
 
 
@@ -107,9 +111,9 @@ def test_only_a_row_that_is_alone_in_its_place_became_another() -> None:
     def kinds(old: list[Any], new: list[Any]) -> list[str]:
         return output_diff.changed(table(old), table(new), ["bucket", "k"])["_change"].to_pylist()
 
-    assert [Change.PREIMAGE, Change.POSTIMAGE] == kinds([one], [two])
-    assert [Change.DELETE, Change.DELETE, Change.INSERT] == kinds([one, two], [three])
-    assert [Change.DELETE, Change.INSERT, Change.INSERT] == kinds([three], [one, two])
+    assert [ChangeType.PREIMAGE, ChangeType.POSTIMAGE] == kinds([one], [two])
+    assert [ChangeType.DELETE, ChangeType.DELETE, ChangeType.INSERT] == kinds([one, two], [three])
+    assert [ChangeType.DELETE, ChangeType.INSERT, ChangeType.INSERT] == kinds([three], [one, two])
 
 
 def test_reasons_are_told_by_the_ends_of_buckets() -> None:

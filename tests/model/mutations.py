@@ -21,7 +21,7 @@ from materializer.journal import fold
 from materializer.journal.events import Aborted, Done, Event, Lease
 from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
-from materializer.services.protocol.process import At, Audit, Process, TableHead, Which
+from materializer.services.protocol.process import At, Audit, OwnTableHead, Process, Which
 from tests.model.exploration import Bounds, Exploration, Found
 from tests.model.world import MemoryPorts
 
@@ -120,7 +120,7 @@ class UnfencedOutput(MemoryPorts):
 class ReusedNumber(MemoryPorts):
     """Gives a new plan the number of the last one."""
 
-    def number(self, state: AggregateState, heads: dict[Which, TableHead]) -> int:  # noqa: ARG002 - the port's signature
+    def number(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int:  # noqa: ARG002 - the port's signature
         """Take the journal's last number again."""
         return max(state.last_n, 1)
 

@@ -18,7 +18,7 @@ from materializer.journal.codec import Row, encode
 from materializer.journal.events import BuildStarted, Dropped, Event, Lease, Snapshot, Switched
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import version_of
-from materializer.services.protocol.process import TableHead, Which
+from materializer.services.protocol.process import OwnTableHead, Which
 from tests.model.world import AGGREGATE, BUCKETS, DEFINED, WIDTH, MemoryPorts, Table, World, _appended, _state
 
 APART: Final = 100
@@ -132,7 +132,7 @@ class SwitchMemory(MemoryPorts):
     def world(self, world: World) -> None:
         self.lake = self.lake.with_world(world, is_build=self.is_build, version=self.version)
 
-    def head(self, which: Which) -> TableHead:
+    def head(self, which: Which) -> OwnTableHead:
         """Return a table's identity, version and number."""
         ids = {
             Which.PARTIALS: "new" if self.version == NEW else "old",
@@ -178,11 +178,11 @@ class SwitchMemory(MemoryPorts):
         if lost := dirty_buckets(build) - dirty_buckets(state):
             self.note(f"lost: buckets {sorted(lost)} were published and are not built")
 
-    def build_heads(self, build: AggregateState) -> dict[Which, TableHead]:  # noqa: ARG002 - the port's signature
+    def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:  # noqa: ARG002 - the port's signature
         """Return the heads of the build's tables."""
         return {
-            Which.PARTIALS: TableHead("new", len(self.lake.new.commits), self.lake.new.n),
-            Which.OUTPUT: TableHead("built", len(self.lake.built.commits), self.lake.built.n),
+            Which.PARTIALS: OwnTableHead("new", len(self.lake.new.commits), self.lake.new.n),
+            Which.OUTPUT: OwnTableHead("built", len(self.lake.built.commits), self.lake.built.n),
         }
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:

@@ -45,7 +45,7 @@ from materializer.journal.events import (
 )
 from materializer.journal.state import AggregateState
 from materializer.services.protocol.decision import Decision
-from materializer.services.protocol.process import Audit, CommitsGoneError, TableHead, Which
+from materializer.services.protocol.process import Audit, CommitsGoneError, OwnTableHead, Which
 
 AGGREGATE: Final = "a1"
 BUCKETS: Final = (0, 1)
@@ -274,10 +274,10 @@ class MemoryPorts:
         """Replace one of the two tables."""
         self.world = self.world._replace(**{which.value: table})
 
-    def head(self, which: Which) -> TableHead:
+    def head(self, which: Which) -> OwnTableHead:
         """Return a table's identity, version and number."""
         table = self.table(which)
-        return TableHead(which.value, len(table.commits), table.n)
+        return OwnTableHead(which.value, len(table.commits), table.n)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
         """Whether a data commit carries the plan's id."""
@@ -290,7 +290,7 @@ class MemoryPorts:
         """Record the number in an empty commit."""
         self.put(which, self.table(which).committed(plan, "fence", {}))
 
-    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Capture, cut and plan, as a refresh of the window does."""
         events = capture(self.world, state)
         for event in events:
@@ -308,7 +308,7 @@ class MemoryPorts:
             events.append(Done(n, self.report(plan, None)))
         return Decision(tuple(events), plan)
 
-    def number(self, state: AggregateState, heads: dict[Which, TableHead]) -> int:
+    def number(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int:
         """Return the number of a new plan."""
         return 1 + max(state.last_n, *(head.n for head in heads.values()))
 

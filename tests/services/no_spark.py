@@ -15,7 +15,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.spec.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError
 from materializer.journal.events import Captured, Repaired
-from materializer.services.definitions.apply import Change
+from materializer.services.definitions.changes import DefinitionChange
 
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
@@ -69,7 +69,7 @@ class NoSpark:
         """It never dies."""
 
     def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
-        """See :class:`materializer.spark.run.spark.Engine`."""
+        """See :class:`materializer.spark.run.spark.Spark`."""
         assert all(f'"{name}"' in schema_json for name in spec.reads)
 
         def typed(formula: Formula) -> Formula:
@@ -90,9 +90,9 @@ class Lake:
         self.root = root
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
         self.opened = Materializer(root)
-        self.opened._built = NoSpark()  # type: ignore[assignment]
+        self.opened._executor.started = NoSpark()  # type: ignore[assignment]
 
-    def apply(self, *sql: str, **options: Any) -> list[Change]:
+    def apply(self, *sql: str, **options: Any) -> list[DefinitionChange]:
         """Apply definitions in one text."""
         return self.opened.apply("\n".join(sql), **options)
 

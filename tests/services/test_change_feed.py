@@ -66,7 +66,7 @@ class Lake:
         paths = {t: str(folder / t) for t in ("output", "changes")}
         app_ids = {t: f"materializer/one/{t}" for t in paths}
         spec = SimpleNamespace(columns=("bucket", "k", "v"), measures=[SimpleNamespace(name="v")], property_map=ON)
-        self.bound: Any = SimpleNamespace(
+        self.aggregate: Any = SimpleNamespace(
             name="bars",
             paths=paths,
             app_ids=app_ids,
@@ -79,7 +79,7 @@ class Lake:
     @property
     def output(self) -> str:
         """Where the output lies."""
-        return str(self.bound.paths["output"])
+        return str(self.aggregate.paths["output"])
 
     def do(self, what: str, at: int = 0, rows: Sequence[tuple[str, int]] = (), step: str = "") -> None:
         """Do one thing to the output or the feed."""
@@ -89,7 +89,7 @@ class Lake:
                 span = Span(at * 10, at * 10 + 10)
                 table = pa.Table.from_pylist([{"bucket": at * 10, "k": k, "v": v} for k, v in rows], SHAPE)
                 plan: Any = SimpleNamespace(taken=())
-                said = note_of(self.bound, plan) if what == "write" else {}
+                said = note_of(self.aggregate, plan) if what == "write" else {}
                 replace_spans(
                     self.output,
                     table,
@@ -131,7 +131,7 @@ class Lake:
     @property
     def app(self) -> str:
         """Its transaction identifier."""
-        return str(self.bound.app_ids["output"])
+        return str(self.aggregate.app_ids["output"])
 
     def note(self, kind: str) -> dict[str, Any]:
         """Return what a commit says of itself."""
@@ -149,7 +149,9 @@ class Lake:
             if name == self.dies_at:
                 raise Died(name)
 
-        refresher: Any = SimpleNamespace(config=Config(), on_checkpoint=on_checkpoint, bound=lambda _: self.bound)
+        refresher: Any = SimpleNamespace(
+            config=Config(), on_checkpoint=on_checkpoint, aggregate=lambda _: self.aggregate
+        )
         output_feed.follow_held(refresher, self.state)
 
     def rows(self) -> Counter[tuple[Any, ...]]:
@@ -175,7 +177,7 @@ def test_the_feed_leads_to_the_output(history: list[tuple[str, int, list[Any], s
         lake.follow()
 
         assert lake.rows() == replayed(Path(folder), "bars")
-        assert not output_feed.is_behind(lake.bound)
+        assert not output_feed.is_behind(lake.aggregate)
 
 
 def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_each_refresh_is_in_the_feed_by_its_own_number(tmp_path: Path) -> None:
     columns, found, total = feed_rows(str(tmp_path / "bars" / "changes"), after=1, reason="correction", limit=1)
     assert (1, 2) == (len(found), total)
     assert (2, "correction") == (found[0][columns.index("_refresh")], found[0][columns.index("_reason")])
-    assert NOTE in note_of(lake.bound, SimpleNamespace(taken=()))  # type: ignore[arg-type]
+    assert NOTE in note_of(lake.aggregate, SimpleNamespace(taken=()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("again", [["restore"], ["restore", "write"], ["put back", "write", "write"]])
@@ -214,4 +216,4 @@ def test_an_older_copy_of_the_output_is_noticed(tmp_path: Path, again: list[str]
     lake.do("follow")
 
     assert lake.rows() == replayed(tmp_path, "bars")
-    assert not output_feed.is_behind(lake.bound)
+    assert not output_feed.is_behind(lake.aggregate)

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
-from materializer.api import Materializer, _each
+from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import (
     DataError,
@@ -28,6 +28,7 @@ from materializer.errors import (
     SparkDiedError,
     SparkError,
 )
+from materializer.services.each import each
 from materializer.services.planning.runs import Request
 from materializer.services.refresh.service import _otherwise
 from materializer.spark.run import spark as engines
@@ -234,7 +235,7 @@ def starts(bridge: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> li
         return started[-1]
 
     monkeypatch.setattr(session, "start", start)
-    monkeypatch.setattr(engines, "Engine", FakeEngine)
+    monkeypatch.setattr(engines, "Spark", FakeEngine)
     return started
 
 
@@ -319,10 +320,10 @@ def test_from_python_too_one_failure_does_not_stop_the_others() -> None:
         return name
 
     with pytest.raises(DataError, match="b") as caught:
-        _each("policies", ["a", "b", "c", "d"], work)
+        each("policies", ["a", "b", "c", "d"], work)
     assert ["a", "c"] == done
     assert "nothing was written; of the others of the policies 2 were done, 1 failed" == caught.value.wrote
-    assert ["a"] == _each("policies", ["a"], work)
+    assert ["a"] == each("policies", ["a"], work)
 
 
 # -- retries -------------------------------------------------------------------------------------------------------------

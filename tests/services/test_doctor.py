@@ -8,7 +8,7 @@ import pytest
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.services.report.tables import Finding
+from materializer.services.report.tables import DoctorFinding
 from materializer.spark.runtime import class_data, jars
 
 
@@ -38,7 +38,7 @@ def fill(folder: Path) -> Path:
 
 def said(root: Path, about: str, **spark: object) -> list[tuple[str, str, str]]:
     """Return level, code and hint of each finding about the machine whose code holds a word."""
-    found: list[Finding] = Materializer(root / "lake", config=Config(spark=SparkConfig(**spark))).doctor()
+    found: list[DoctorFinding] = Materializer(root / "lake", config=Config(spark=SparkConfig(**spark))).doctor()
     return [(f.level, f.code, f.hint) for f in found if f.subject == "environment" and about in f.code]
 
 
@@ -49,7 +49,7 @@ def test_a_java_that_serves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "java", 'openjdk version "21.0.4" 2024-07-16')))
     found = Materializer(tmp_path / "lake").doctor()
 
-    assert Finding("ok", "environment", "doctor.java", "Java 21") in found
+    assert DoctorFinding("ok", "environment", "doctor.java", "Java 21") in found
 
 
 def test_a_java_home_that_is_wrong_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

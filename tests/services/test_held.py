@@ -19,7 +19,7 @@ from materializer.core.time.instants import DAY
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.rows import newest_rows
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.observe import stored_extent
 
 LAYOUT = Layout((), (), None, (), None, (), (), ())
@@ -31,7 +31,7 @@ TYPES = {
 """The width of a bucket, and the type of columns that hold its edges; statistics of timestamps are cut to milliseconds."""
 
 
-def lake(root: Path, time_type: TimeType, buckets: list[list[int]], *, ends: bool) -> Bound:
+def lake(root: Path, time_type: TimeType, buckets: list[list[int]], *, ends: bool) -> Aggregate:
     """Return an aggregate with an output and partials of some buckets, a file for each list of their places."""
     width, kind = TYPES[time_type]
     step = 1 if time_type is TimeType.DATE else width
@@ -47,7 +47,7 @@ def lake(root: Path, time_type: TimeType, buckets: list[list[int]], *, ends: boo
             write_deltalake(str(root / which), pa.table({name: edges}), mode="append")
     definition = Definition(spec, LAYOUT, build(spec.grid, time_type, spec.resolution), (), ())
     paths = {which: str(root / which) for which in ("partials", "output")}
-    return Bound("v", "a", definition, SourceIdentity("/t", "t"), paths, {})
+    return Aggregate("v", "a", definition, SourceIdentity("/t", "t"), paths, {})
 
 
 @pytest.mark.parametrize("ends", [False, True])

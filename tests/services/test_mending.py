@@ -10,10 +10,16 @@ from materializer.core.refresh.plan import Lane, Plan, TableBase
 from materializer.core.time.spans import Span
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
-from materializer.services.repair.diagnose import READABLE, Diagnosis, Seen, Verdict
+from materializer.services.repair.diagnose import READABLE, Diagnosis, Seen, TableCondition
 from materializer.services.repair.plan import Mending, Old, Table, mending
 
-N = {Verdict.SOUND: 7, Verdict.AHEAD: 12, Verdict.BEHIND: 3, Verdict.OTHER: 9, Verdict.DAMAGED: 7}
+N = {
+    TableCondition.SOUND: 7,
+    TableCondition.AHEAD: 12,
+    TableCondition.BEHIND: 3,
+    TableCondition.OTHER: 9,
+    TableCondition.DAMAGED: 7,
+}
 BASE = TableBase("t", 1)
 PLAN = Plan("p", 8, 1, Span(0, 10), (), (), Lane.DRIVER, BASE, BASE)
 
@@ -23,9 +29,11 @@ def state_of(plan: Plan | None = None, engine: str = "continuous_aggregate") -> 
     return AggregateState("a", "bars", {"engine": engine}, "d", source, {}, tables, 0, last_n=8, written_n=7, plan=plan)
 
 
-def found(partials: Verdict, output: Verdict, plan: Plan | None = None, **others: object) -> Diagnosis:
+def found(partials: TableCondition, output: TableCondition, plan: Plan | None = None, **others: object) -> Diagnosis:
     seen = [
-        Seen(which, v, "" if v is Verdict.SOUND else "told", N.get(v, 0), "t", fits_plan=v is Verdict.SOUND)
+        Seen(
+            which, v, "" if v is TableCondition.SOUND else "told", N.get(v, 0), "t", fits_plan=v is TableCondition.SOUND
+        )
         for which, v in (("partials", partials), ("output", output))
     ]
     return Diagnosis("bars", *seen, plan=plan, **others)  # type: ignore[arg-type]
@@ -33,27 +41,29 @@ def found(partials: Verdict, output: Verdict, plan: Plan | None = None, **others
 
 EVERY = [
     (p, o, plan, engine)
-    for p, o in itertools.product(Verdict, Verdict)
+    for p, o in itertools.product(TableCondition, TableCondition)
     for plan in (None, PLAN)
     for engine in ("continuous_aggregate", "session_window")
 ]
 
 
 @pytest.mark.parametrize(("partials", "output", "plan", "engine"), EVERY)
-def test_what_holds_of_every_repair(partials: Verdict, output: Verdict, plan: Plan | None, engine: str) -> None:
+def test_what_holds_of_every_repair(
+    partials: TableCondition, output: TableCondition, plan: Plan | None, engine: str
+) -> None:
     """
     Nothing foreign is removed, nothing unproven stays clean, and numbers never go back.
     """
     todo = mending(found(partials, output, plan), state_of(plan, engine))
-    if (partials, output) == (Verdict.SOUND, Verdict.SOUND):
+    if (partials, output) == (TableCondition.SOUND, TableCondition.SOUND):
         assert Mending("bars", ()) == todo
         return
 
-    assert todo.is_everything_dirty or partials is Verdict.SOUND
+    assert todo.is_everything_dirty or partials is TableCondition.SOUND
     assert (todo.output is Table.REBUILT) <= (partials in READABLE)
     assert todo.output is not Table.EMPTY or partials not in READABLE
-    assert (todo.old_output is Old.REMOVED) <= (output in {Verdict.OTHER, Verdict.BEHIND})
-    assert todo.old_output is Old.ASIDE if output in {Verdict.FOREIGN, Verdict.DAMAGED} else True
+    assert (todo.old_output is Old.REMOVED) <= (output in {TableCondition.OTHER, TableCondition.BEHIND})
+    assert todo.old_output is Old.ASIDE if output in {TableCondition.FOREIGN, TableCondition.DAMAGED} else True
     numbers = (7, N.get(partials, 0), N.get(output, 0), *([8] if plan else []))
     assert todo.n > max(numbers) if todo.is_everything_dirty else todo.n == (8 if plan else 7)
     assert (todo.abandons == 8) == (plan is not None)
@@ -64,8 +74,8 @@ def test_a_lost_output_costs_no_raw_row() -> None:
     """
     Partials that are as the journal says give the output back, whatever stands in its place.
     """
-    for output in set(Verdict) - {Verdict.SOUND, Verdict.AHEAD}:
-        todo = mending(found(Verdict.SOUND, output), state_of())
+    for output in set(TableCondition) - {TableCondition.SOUND, TableCondition.AHEAD}:
+        todo = mending(found(TableCondition.SOUND, output), state_of())
         assert (False, Table.REBUILT, 7) == (todo.is_everything_dirty, todo.output, todo.n)
         assert any("no raw row" in step for step in todo.steps)
 
@@ -75,7 +85,7 @@ def test_what_the_tables_cannot_tell_makes_everything_dirty(others: dict[str, ob
     """
     Lost events and another source are damage although both tables are sound.
     """
-    todo = mending(found(Verdict.SOUND, Verdict.SOUND, **others), state_of())
+    todo = mending(found(TableCondition.SOUND, TableCondition.SOUND, **others), state_of())
 
     assert (True, Table.KEPT, Table.KEPT, 9) == (todo.is_everything_dirty, todo.partials, todo.output, todo.n)
 
@@ -84,6 +94,6 @@ def test_a_refresh_that_cannot_be_ended_is_given_up_with_everything() -> None:
     """
     When recovery was tried and refused, the tables are not believed.
     """
-    todo = mending(found(Verdict.SOUND, Verdict.SOUND, PLAN), state_of(PLAN), gives_up=True)
+    todo = mending(found(TableCondition.SOUND, TableCondition.SOUND, PLAN), state_of(PLAN), gives_up=True)
 
     assert (8, True, 9) == (todo.abandons, todo.is_everything_dirty, todo.n)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from materializer.adapters.airflow.tasks.results import summary
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import refreshing
 from materializer.adapters.cli.output import TextOutput
 from materializer.api import Materializer
@@ -57,7 +57,7 @@ def test_a_window_without_a_bucket_is_not_called_up_to_date(lake: Lake) -> None:
     assert ("empty-window", None) == (report.outcome, report.window)
     assert report.left
     out = io.StringIO()
-    call = Call(TextOutput(out, io.StringIO()), opened=lake.opened)
+    call = CommandCall(TextOutput(out, io.StringIO()), opened=lake.opened)
     assert guarded(call, lambda: refreshing.refresh(call, "days", start="2030-01-01")) == 0
     assert "up to date" not in out.getvalue()
     assert "days: nothing done, no whole bucket in the window, at source version 0" in out.getvalue()

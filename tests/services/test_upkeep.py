@@ -15,7 +15,7 @@ from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
-from materializer.services.report.tables import Finding, endangered, unfit_properties, written_by_others
+from materializer.services.report.tables import DoctorFinding, endangered, unfit_properties, written_by_others
 from tests.lake.tables import SCHEMA, Trades, rows_of
 
 APP = "materializer/1"
@@ -119,7 +119,7 @@ def behind(tmp_path: Path, *, hours: float = 0, **properties: str) -> tuple[Trad
     return table, replace(STATE, spec=SPEC.as_json(), source=SourceIdentity(table.path, table.id), cursor=1)
 
 
-def told(table: Trades, state: AggregateState, parents_hours: float | None = None) -> list[Finding]:
+def told(table: Trades, state: AggregateState, parents_hours: float | None = None) -> list[DoctorFinding]:
     return list(endangered(state, DeltaFolder.at(table.path).properties(), table.version, parents_hours))
 
 
@@ -147,7 +147,7 @@ def test_what_is_forgotten_first_counts_the_hours(
 
     message = f"1 source versions are not captured; the oldest stays readable for {left}"
     hint = "run 'materializer refresh bars' before that" if level == "warning" else ""
-    assert found == Finding(level, "bars", "doctor.retention", message, hint)
+    assert found == DoctorFinding(level, "bars", "doctor.retention", message, hint)
 
 
 def test_a_log_that_was_cleaned_before_it_was_captured_is_an_error(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from materializer.core.time.grid import build
 from materializer.core.time.instants import HOUR, parse
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import DataError
-from materializer.services.quality.audit import Audited, audit
+from materializer.services.quality.audit import AuditResult, audit
 from materializer.spark.describe.analyse import analyse
 from materializer.spark.query.bucket_sql import bucket_start_sql
 from materializer.spark.query.compute import reference
@@ -73,7 +73,7 @@ def suite(*cases: tuple[str, dict[str, Any]], severity: str = "critical") -> Sui
     return read(json.dumps({"name": "s", "expectations": expectations}))
 
 
-def asked(given: DataFrame, *cases: tuple[str, dict[str, Any]], **more: Any) -> Audited:
+def asked(given: DataFrame, *cases: tuple[str, dict[str, Any]], **more: Any) -> AuditResult:
     """Audit without Great Expectations: a suite that needs it fails the test."""
     return audit(
         RowsToCheck.of(given),

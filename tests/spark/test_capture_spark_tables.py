@@ -9,7 +9,7 @@ import pytest
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.lake.capture.capture import Captured, NeedsSpark, Rung, capture_by_files, capture_without_spark
+from materializer.lake.capture.capture import CaptureResult, NeedsSpark, Rung, capture_by_files, capture_without_spark
 from materializer.lake.extent import files
 from materializer.lake.log import commits
 from materializer.lake.table import DeltaFolder
@@ -51,7 +51,7 @@ class Source:
         """The newest version."""
         return DeltaFolder(self.path).head().version
 
-    def capture(self, after: int, **options: Any) -> Captured | NeedsSpark:
+    def capture(self, after: int, **options: Any) -> CaptureResult | NeedsSpark:
         """Capture everything after a version."""
         asked = {
             "after": after,
@@ -62,7 +62,7 @@ class Source:
         }
         return capture_without_spark(self.path, **(asked | COLUMN | GRID | options))
 
-    def by_files(self, after: int) -> Captured:
+    def by_files(self, after: int) -> CaptureResult:
         """Capture everything after a version by files."""
         return capture_by_files(
             self.path, after=after, from_version=after + 1, to_version=self.version, reason="asked", **COLUMN, **GRID
@@ -78,13 +78,13 @@ class Source:
         return [tuple(r) for r in rows]
 
 
-def hours(found: Captured) -> list[int]:
+def hours(found: CaptureResult) -> list[int]:
     spans = SpanSet.union(s for p in found.pieces for s in p.times)
     assert all(s.is_bounded for s in spans), found.reasons
     return [h for s in spans for h in range(s.start // HOUR, s.end // HOUR)]
 
 
-def counted(found: Captured) -> dict[int, tuple[int, int, int, int]]:
+def counted(found: CaptureResult) -> dict[int, tuple[int, int, int, int]]:
     return {c.version: (c.inserted, c.updated_pre, c.updated_post, c.deleted) for c in found.per_version}
 
 
@@ -93,7 +93,7 @@ def assert_equals_spark(source: Source, after: int) -> None:
     truth = source.truth(after)
     timed = [r for r in truth if r[0] is not None]
     found = source.capture(after)
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert all(p.rung is Rung.FEED for p in found.pieces), found.reasons
     assert sorted({h for h, *_ in timed}) == hours(found)
     for piece in found.pieces:
@@ -172,7 +172,7 @@ def test_maintenance_by_spark_dirties_nothing(spark: SparkSession, tmp_path: Pat
         found = source.capture(before)
 
         assert source.version > before
-        assert isinstance(found, Captured)
+        assert isinstance(found, CaptureResult)
         assert ((), ()) == (found.pieces, found.per_version)
 
 
@@ -248,7 +248,7 @@ def test_the_feed_switched_by_spark(spark: SparkSession, tmp_path: Path) -> None
     source.insert((21, "a"), (23, "b"))
     found = source.capture(0)
 
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert [1, 2, 3, 4, 11, 14, 21, 22, 23] == hours(found)
     assert [Rung.FILES, Rung.FEED, Rung.FEED, Rung.FILES] == [c.rung for c in found.per_version]
     assert_equals_spark_between(source, 2, 4)
@@ -258,7 +258,7 @@ def assert_equals_spark_between(source: Source, after: int, upto: int) -> None:
     rows = source.spark.read.option("readChangeFeed", "true").option("startingVersion", after + 1)
     frame = rows.option("endingVersion", upto).format("delta").load(source.path)
     found = source.capture(after, upto=upto)
-    assert isinstance(found, Captured)
+    assert isinstance(found, CaptureResult)
     assert frame.count() == sum(sum(c) for c in counted(found).values())
 
 

@@ -43,7 +43,7 @@ from materializer.journal.codec import Row
 from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
 from materializer.lake.write.commit import fence
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.maintenance import maintain
 from materializer.services.maintenance.maintain import MaintainReport
 from materializer.services.refresh.reports import RefreshReport
@@ -396,7 +396,7 @@ class Keeping(RuleBasedStateMachine):
     def check(self, state: AggregateState, memory: Memory) -> None:
         """A version shows what it should, be it the one that is published or the next one."""
         open_plan, how = taken_by(state), now(state)
-        rows = DeltaTable(Bound.of(state, self.root).paths["output"]).to_pyarrow_table().to_pylist()
+        rows = DeltaTable(Aggregate.of(state, self.root).paths["output"]).to_pyarrow_table().to_pylist()
         found = [tuple(row[c] for c in how.columns) for row in rows]
         wrong = memory.shows(found, self.source.versions[state.cursor], state.log.spans, open_plan, how)
         assert not wrong, f"{how.columns} at version {state.cursor}, frozen {memory.bound}: {wrong}"
@@ -554,14 +554,14 @@ class Keeping(RuleBasedStateMachine):
 
     def harm(self, harm: str) -> bool:
         """Do some harm, and return whether it could be done."""
-        paths = Bound.of(self.state, self.root).paths if harm.startswith(("output", "partials")) else {}
+        paths = Aggregate.of(self.state, self.root).paths if harm.startswith(("output", "partials")) else {}
         match harm.split():
             case [which, _] if which in paths and not DeltaTable.is_deltatable(paths[which]):
                 return False
             case [which, "missing"]:
                 shutil.rmtree(paths[which])
             case [which, "ahead"]:
-                app_ids, n = Bound.of(self.state, self.root).app_ids, self.state.last_n + 1
+                app_ids, n = Aggregate.of(self.state, self.root).app_ids, self.state.last_n + 1
                 fence(paths[which], app_ids[which], n, {"plan": "", "n": n, "kind": "fence", "source_version": 0})
             case ["journal", "unreadable"]:
                 store = JournalStore(self.root)

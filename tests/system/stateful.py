@@ -40,7 +40,7 @@ from materializer.config import Config, SparkConfig
 from materializer.core.refresh.plan import Lane
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooSmallError
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.delivery import output_feed
 from materializer.services.maintenance import maintain
 from materializer.services.refresh.reports import RefreshReport
@@ -312,7 +312,7 @@ class Work(RuleBasedStateMachine):
     def changes_lead_to_what_is_published(self) -> None:
         """Replaying the change feed gives the output, unless a process died before it had followed; the next one does."""
         state = self.materializer.journal.view().named("hourly")
-        if output_feed.is_behind(Bound.of(state, self.materializer.root)):
+        if output_feed.is_behind(Aggregate.of(state, self.materializer.root)):
             Work.seen["feed behind"] += 1
             return
         self.check_feed()

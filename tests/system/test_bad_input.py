@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer import config
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import defining, looking, refreshing
 from materializer.adapters.cli.output import TextOutput
 from materializer.api import Materializer
@@ -543,7 +543,7 @@ def test_an_output_overwritten_by_another_writer(broken):
 def called(broken, body, *arguments, **options):
     """Run the body of a command and return its status and what it printed."""
     out, err = io.StringIO(), io.StringIO()
-    call = Call(TextOutput(out, err), opened=broken.opened())
+    call = CommandCall(TextOutput(out, err), opened=broken.opened())
     status = guarded(call, lambda: body(call, *arguments, **options))
     return status, out.getvalue(), err.getvalue()
 

@@ -16,7 +16,7 @@ from materializer.core.engines.reactive_state import Params
 from materializer.core.refresh.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services import aggregate
-from materializer.services.commit.ports import Workbench
+from materializer.services.commit.ports import DeltaPorts
 from materializer.spark.engines import questions
 from tests.system.builders import DAY, SCHEMA, Site, at, spark_is_slow
 from tests.system.engine_freezing import CUT, Frozen
@@ -567,7 +567,7 @@ def test_an_open_result_stops_the_bound_and_doctor_says_so(full, monkeypatch):
     assert micros(1) == full.lake.status("s")[0].frozen
     [finding] = [f for f in full.lake.doctor() if f.code == "doctor.not-frozen"]
     assert "below 2024-03-01T06:00:00Z, and results that begin there are open" in finding.message
-    monkeypatch.setattr(Workbench, "decide", None)  # a refresh without work does not ask again
+    monkeypatch.setattr(DeltaPorts, "decide", None)  # a refresh without work does not ask again
     assert "up-to-date" == full.lake.refresh("s").outcome
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import maintaining
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
@@ -37,12 +37,12 @@ def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -
 
 def torn(site: Site, name: str = "hourly") -> None:
     """Write both tables again with a file for each bucket, as many small refreshes leave them."""
-    bound = site.lake._lake.bound(site.lake.journal.view().named(name))
+    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named(name))
     for table in ("partials", "output"):
-        path, column = bound.paths[table], bound.slice_column(table).name
-        _, pieces, _ = pieces_of(path, column, bound.definition.time_type)
+        path, column = aggregate.paths[table], aggregate.slice_column(table).name
+        _, pieces, _ = pieces_of(path, column, aggregate.definition.time_type)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
-        rewrite(path, Group(tuple(pieces), "small"), column, bound.definition.time_type, [column], 1, note)
+        rewrite(path, Group(tuple(pieces), "small"), column, aggregate.definition.time_type, [column], 1, note)
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
-    bound = site.lake._lake.bound(site.lake.journal.view().named(name))
-    return len(DeltaTable(bound.paths[table]).file_uris())
+    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named(name))
+    return len(DeltaTable(aggregate.paths[table]).file_uris())
 
 
 def source_of(site: Site) -> dict[str, tuple[int, int]]:
@@ -74,8 +74,8 @@ def source_of(site: Site) -> dict[str, tuple[int, int]]:
 
 
 def versions(site: Site) -> dict[str, int]:
-    bound = site.lake._lake.bound(site.lake.journal.view().named("hourly"))
-    return {t: DeltaFolder.at(bound.paths[t]).head().version for t in ("partials", "output")}
+    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named("hourly"))
+    return {t: DeltaFolder.at(aggregate.paths[t]).head().version for t in ("partials", "output")}
 
 
 # -- what it does --------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch, hours):
 
 def told(site: Site, output, *names: str, **options) -> int:
     """Run the command and return its exit status."""
-    call = Call(output, opened=site.lake, is_strict=True)
+    call = CommandCall(output, opened=site.lake, is_strict=True)
     return guarded(call, lambda: maintaining.maintain(call, list(names), **options))
 
 
@@ -336,7 +336,7 @@ def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
     """
     world = World(tmp_path, spark)
     world.lake.refresh("bars")
-    bound = world.lake._lake.bound(world.state)
+    aggregate = world.lake._lake.aggregate(world.state)
     torn(world, "bars")
     world.killed_at(checkpoint, "maintain")
     world.insert(3, (1, 2, 4))
@@ -344,7 +344,7 @@ def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
 
     assert ((), ["merge"]) == (report.recovered, [run.report.strategy for run in report.runs])
     world.lake.maintain("bars")
-    assert 1 == len(DeltaTable(bound.paths["output"]).file_uris())
+    assert 1 == len(DeltaTable(aggregate.paths["output"]).file_uris())
     world.expect_true()
 
 

@@ -27,7 +27,7 @@ from materializer.errors import (
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake.write import copying
 from materializer.services import processes
-from materializer.services.definitions.apply import Kept, Reads
+from materializer.services.definitions.changes import Reads, ReusedPartials
 from tests.system.builders import HOURLY, MEASURES, Site, spark_is_slow
 
 TRADES: Final = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
@@ -109,7 +109,7 @@ def test_an_added_measure_reads_no_raw_row(refreshed: Site) -> None:
     files = [Path(unquote(urlsplit(uri).path)) for uri in DeltaTable(str(stored)).file_uris()]
     change = applied(refreshed, **with_mean)
     assert ("measures", "started", Reads(0, 0, 0, 0)) == (change.kind, change.next, change.reads)
-    assert Kept(5, sum(f.stat().st_size for f in files), len(files)) == change.kept
+    assert ReusedPartials(5, sum(f.stat().st_size for f in files), len(files)) == change.kept
     assert ("building", None) == (applied(refreshed, **with_mean).next, applied(refreshed, **with_mean).kept)
 
     refreshed.tables["trades"].log(0).parent.rename(refreshed.root / "hidden")  # not even its log

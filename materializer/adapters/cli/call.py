@@ -34,7 +34,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 }
 
 
-class Call:
+class CommandCall:
     """The context of one call, which a command body gets as its first argument."""
 
     def __init__(
@@ -135,14 +135,14 @@ class Call:
 def command(
     app: typer.Typer, *, panel: str, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command body, whose first argument is a :class:`Call`, with the shared options and the handling of errors."""
+    """Register a command body, whose first argument is a :class:`CommandCall`, with the shared options and the handling of errors."""
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         def run(
             *, lake: str | None, config: Path | None, json: bool, progress: bool, strict_exit: bool, **own: Any
         ) -> int:
             output = JsonOutput(tells_progress=progress) if json else TextOutput()
-            call = Call(output, lake=lake, config=config, is_strict=strict_exit)
+            call = CommandCall(output, lake=lake, config=config, is_strict=strict_exit)
             return guarded(call, lambda: body(call, **own))
 
         hints = get_type_hints(body, include_extras=True)
@@ -174,7 +174,7 @@ def worse(one: int, other: int) -> int:
     )
 
 
-def guarded(call: Call, body: Callable[[], None]) -> int:
+def guarded(call: CommandCall, body: Callable[[], None]) -> int:
     """Run a body and return the exit status that fits how it ended."""
     try:
         body()

@@ -10,7 +10,7 @@ from materializer.core.aggregates import moments, ordered, positions, products, 
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import RowOrder, row_order
 from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
-from materializer.core.aggregates.registry import Aggregate, find
+from materializer.core.aggregates.registry import AggregateFunction, find
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.errors import DefinitionError, Problem
 
@@ -136,7 +136,7 @@ def _is_whole(call: Call) -> bool:
     return bool(call.types) and (call.types[0].endswith("int") or call.types[0].startswith("decimal"))
 
 
-def _check(call: Call, aggregate: Aggregate) -> None:
+def _check(call: Call, aggregate: AggregateFunction) -> None:
     shown = call.text or call.function
     given, most = len(call.args), aggregate.most
     if given < aggregate.least or (most is not None and given > most):

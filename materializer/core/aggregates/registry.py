@@ -15,7 +15,7 @@ Distinct: TypeAlias = Literal["same", "recompute", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateFunction:
     """One aggregate function.
 
     Args:
@@ -38,7 +38,7 @@ class Aggregate:
     is_ordered: bool = False
 
 
-def find(name: str) -> Aggregate | None:
+def find(name: str) -> AggregateFunction | None:
     """Return the aggregate of a name or alias, in any case; None without one.
 
     Examples:
@@ -81,48 +81,51 @@ _ALIASES: Final = MappingProxyType(
 )
 
 
-def _all() -> tuple[Aggregate, ...]:
+def _all() -> tuple[AggregateFunction, ...]:
     same = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
     variances = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
     comoments = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept")
     return (
-        Aggregate("count", "count", most=None),
-        Aggregate("count_if", "count", distinct="refused"),
-        Aggregate("sum", "sum"),
-        Aggregate("avg", "avg"),
-        *(Aggregate(n, "same", distinct="same") for n in same),
-        Aggregate("bit_xor", "same"),
-        *(Aggregate(n, "variance") for n in variances),
-        *(Aggregate(n, "comoment", least=2, most=2, distinct="refused") for n in comoments),
-        *(Aggregate(n, "end", most=2, distinct="refused", is_ordered=True) for n in ("first", "last", "any_value")),
-        *(Aggregate(n, "extreme_by", 2, 2, distinct="refused", is_ordered=True) for n in ("min_by", "max_by")),
-        Aggregate("approx_count_distinct", "hll", most=2, distinct="same"),
-        Aggregate("approx_percentile", "kll", least=2, most=3, distinct="refused"),
-        Aggregate("percentile", "percentile", least=2, most=3, distinct="refused", is_mergeable=False),
-        Aggregate("median", "percentile", is_mergeable=False),
-        Aggregate("percentile_cont", "within_group", distinct="refused", is_mergeable=False),
-        Aggregate("percentile_disc", "within_group", distinct="refused", is_mergeable=False),
-        Aggregate("mode", "mode", least=0, most=2, distinct="refused", is_mergeable=False),
-        Aggregate("collect_set", "set", distinct="same", is_mergeable=False),
-        Aggregate("collect_list", "list", is_mergeable=False, is_ordered=True),
-        Aggregate("listagg", "listagg", most=2, is_mergeable=False),
+        AggregateFunction("count", "count", most=None),
+        AggregateFunction("count_if", "count", distinct="refused"),
+        AggregateFunction("sum", "sum"),
+        AggregateFunction("avg", "avg"),
+        *(AggregateFunction(n, "same", distinct="same") for n in same),
+        AggregateFunction("bit_xor", "same"),
+        *(AggregateFunction(n, "variance") for n in variances),
+        *(AggregateFunction(n, "comoment", least=2, most=2, distinct="refused") for n in comoments),
+        *(
+            AggregateFunction(n, "end", most=2, distinct="refused", is_ordered=True)
+            for n in ("first", "last", "any_value")
+        ),
+        *(AggregateFunction(n, "extreme_by", 2, 2, distinct="refused", is_ordered=True) for n in ("min_by", "max_by")),
+        AggregateFunction("approx_count_distinct", "hll", most=2, distinct="same"),
+        AggregateFunction("approx_percentile", "kll", least=2, most=3, distinct="refused"),
+        AggregateFunction("percentile", "percentile", least=2, most=3, distinct="refused", is_mergeable=False),
+        AggregateFunction("median", "percentile", is_mergeable=False),
+        AggregateFunction("percentile_cont", "within_group", distinct="refused", is_mergeable=False),
+        AggregateFunction("percentile_disc", "within_group", distinct="refused", is_mergeable=False),
+        AggregateFunction("mode", "mode", least=0, most=2, distinct="refused", is_mergeable=False),
+        AggregateFunction("collect_set", "set", distinct="same", is_mergeable=False),
+        AggregateFunction("collect_list", "list", is_mergeable=False, is_ordered=True),
+        AggregateFunction("listagg", "listagg", most=2, is_mergeable=False),
         *_metrics(),
     )
 
 
-def _metrics() -> tuple[Aggregate, ...]:
+def _metrics() -> tuple[AggregateFunction, ...]:
     """Return the aggregates that Spark does not have."""
     powers, extremes = ("sum2", "sum3", "sum4"), ("atimax", "atimin")
     ends, values, places = ("firstnot", "lastnot"), ("ifirstnot", "ilastnot"), ("imax", "imin")
     return (
-        Aggregate("sem", "sem", distinct="refused"),
-        *(Aggregate(n, "shape", most=2, distinct="refused") for n in ("skew", "kurtosis")),
-        *(Aggregate(n, "powers", distinct="refused") for n in powers),
-        Aggregate("wsum", "weighted_sum", 2, 2, distinct="refused"),
-        Aggregate("wavg", "weighted_average", 2, 2, distinct="refused"),
-        Aggregate("prod", "product", distinct="refused"),
-        *(Aggregate(n, "end_but", most=2, distinct="refused", is_ordered=True) for n in ends),
-        *(Aggregate(n, "at_extreme", 2, 2, distinct="refused", is_ordered=True) for n in extremes),
+        AggregateFunction("sem", "sem", distinct="refused"),
+        *(AggregateFunction(n, "shape", most=2, distinct="refused") for n in ("skew", "kurtosis")),
+        *(AggregateFunction(n, "powers", distinct="refused") for n in powers),
+        AggregateFunction("wsum", "weighted_sum", 2, 2, distinct="refused"),
+        AggregateFunction("wavg", "weighted_average", 2, 2, distinct="refused"),
+        AggregateFunction("prod", "product", distinct="refused"),
+        *(AggregateFunction(n, "end_but", most=2, distinct="refused", is_ordered=True) for n in ends),
+        *(AggregateFunction(n, "at_extreme", 2, 2, distinct="refused", is_ordered=True) for n in extremes),
         *(_recomputed(n, "position_of_value", is_ordered=True) for n in values),
         *(_recomputed(n, "position_of_extreme", is_ordered=True) for n in places),
         _recomputed("quantile", "quantile", 2, 3),
@@ -131,8 +134,10 @@ def _metrics() -> tuple[Aggregate, ...]:
     )
 
 
-def _recomputed(name: str, family: Family, least: int = 1, most: int = 1, *, is_ordered: bool = False) -> Aggregate:
-    return Aggregate(name, family, least, most, distinct="refused", is_mergeable=False, is_ordered=is_ordered)
+def _recomputed(
+    name: str, family: Family, least: int = 1, most: int = 1, *, is_ordered: bool = False
+) -> AggregateFunction:
+    return AggregateFunction(name, family, least, most, distinct="refused", is_mergeable=False, is_ordered=is_ordered)
 
 
 _BY_NAME: Final = MappingProxyType({a.name: a for a in _all()})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from materializer.core.engines.params import UNITS, About, Reader
+from materializer.core.engines.params import UNITS, About, ParamReader
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.sql.functions import nearest
 from materializer.core.time.instants import MILLISECOND, SECOND, TICKS_PER_SECOND
@@ -148,7 +148,7 @@ class Scale:
         return size.numerator if size.denominator == 1 else None
 
 
-def scale(reader: Reader, *, is_clock: bool = False) -> Scale:
+def scale(reader: ParamReader, *, is_clock: bool = False) -> Scale:
     """Return the units in which an engine counts time, from its parameter ``time_kind`` and its time column.
 
     Args:
@@ -180,7 +180,7 @@ def finer(about: About, found: Scale, step: int) -> Scale:
     return found
 
 
-def _of_integers(reader: Reader, about: About, given: str) -> Scale:
+def _of_integers(reader: ParamReader, about: About, given: str) -> Scale:
     """Return the scale of an integer column; without a time kind and a resolution its ticks are bare numbers."""
     if about.resolution is Resolution.NONE:
         per_day = Fraction(86_400) * _PER_SECOND[given] if given in _OF_DAY else Fraction(0)

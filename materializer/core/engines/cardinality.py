@@ -21,8 +21,8 @@ from materializer.core.engines import (
     interval_windows,
     time_series,
 )
-from materializer.core.engines.clock import Bounds
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import Key, Part
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
@@ -92,7 +92,7 @@ def beyond(params: Any) -> int:
     return windows_a_day(params) if isinstance(params, daily_time_series.Params) else share(params)
 
 
-def filled_until(params: Any, clock: Bounds) -> int | None:
+def filled_until(params: Any, clock: ClosingClock) -> int | None:
     """Return until when windows are filled after the newest row of a key; None when filling ends with that row."""
     if not getattr(params, "fills", ()):
         return None
@@ -104,7 +104,7 @@ def filled_until(params: Any, clock: Bounds) -> int | None:
 
 
 def in_parts(
-    params: Any, parts: Sequence[Part], about: Mapping[Key, Life], hull: Span | None, clock: Bounds
+    params: Any, parts: Sequence[Part], about: Mapping[Key, Life], hull: Span | None, clock: ClosingClock
 ) -> int | None:
     """Return how many windows some ranges of keys hold at most; None when there is no upper bound.
 
@@ -145,7 +145,7 @@ class Life:
     end: int
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> Life:
+    def of(cls, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult]) -> Life:
         """Return the life that changed times and stored results show."""
         first = [lo for lo, _ in spans[:1]] + [k.w_start for k in kept[:1]]
         last = [hi for _, hi in spans[-1:]] + [k.w_end for k in kept]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ClosingClock:
     """The clock of an engine: the instants that decide where windows lie and which of them are closed.
 
     Args:
@@ -21,6 +21,6 @@ class Bounds:
     global_max: int | None = None
 
     @classmethod
-    def of(cls, memory: Mapping[str, int | None]) -> Bounds:
+    def of(cls, memory: Mapping[str, int | None]) -> ClosingClock:
         """Return the instants that the journal stores; an instant that it does not store is None."""
         return cls(memory.get("origin"), memory.get("as_of"), memory.get("global_max"))

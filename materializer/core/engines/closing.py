@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from materializer.core.engines.params import Reader
-from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.params import ParamReader
+from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.time.spans import NEG_INF, POS_INF
 
 IGNORED: Final = ("garbage_size", "raft_group", "snapshot_dir", "snapshot_interval_in_msg_count")
@@ -86,7 +86,7 @@ class Reach:
 
 
 def plan(
-    spans: Sequence[tuple[int, int]], kept: Sequence[Kept], reach: Reach, *, is_complete: bool
+    spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], reach: Reach, *, is_complete: bool
 ) -> list[Range] | None:
     """Return which results of a key are computed anew, or None when the answer needs older stored rows.
 
@@ -109,7 +109,7 @@ def plan(
     return None if any(r is None for r in found) else merge_ranges(r for r in found if r is not None)
 
 
-def _border(spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> int | None:
+def _border(spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult]) -> int | None:
     """Return the latest known time at which the key has a row both before and after the change; None without one."""
     times = [t for row in kept for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
     return max(times, default=None)
@@ -120,7 +120,9 @@ def _is_inside(t: int, spans: Sequence[tuple[int, int]]) -> bool:
     return i > 0 and spans[i - 1][1] >= t
 
 
-def _range(start: int, end: int, filled: Sequence[Kept] | None, reach: Reach, *, is_complete: bool) -> Range | None:
+def _range(
+    start: int, end: int, filled: Sequence[StoredResult] | None, reach: Reach, *, is_complete: bool
+) -> Range | None:
     """Return the results of [start, end) with the raw rows that they need; None when the window before them is unknown."""
     raw_start, raw_end = start - reach.lead, end + reach.length + 1
     if filled is None:
@@ -137,7 +139,7 @@ def _range(start: int, end: int, filled: Sequence[Kept] | None, reach: Reach, *,
     return Range(start, after, raw_start, after + reach.length + 1)
 
 
-def read_closing(reader: Reader, *, is_clock: bool) -> dict[str, Any]:
+def read_closing(reader: ParamReader, *, is_clock: bool) -> dict[str, Any]:
     """Return the fields of :class:`Closing` except the step, and record parameters that exclude each other as problems."""
     for name in IGNORED:
         reader.given(name)
@@ -175,7 +177,7 @@ def read_closing(reader: Reader, *, is_clock: bool) -> dict[str, Any]:
     }
 
 
-def refuse_steps(reader: Reader, p: Closing, length: int) -> None:
+def refuse_steps(reader: ParamReader, p: Closing, length: int) -> None:
     """Refuse a delay longer than the windows, and an ``update_time`` that does not divide the step."""
     if p.accepted_delay > length:
         reader.refuse("'accepted_delay' must not be longer than 'window_size'")
@@ -183,7 +185,7 @@ def refuse_steps(reader: Reader, p: Closing, length: int) -> None:
         reader.refuse("'step' must be a multiple of 'update_time'")
 
 
-def _fills(reader: Reader) -> tuple[tuple[str, str], ...]:
+def _fills(reader: ParamReader) -> tuple[tuple[str, str], ...]:
     value, count = reader.given("fill"), len(reader.about.measures)
     if isinstance(value, str) and "," in value:
         value = [part.strip() for part in value.split(",")]

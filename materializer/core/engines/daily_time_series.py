@@ -11,8 +11,8 @@ from typing import Final
 
 from materializer.core.engines import alignment
 from materializer.core.engines.closing import Closing, Reach, plan, read_closing, refuse_steps
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.trading_calendar import Calendar, schedule
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.trading_days import DAYS, TradingDays, read_days
@@ -77,7 +77,7 @@ class Params(Closing):
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
     """Return the parameters and all problems with them; the parameters are None when there is a problem."""
-    reader = Reader({name: value for name, value in values.items() if name not in (_DATED, DAYS)}, about)
+    reader = ParamReader({name: value for name, value in values.items() if name not in (_DATED, DAYS)}, about)
     if reader.boolean("use_system_time"):
         reader.refuse("'use_system_time' has no sessions", "sessions are times of the day of the rows")
     scale = alignment.scale(reader)
@@ -112,7 +112,7 @@ def dated(values: Mapping[str, object]) -> dict[str, str]:
     Definitions that were stored before the rule of :func:`~materializer.core.engines.trading_calendar.schedule` lack this
     parameter. They keep the trading days of their results, and so differ from the same text applied anew.
     """
-    reader = Reader(values, About(None))
+    reader = ParamReader(values, About(None))
     begins, ends = (_clocks(reader, name, _NANOSECONDS) for name in ("session_begin", "session_end"))
     try:
         now, before = (schedule(begins, ends, _NANOSECONDS, is_dated_by_last=rule) for rule in (True, False))
@@ -126,7 +126,7 @@ def dated(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def ranges(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`."""
     calendar = p.calendar
@@ -141,14 +141,14 @@ def ranges(
     return plan(spans, kept, reach, is_complete=is_complete)
 
 
-def _day(reader: Reader, scale: alignment.Scale) -> int:
+def _day(reader: ParamReader, scale: alignment.Scale) -> int:
     day = alignment.ticks_of_day(reader.about, scale)
     if day is None:
         reader.refuse("the time column is a bare number, which has no days", "set time.resolution, or 'time_kind'")
     return day or 86_400
 
 
-def _step(reader: Reader) -> int:
+def _step(reader: ParamReader) -> int:
     size, step = reader.duration("window_size", least=1), reader.duration("step", least=1)
     if size is None and reader.given("window_size") is None:
         reader.refuse("'window_size' is missing")
@@ -157,7 +157,7 @@ def _step(reader: Reader) -> int:
     return max(size or step or 1, 1)
 
 
-def _sessions(reader: Reader, day: int, *, is_dated_by_last: bool) -> tuple[tuple[int, int], ...]:
+def _sessions(reader: ParamReader, day: int, *, is_dated_by_last: bool) -> tuple[tuple[int, int], ...]:
     begins, ends = (_clocks(reader, name, day) for name in ("session_begin", "session_end"))
     merges = reader.boolean("merge_session")
     until = ends or ([0] if not begins or len(begins) == 1 else [])
@@ -168,7 +168,7 @@ def _sessions(reader: Reader, day: int, *, is_dated_by_last: bool) -> tuple[tupl
         return ((0, day),)
 
 
-def _trading_days(reader: Reader, text: object | None, day: int) -> TradingDays | None:
+def _trading_days(reader: ParamReader, text: object | None, day: int) -> TradingDays | None:
     """Return the sessions of a calendar; None without a calendar, or before ``apply`` has read it."""
     calendar, zone = reader.text("calendar"), reader.text("calendar_zone", "UTC")
     bounds = [name for name in ("calendar_start", "calendar_end") if reader.given(name) is not None]
@@ -201,7 +201,7 @@ def _trading_days(reader: Reader, text: object | None, day: int) -> TradingDays 
         return None
 
 
-def _clocks(reader: Reader, name: str, day: int) -> list[int]:
+def _clocks(reader: ParamReader, name: str, day: int) -> list[int]:
     found = [_clock(text, day) for text in reader.texts(name) or ()]
     if any(f is None for f in found):
         reader.refuse(f"'{name}' must be times of day such as 09:30:00, got {reader.given(name)!r}")
@@ -221,7 +221,7 @@ def _clock(text: str, day: int) -> int | None:
     return ticks.numerator if ticks.denominator == 1 else None
 
 
-def _days(reader: Reader, name: str) -> tuple[int, ...]:
+def _days(reader: ParamReader, name: str) -> tuple[int, ...]:
     found = [_date(text) for text in reader.texts(name) or ()]
     if any(f is None for f in found):
         reader.refuse(f"'{name}' must be dates such as 2024-12-25, got {reader.given(name)!r}")
@@ -235,7 +235,7 @@ def _date(text: str) -> int | None:
         return None
 
 
-def _half_days(reader: Reader, day: int) -> tuple[tuple[int, int], ...]:
+def _half_days(reader: ParamReader, day: int) -> tuple[tuple[int, int], ...]:
     found: dict[int, int] = {}
     for text in reader.texts("half_days") or ():
         on, _, until = text.partition(" ")
@@ -247,7 +247,7 @@ def _half_days(reader: Reader, day: int) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found.items()))
 
 
-def _weekdays(reader: Reader) -> tuple[int, ...]:
+def _weekdays(reader: ParamReader) -> tuple[int, ...]:
     found = reader.texts("weekdays") or ()
     if not all(text.isdigit() and 1 <= int(text) <= 7 for text in found):
         reader.refuse(f"'weekdays' must be numbers from 1 (Monday) to 7, got {reader.given('weekdays')!r}")

@@ -8,8 +8,8 @@ from math import gcd
 from typing import Final
 
 from materializer.core.engines.closing import Reach, plan
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import Resolution
 from materializer.core.time.instants import SECOND, TICKS_PER_SECOND
 
@@ -58,7 +58,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     if is_integer and about.resolution is Resolution.NONE:
         about = replace(about, resolution=Resolution.MS)
     per_second = TICKS_PER_SECOND[about.resolution] if is_integer else SECOND
-    reader = Reader(values, about, per_second)
+    reader = ParamReader(values, about, per_second)
     duration = reader.duration("interval_duration", least=1)
     if duration is None and reader.given("interval_duration") is None:
         reader.refuse("'interval_duration' is missing")
@@ -110,7 +110,7 @@ def watermarks(times: Iterable[int], lag: int, minimum_gap: int) -> Iterator[tup
 
 
 def ranges(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
 

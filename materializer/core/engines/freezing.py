@@ -25,7 +25,7 @@ from materializer.core.engines import (
     session_window,
     time_series,
 )
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def first_unfilled(params: Any, days: Iterable[tuple[int, int]]) -> int | None:
     return None
 
 
-def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_go: bool = False) -> int | None:
+def begins_below(params: Any, t: int, bound: int, kept: Iterable[StoredResult], *, may_go: bool = False) -> int | None:
     """Return the start of the first result that takes a row at *t* and begins below the boundary; None without one.
 
     Args:
@@ -184,7 +184,7 @@ def begins_below(params: Any, t: int, bound: int, kept: Iterable[Kept], *, may_g
     return start if start < bound else None
 
 
-def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]) -> list[Range]:
+def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[StoredResult]) -> list[Range]:
     """Return the part of *ranges* that can be computed from rows above the boundary alone.
 
     A session that began below the boundary does not change. Rows that would join it are left out: they are in no session
@@ -202,6 +202,6 @@ def above(params: Any, ranges: Iterable[Range], bound: int, kept: Sequence[Kept]
     ]
 
 
-def _first_across(t: int, bound: int, kept: Iterable[Kept]) -> int:
+def _first_across(t: int, bound: int, kept: Iterable[StoredResult]) -> int:
     """Return the start of the first stored result that begins below *bound* and ends after *t*; *bound* without one."""
     return min((k.w_start for k in kept if k.w_start < bound and t < k.w_end), default=bound)

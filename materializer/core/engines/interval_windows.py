@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.engines.time_kinds import read_instant, read_time_kind
 from materializer.core.time.spans import NEG_INF, POS_INF
 
@@ -73,7 +73,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
         values: The parameters; ``engine`` names one of the four kinds.
         about: The definition.
     """
-    r = Reader(values, about)
+    r = ParamReader(values, about)
     kind = r.choice("engine", (HOPPING, COMPRESSED, SNAPSHOT, COUNT), "")
     tick = read_time_kind(r)
     end = r.text("end")
@@ -88,7 +88,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     return (None, r.troubles) if r.troubles else (p, [])
 
 
-def _hopping(r: Reader, p: Params) -> Params:
+def _hopping(r: ParamReader, p: Params) -> Params:
     duration = _required(r, "duration", r.duration("duration", least=1))
     period = r.duration("period", duration or None, least=1) or 0
     if p.kind == COMPRESSED and 0 < duration < period:
@@ -100,13 +100,13 @@ def _hopping(r: Reader, p: Params) -> Params:
     return replace(p, output_policy=_policy(r), default_end=read_instant(r, "default_end"))
 
 
-def _required(r: Reader, name: str, value: int | None) -> int:
+def _required(r: ParamReader, name: str, value: int | None) -> int:
     if value is None and r.given(name) is None:
         r.refuse(f"'{name}' is missing")
     return value or 0
 
 
-def _policy(r: Reader) -> str:
+def _policy(r: ParamReader) -> str:
     """Return the output policy; its words may be written without underscores, as in ``ClipToWindowEnd``."""
     given = r.text("output_policy", POINT) or POINT
     known = {name.replace("_", ""): name for name in (POINT, CLIP)}
@@ -129,7 +129,7 @@ def snap(t: int, base: int, period: int) -> int:
 def ranges(
     p: Params,
     spans: Sequence[tuple[int, int]],
-    kept: Sequence[Kept],
+    kept: Sequence[StoredResult],
     *,
     is_complete: bool,
 ) -> list[Range] | None:
@@ -158,7 +158,7 @@ def _hops_in(p: Params, start: int, end: int) -> Range:
 
 
 def _stretches(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return the stretches that contain or touch a changed event: an edge inside them or at their end may come or go."""
     lives = [_life(p, lo, hi) for lo, hi in spans]
@@ -189,7 +189,7 @@ def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
 
 
 def _counts(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return the windows that contain a changed start.
 
@@ -214,7 +214,7 @@ def _counts(
     return merge_ranges(found)
 
 
-def _starts_outside(kept: Sequence[Kept], spans: Sequence[tuple[int, int]]) -> Iterator[int]:
+def _starts_outside(kept: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> Iterator[int]:
     at = 0
     for k in kept:
         while at < len(spans) and spans[at][1] < k.w_start:

@@ -68,7 +68,7 @@ OURS: Final = ("slice", "label")
 
 
 @dataclass(slots=True)
-class Reader:
+class ParamReader:
     """Reads parameters one by one and collects the problems.
 
     Args:

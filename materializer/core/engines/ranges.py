@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredResult:
     """A stored result row of one key, published or withheld.
 
     Args:

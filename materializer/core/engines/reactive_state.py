@@ -22,8 +22,8 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import TokenType
 
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.sql.expressions import Expression, Vocabulary, examine
 from materializer.core.sql.functions import nearest
 from materializer.core.sql.tokens import Fragment, Refused, fragment_of, is_name
@@ -131,7 +131,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
         values: The parameters; ``metrics`` is a list of (name, text).
         about: The definition; its measures are the metrics where ``metrics`` is not given.
     """
-    r = Reader(values, about)
+    r = ParamReader(values, about)
     given = r.given("metrics")
     pairs = [(str(n), str(text)) for n, text in given] if isinstance(given, (list, tuple)) else about.measures
     if not pairs:
@@ -152,14 +152,14 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
     return Params(tuple(calls), formulas, None if shown is None else shown.text, tuple(sorted(reads))), []
 
 
-def _check_purge(r: Reader) -> None:
+def _check_purge(r: ParamReader) -> None:
     """Check the parameters that make the streaming engine forget keys; they have no effect: a silent key costs nothing."""
     has_filter = r.text("key_purge_filter") is not None
     if has_filter != (r.integer("key_purge_freq_in_second", least=1) is not None):
         r.refuse("'key_purge_filter' and 'key_purge_freq_in_second' go together", "give both, or neither")
 
 
-def _metric(r: Reader, label: str, text: str, calls: list[Call]) -> Expression | None:
+def _metric(r: ParamReader, label: str, text: str, calls: list[Call]) -> Expression | None:
     """Return a measure with columns in place of its calls and add these to *calls*; None after recording a problem."""
     formula, at = "", 0
     try:
@@ -190,7 +190,7 @@ def _uses(fragment: Fragment) -> Iterator[tuple[str, Fragment, list[Fragment]]]:
             yield token.text.lower(), fragment.part(at, last + 1), inside.split() if len(inside) else []
 
 
-def _taken(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> Call | None:
+def _taken(r: ParamReader, label: str, function: str, args: Sequence[Fragment]) -> Call | None:
     """Return one call; None after recording a problem."""
     if not 1 <= len(args) <= (1 if FUNCTIONS[function].counts == "never" else 2):
         r.refuse(f"{label}: {function} has {len(args)} arguments", _usage(function), "definition.wrong-arguments")
@@ -200,7 +200,7 @@ def _taken(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> Ca
     return None if found is None or count is None else (function, found.text, count)
 
 
-def _count(r: Reader, label: str, function: str, args: Sequence[Fragment]) -> int | None:
+def _count(r: ParamReader, label: str, function: str, args: Sequence[Fragment]) -> int | None:
     """Return the second argument, n, or its default: 1, and 0 for a cumulative function; None after recording a problem."""
     takes = FUNCTIONS[function]
     if len(args) == 1:
@@ -220,7 +220,7 @@ def _usage(function: str) -> str:
     return f"write {function}(x)" if counts == "never" else f"write {function}(x, n)"
 
 
-def _examined(r: Reader, label: str, text: str) -> Expression | None:
+def _examined(r: ParamReader, label: str, text: str) -> Expression | None:
     """Return an expression over one row; None after recording a problem."""
     before = len(r.troubles)
     try:
@@ -244,7 +244,7 @@ def _examined(r: Reader, label: str, text: str) -> Expression | None:
 def ranges(
     p: Params,
     spans: Sequence[tuple[int, int]],
-    kept: Sequence[Kept],
+    kept: Sequence[StoredResult],
     *,
     is_complete: bool,
 ) -> list[Range] | None:
@@ -272,7 +272,7 @@ def ranges(
     return merge_ranges(found)
 
 
-def _outside(kept: Sequence[Kept], spans: Sequence[tuple[int, int]]) -> list[int]:
+def _outside(kept: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> list[int]:
     """Return the times of the stored rows outside of all spans, in order."""
     found, at = [], 0
     for k in kept:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
 from materializer.core.engines.params import OURS, About, Trouble
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import AggregateSpec
 
 ENGINES: Final[Mapping[str, str]] = {
@@ -35,7 +35,7 @@ class Planner(Protocol):
         """Return the engine's parameters and all problems with them."""
 
     def ranges(
-        self, p: Any, spans: Sequence[tuple[int, int]], kept: Sequence[Kept], *, is_complete: bool
+        self, p: Any, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
     ) -> list[Range] | None:
         """Return which results of one key a change touches, or None when the answer needs older stored rows."""
 

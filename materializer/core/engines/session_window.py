@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range, merge_ranges
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.engines.time_kinds import read_time_kind
 from materializer.core.time.spans import POS_INF
 
@@ -53,7 +53,7 @@ class Params:
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
     """Return the parameters and all problems with them; the parameters are None when there is a problem."""
-    r = Reader(values, about)
+    r = ParamReader(values, about)
     read_time_kind(r)
     gap = r.duration("session_gap", least=1)
     if values.get("session_gap") is None:
@@ -79,7 +79,7 @@ def read(values: Mapping[str, object], about: About) -> tuple[Params | None, lis
 def ranges(
     p: Params,
     spans: Sequence[tuple[int, int]],
-    kept: Sequence[Kept],
+    kept: Sequence[StoredResult],
     *,
     is_complete: bool,
 ) -> list[Range] | None:
@@ -102,7 +102,7 @@ def ranges(
     return merge_ranges([*found, *_alone(p, kept, again - touched)])
 
 
-def _is_blind(p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[Kept]) -> bool:
+def _is_blind(p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult]) -> bool:
     """Whether the change may touch sessions that are older than all of *kept*."""
     if not spans:
         return p.reopens and not kept
@@ -120,7 +120,7 @@ def _joined(p: Params, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]
     return joined
 
 
-def _around(p: Params, span: tuple[int, int], kept: Sequence[Kept], touched: set[int]) -> Range:
+def _around(p: Params, span: tuple[int, int], kept: Sequence[StoredResult], touched: set[int]) -> Range:
     lo, hi = span
     first = bisect_right(kept, lo, key=lambda k: k.w_end)
     stop = bisect_left(kept, hi + p.session_gap, key=lambda k: k.w_start)
@@ -131,7 +131,7 @@ def _around(p: Params, span: tuple[int, int], kept: Sequence[Kept], touched: set
     return Range(lo, end, lo, end)
 
 
-def _alone(p: Params, kept: Sequence[Kept], which: set[int]) -> Iterator[Range]:
+def _alone(p: Params, kept: Sequence[StoredResult], which: set[int]) -> Iterator[Range]:
     for i in sorted(which):
         start, end = kept[i].w_start, kept[i].w_end - p.session_gap + 1
         yield Range(start, end, start, end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from materializer.core.engines.params import UNITS, Reader
+from materializer.core.engines.params import UNITS, ParamReader
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import DAY, MILLISECOND, parse
 
@@ -12,7 +12,7 @@ WHOLE: Final = ("int", "long", "short", "bigint", "smallint")
 """Kinds whose values are plain numbers."""
 
 
-def read_time_kind(r: Reader) -> int:
+def read_time_kind(r: ParamReader) -> int:
     """Read ``time_kind``, set the unit in which *r* counts whole numbers, and return the length of a tick.
 
     A tick is the smallest step of time, in instant ticks: 1 for integer columns, a day for dates, the unit of ``time_kind``
@@ -37,7 +37,7 @@ def read_time_kind(r: Reader) -> int:
     return r.unit if kind else 1
 
 
-def read_instant(r: Reader, name: str) -> int | None:
+def read_instant(r: ParamReader, name: str) -> int | None:
     """Return an instant from ISO text, or from a whole number for an integer time column; None without the parameter."""
     value = r.given(name)
     if value is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from materializer.core.engines import alignment
 from materializer.core.engines.closing import EVERYTHING, Closing, Reach, plan, read_closing, refuse_steps
-from materializer.core.engines.params import About, Reader, Trouble
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.params import About, ParamReader, Trouble
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import parse
 
@@ -55,7 +55,7 @@ class Params(Closing):
 
 def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
     """Return the parameters and all problems with them; the parameters are None when there is a problem."""
-    reader = Reader(values, about)
+    reader = ParamReader(values, about)
     is_clock = reader.boolean("use_system_time")
     scale = alignment.scale(reader, is_clock=is_clock)
     reader.unit = scale.unit
@@ -98,7 +98,7 @@ def anchor(p: Params, first: int | None) -> int:
 def ranges(
     p: Params,
     spans: Sequence[tuple[int, int]],
-    kept: Sequence[Kept],
+    kept: Sequence[StoredResult],
     *,
     is_complete: bool,
 ) -> list[Range] | None:
@@ -112,14 +112,14 @@ def ranges(
     return plan(spans, kept, reach, is_complete=is_complete)
 
 
-def _required(reader: Reader, name: str) -> int:
+def _required(reader: ParamReader, name: str) -> int:
     found = reader.duration(name, least=1)
     if reader.given(name) is None:
         reader.refuse(f"'{name}' is missing")
     return max(found or 1, 1)
 
 
-def _sizes(reader: Reader, step: int) -> tuple[int, ...]:
+def _sizes(reader: ParamReader, step: int) -> tuple[int, ...]:
     sizes = reader.durations("window_size")
     if not sizes:
         if reader.given("window_size") in (None, [], ()):
@@ -132,7 +132,7 @@ def _sizes(reader: Reader, step: int) -> tuple[int, ...]:
     return sizes
 
 
-def _measure_sizes(reader: Reader, sizes: int) -> tuple[int, ...]:
+def _measure_sizes(reader: ParamReader, sizes: int) -> tuple[int, ...]:
     """Return the index of the window size for each measure; without the parameter, one measure for each size."""
     given, count = reader.texts("measure_sizes"), len(reader.about.measures)
     if given is None:
@@ -150,7 +150,7 @@ def _measure_sizes(reader: Reader, sizes: int) -> tuple[int, ...]:
     return found
 
 
-def _sub_window(reader: Reader, sizes: tuple[int, ...], step: int) -> tuple[int, int] | None:
+def _sub_window(reader: ParamReader, sizes: tuple[int, ...], step: int) -> tuple[int, int] | None:
     value = reader.given("sub_window")
     if value is None:
         return None
@@ -165,7 +165,7 @@ def _sub_window(reader: Reader, sizes: tuple[int, ...], step: int) -> tuple[int,
     return (found[0], found[1])
 
 
-def _alignment(reader: Reader, scale: alignment.Scale, step: int) -> int:
+def _alignment(reader: ParamReader, scale: alignment.Scale, step: int) -> int:
     profile = reader.choice("alignment_profile", alignment.PROFILES, "en")
     is_rounded = reader.boolean("round_time", default=True)
     found = alignment.finer(reader.about, scale, step)
@@ -175,7 +175,7 @@ def _alignment(reader: Reader, scale: alignment.Scale, step: int) -> int:
     return size or 1
 
 
-def _origin(reader: Reader) -> int | None:
+def _origin(reader: ParamReader) -> int | None:
     text, about = reader.text("origin"), reader.about
     if text is None:
         return None

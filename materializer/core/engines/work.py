@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 Key = tuple[Any, ...]
@@ -65,7 +65,7 @@ class Work:
         since: The frozen boundary: no result below it is computed, and no raw row below it is read.
     """
 
-    at: Bounds
+    at: ClosingClock
     parts: tuple[Part, ...] | None = None
     since: int = NEG_INF
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
-from materializer.core.language.draft import Draft, Output
+from materializer.core.language.draft import Draft, OutputColumn
 from materializer.core.policy import retention
 from materializer.core.policy.policies import problems_of
 from materializer.core.spec.spec import AggregateSpec, Formula, GridSpec, Key, Measure
@@ -133,7 +133,7 @@ class _Assembly:
         self.problems.append(place.problem(code, message, hint, token=token))
 
     def _check_names(self) -> None:
-        seen: dict[str, Output] = {}
+        seen: dict[str, OutputColumn] = {}
         for output in self.draft.outputs:
             refusal = name_problem(output.name, "column") if output.name else None
             if refusal:
@@ -164,7 +164,7 @@ class _Assembly:
         self._read(expression)
         return expression
 
-    def _key(self, output: Output) -> Key | None:
+    def _key(self, output: OutputColumn) -> Key | None:
         assert output.expression is not None
         expression = self._examine(output.expression, "key")
         if expression is None:
@@ -177,7 +177,7 @@ class _Assembly:
         expression = self._examine(fragment, "where")
         return expression.text if expression else None
 
-    def _measure(self, output: Output) -> None:
+    def _measure(self, output: OutputColumn) -> None:
         assert output.expression is not None
         expression = attempt(self.problems, output.expression, self.vocabulary)
         if expression is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from materializer.core.language.assemble import assemble, name_problem
-from materializer.core.language.draft import Draft, Output
+from materializer.core.language.draft import Draft, OutputColumn
 from materializer.core.language.properties import read_properties
 from materializer.core.language.statement import Source, read_source
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, Width
@@ -74,8 +74,8 @@ def define(
     grid = _grid(problems, width, timezone, origin, offset, align)
     found = _source(problems, source)
     named = keys if isinstance(keys, Mapping) else {key: f"`{key}`" if not key.isidentifier() else key for key in keys}
-    outputs = [Output(bucket, "start", None, fragment_of("", "bucket"))]
-    outputs += [Output(bucket_end, "end", None, fragment_of("", "bucket_end"))] if bucket_end else []
+    outputs = [OutputColumn(bucket, "start", None, fragment_of("", "bucket"))]
+    outputs += [OutputColumn(bucket_end, "end", None, fragment_of("", "bucket_end"))] if bucket_end else []
     outputs += _outputs(problems, "key", named)
     outputs += _outputs(problems, "measure", measures)
     items = dict(properties or {}) | {
@@ -159,7 +159,7 @@ def _time(problems: list[Problem], time: str) -> str:
     return time
 
 
-def _outputs(problems: list[Problem], kind: Literal["key", "measure"], texts: Mapping[str, str]) -> list[Output]:
+def _outputs(problems: list[Problem], kind: Literal["key", "measure"], texts: Mapping[str, str]) -> list[OutputColumn]:
     found = []
     for name, text in texts.items():
         fragment = _fragment(problems, text, f"{kind} '{name}'")
@@ -168,7 +168,7 @@ def _outputs(problems: list[Problem], kind: Literal["key", "measure"], texts: Ma
                 fragment_of("", kind).problem("definition.missing-alias", f"`{text}` has no name", "name it")
             )
         elif fragment is not None:
-            found.append(Output(name, kind, fragment, fragment_of("", f"{kind} '{name}'")))
+            found.append(OutputColumn(name, kind, fragment, fragment_of("", f"{kind} '{name}'")))
     return found
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from materializer.core.language.properties import Settings
+from materializer.core.language.properties import PropertyValues
 from materializer.core.spec.spec import GridSpec
 from materializer.core.sql.tokens import Fragment
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """One column of the output.
 
     Args:
@@ -54,11 +54,11 @@ class Draft:
     time_column: str
     grid: GridSpec
     bucket: Fragment | None
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     where: Fragment | None
     having: Fragment | None
     comment: str
-    settings: Settings
+    settings: PropertyValues
     place: Fragment
     sql: str = ""
     is_origin_text: bool = False

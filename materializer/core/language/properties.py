@@ -32,7 +32,7 @@ _ENGINES_ONLY: Final = ("fill", "closed")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PropertyValues:
     """The settings that the properties of a definition give.
 
     Args:
@@ -60,7 +60,7 @@ class Settings:
 
 def read_properties(
     items: Iterable[tuple[str, str, Fragment]], problems: list[Problem], implied_engine: str = CONTINUOUS
-) -> Settings:
+) -> PropertyValues:
     """Return the settings of the properties; add a problem to *problems* for each property that is unknown or malformed.
 
     Args:
@@ -92,7 +92,7 @@ def read_properties(
             refused.add(key)
     stored = tuple(sorted((k, v) for k, v in values.items() if _is_stored(k)))
     resolution = values.pop("time.resolution", "none").lower()
-    return Settings(
+    return PropertyValues(
         sequence=values.pop("sequence", None),
         resolution=Resolution(resolution) if resolution in _RESOLUTIONS else Resolution.NONE,
         timezone=values.pop("time.timezone", None),

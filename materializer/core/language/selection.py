@@ -12,7 +12,7 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
-from materializer.core.language.draft import Output
+from materializer.core.language.draft import OutputColumn
 from materializer.core.sql import functions as known
 from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket
 from materializer.core.sql.tokens import Fragment, Refused, is_name, words
@@ -24,7 +24,7 @@ class Selection:
     """The bucket and all output columns."""
 
     bucket: Bucket
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Matching:
                 self._report(
                     item.place, "definition.missing-alias", f"`{item.expression.text}` has no name", "add AS name"
                 )
-            outputs.append(Output(item.name, kind, item.expression, item.place))
+            outputs.append(OutputColumn(item.name, kind, item.expression, item.place))
         for key in keys:
             if self._normal(key) not in selected:
                 self._report(

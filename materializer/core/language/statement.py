@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 
 from materializer.core.language.assemble import name_problem
 from materializer.core.language.draft import Draft
-from materializer.core.language.properties import Settings, read_properties
+from materializer.core.language.properties import PropertyValues, read_properties
 from materializer.core.language.selection import select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.sql.tokens import Fragment, Refused, is_name, string_value, words
@@ -87,7 +87,7 @@ class EngineDraft:
     engine: str
     clauses: dict[str, Fragment]
     comment: str
-    settings: Settings
+    settings: PropertyValues
     place: Fragment
 
 

@@ -36,7 +36,7 @@ GROUP_FILES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileExtent:
     """One data file.
 
     Args:
@@ -63,7 +63,7 @@ class Group:
         why: ``small`` or ``deep``.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FileExtent, ...]
     why: str
 
     @property
@@ -87,12 +87,12 @@ def target_rows(total: int) -> int:
     return max(FILE_ROWS, total // MOST_FILES)
 
 
-def is_small(piece: Piece, target: int) -> bool:
+def is_small(piece: FileExtent, target: int) -> bool:
     """Whether a file holds less than half of its target rows."""
     return 2 * piece.rows < target
 
 
-def groups(pieces: Sequence[Piece], target: int) -> list[Group]:
+def groups(pieces: Sequence[FileExtent], target: int) -> list[Group]:
     """Return the groups of files that are rewritten together; no file is in two groups.
 
     Args:
@@ -105,7 +105,7 @@ def groups(pieces: Sequence[Piece], target: int) -> list[Group]:
     return [*deep, *_runs(ordered, taken, target)]
 
 
-def depth(pieces: Sequence[Piece]) -> int:
+def depth(pieces: Sequence[FileExtent]) -> int:
     """Return the largest number of files over one instant; two files that only share an end do not overlap."""
     most = now = 0
     for _, is_start, _ in _events(_ordered(pieces)):
@@ -139,19 +139,19 @@ def cuts(counts: Sequence[int], target: int) -> list[int]:
     return [size for size, _ in sizes]
 
 
-def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
+def _ordered(pieces: Sequence[FileExtent]) -> list[FileExtent]:
     return sorted(pieces, key=lambda p: (p.start, p.last, p.path))
 
 
-def _events(ordered: Sequence[Piece]) -> list[tuple[int, bool, int]]:
+def _events(ordered: Sequence[FileExtent]) -> list[tuple[int, bool, int]]:
     """Return the starts and ends of files in order of time, ends first, so that files that share an end do not overlap."""
     found = [(p.start, True, i) for i, p in enumerate(ordered) if p.start < p.last]
     return sorted(found + [(p.last, False, i) for i, p in enumerate(ordered) if p.start < p.last])
 
 
-def _deep(ordered: Sequence[Piece]) -> list[list[Piece]]:
+def _deep(ordered: Sequence[FileExtent]) -> list[list[FileExtent]]:
     """Return the files to rewrite where too many overlap: all but the layer with most rows."""
-    found: list[list[Piece]] = []
+    found: list[list[FileExtent]] = []
     for members in _tangles(ordered):
         kept = _layer(members)
         rest = [p for p in members if p.path not in kept]
@@ -159,7 +159,7 @@ def _deep(ordered: Sequence[Piece]) -> list[list[Piece]]:
     return found
 
 
-def _tangles(ordered: Sequence[Piece]) -> list[list[Piece]]:
+def _tangles(ordered: Sequence[FileExtent]) -> list[list[FileExtent]]:
     """Return the files over an instant where too many overlap, grouped by the instants that they share."""
     parent = list(range(len(ordered)))
 
@@ -180,13 +180,13 @@ def _tangles(ordered: Sequence[Piece]) -> list[list[Piece]]:
             tangled.update(active)
             for other in active:
                 parent[root(other)] = root(i)
-    members: defaultdict[int, list[Piece]] = defaultdict(list)
+    members: defaultdict[int, list[FileExtent]] = defaultdict(list)
     for i in sorted(tangled):
         members[root(i)].append(ordered[i])
     return list(members.values())
 
 
-def _layer(members: Sequence[Piece]) -> set[str]:
+def _layer(members: Sequence[FileExtent]) -> set[str]:
     """Return the files of the layer with most rows; a layer is a set of files that do not overlap."""
     by_end = sorted(members, key=lambda p: (p.last, p.start, p.path))
     best, before = [0], list[int]()  # rows of the best layer of the first files; how many of these fit with each file
@@ -203,7 +203,7 @@ def _layer(members: Sequence[Piece]) -> set[str]:
     return kept
 
 
-def _count_ended(by_end: Sequence[Piece], start: int, upto: int) -> int:
+def _count_ended(by_end: Sequence[FileExtent], start: int, upto: int) -> int:
     """Return how many of the first *upto* files end at or before *start*."""
     low, high = 0, upto
     while low < high:
@@ -212,9 +212,9 @@ def _count_ended(by_end: Sequence[Piece], start: int, upto: int) -> int:
     return low
 
 
-def _clumps(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def _clumps(pieces: Sequence[FileExtent]) -> list[list[FileExtent]]:
     """Return groups of files that overlap directly or through other files."""
-    found: list[list[Piece]] = []
+    found: list[list[FileExtent]] = []
     end = None
     for p in pieces:
         if end is None or p.start >= end:
@@ -225,11 +225,11 @@ def _clumps(pieces: Sequence[Piece]) -> list[list[Piece]]:
     return found
 
 
-def _runs(ordered: Sequence[Piece], taken: set[str], target: int) -> list[Group]:
+def _runs(ordered: Sequence[FileExtent], taken: set[str], target: int) -> list[Group]:
     """Return runs of neighbouring small files, split where a run would be too long."""
     found: list[Group] = []
     for is_run, members in groupby(ordered, key=lambda p: p.path not in taken and is_small(p, target)):
-        run: list[Piece] = []
+        run: list[FileExtent] = []
         rows = 0
         for p in members if is_run else ():
             run.append(p)

@@ -30,7 +30,7 @@ NOTE: Final = "feed"
 """Key of the feed's reasons in the note of an output commit."""
 
 
-class Change(StrEnum):
+class ChangeType(StrEnum):
     """The kind of change of a row, in the words of Delta's own change data feed."""
 
     INSERT = "insert"

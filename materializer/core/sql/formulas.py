@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import TokenType
 
-from materializer.core.aggregates.registry import Aggregate, find
+from materializer.core.aggregates.registry import AggregateFunction, find
 from materializer.core.spec.spec import Call, Formula
 from materializer.core.sql.expressions import Expression, FunctionUse
 from materializer.core.sql.functions import names_in
@@ -58,7 +58,7 @@ def read_call(expression: Expression, use: FunctionUse) -> Call:
     )
 
 
-def _expected(aggregate: Aggregate) -> str:
+def _expected(aggregate: AggregateFunction) -> str:
     if aggregate.most == aggregate.least:
         return str(aggregate.least)
     return f"{aggregate.least} to {aggregate.most}" if aggregate.most else f"at least {aggregate.least}"

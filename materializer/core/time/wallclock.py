@@ -91,7 +91,7 @@ def month_of(x: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OffsetRule:
     """The rule for buckets from one instant on, until the next piece.
 
     Args:
@@ -117,21 +117,21 @@ class WallClock:
         """Whether repeated local time has edges in its first pass only."""
         return isinstance(self.lattice, MonthLattice) or self.lattice.width >= DAY
 
-    def pieces(self, span: Span) -> Iterator[Piece]:
+    def pieces(self, span: Span) -> Iterator[OffsetRule]:
         """Yield the rules for buckets in a bounded span, from left to right."""
         for regime in self.zone.regimes(span):
             at, stop = max(regime.start, span.start), min(regime.end, span.end)
             # a bucket may extend over a jump, so each one is compared until buckets follow the wall clock again
             while at < stop and not self._is_plain(at, regime.offset):
                 bucket = Span(self.edge_at(at), self.edge_from(at + 1))
-                yield Piece(at, regime.offset, bucket)
+                yield OffsetRule(at, regime.offset, bucket)
                 at = bucket.end
             if at >= stop:
                 continue
-            yield Piece(at, regime.offset, None)
+            yield OffsetRule(at, regime.offset, None)
             last = self.edge_at(stop - 1)
             if last > at and not self._is_plain(last, regime.offset):
-                yield Piece(last, regime.offset, Span(last, self.edge_from(last + 1)))
+                yield OffsetRule(last, regime.offset, Span(last, self.edge_from(last + 1)))
 
     def _is_plain(self, at: int, offset: int) -> bool:
         """Whether the bucket of *at* is that of the lattice in one offset."""

@@ -14,9 +14,9 @@ import numpy as np
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.lake.capture.buckets import buckets, whole_buckets
 from materializer.lake.capture.context import Look
-from materializer.lake.capture.result import Captured, CapturedPiece, Rung, VersionCount
+from materializer.lake.capture.result import CapturedPiece, CaptureResult, Rung, VersionCount
 from materializer.lake.log import Commit, DataFile
-from materializer.lake.statistics import Bounds
+from materializer.lake.statistics import FileRange
 
 _DELETED_IN_PLACE = "DELETE"
 """The operation that leaves a file in place and marks more of its rows as deleted."""
@@ -37,10 +37,10 @@ def below(look: Look) -> SpanSet:
     return SpanSet() if look.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, look.frozen))
 
 
-def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
+def of_rows(look: Look, rows: Rows, first: int, last: int) -> CaptureResult:
     """Return the result for rows of the change feed of versions *first* to *last*, all below the boundary."""
     if not len(rows.instants):
-        return Captured()
+        return CaptureResult()
     starts, ends = buckets(np.unique(rows.instants), look.floor, look.next_edge)
     at = np.searchsorted(np.array(starts, dtype=np.int64), rows.instants, side="right") - 1
     groups, index = np.unique(np.stack([at, rows.versions.astype(np.int64)]), axis=1, return_inverse=True)
@@ -60,10 +60,10 @@ def of_rows(look: Look, rows: Rows, first: int, last: int) -> Captured:
             spans(~late & ~gone), Rung.FEED, False, int(total[~late & ~gone].sum()), None, first, last, is_frozen=True
         ),
     )
-    return Captured(tuple(p for p in pieces if p.times), expired=int(total[gone].sum()))
+    return CaptureResult(tuple(p for p in pieces if p.times), expired=int(total[gone].sum()))
 
 
-def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFile | Bounds]) -> Captured:
+def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFile | FileRange]) -> CaptureResult:
     """Return the result for the time below the boundary, from the files that one version added and removed."""
     marked = {f.path for f in commit.removes} if commit.operation.upper() == _DELETED_IN_PLACE else set()
     stays = [f for f in came if f.has_deletion_vector and f.path in marked]
@@ -74,7 +74,7 @@ def of_files(look: Look, commit: Commit, came: list[DataFile], went: list[DataFi
         CapturedPiece(added & removed, Rung.FILES, False, 0, None, commit.version, commit.version, is_frozen=True),
     )
     rows = 0 if added else _rows(look, went) - _rows(look, stays)
-    return Captured(tuple(p for p in pieces if p.times), expired=rows)
+    return CaptureResult(tuple(p for p in pieces if p.times), expired=rows)
 
 
 def is_retention(look: Look, commit: Commit) -> bool:
@@ -88,7 +88,7 @@ def is_retention(look: Look, commit: Commit) -> bool:
     )
 
 
-def retention(look: Look, run: list[Commit]) -> Captured:
+def retention(look: Look, run: list[Commit]) -> CaptureResult:
     """Return the result for *run*, whose versions are all :func:`is_retention`: counted rows, nothing dirty."""
     counts, expired = [], 0
     for commit in run:
@@ -97,7 +97,7 @@ def retention(look: Look, run: list[Commit]) -> Captured:
         counts.append(VersionCount(commit.version, Rung.FEED, expired=rows))
         expired += rows
         look.learn(commit)
-    return Captured((), tuple(counts), expired=expired)
+    return CaptureResult((), tuple(counts), expired=expired)
 
 
 def _spans(look: Look, files: list[Any]) -> SpanSet:

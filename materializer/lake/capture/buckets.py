@@ -23,7 +23,7 @@ Keys = frozenset[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedRows:
     """Changed rows with a time.
 
     Args:
@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChangedBuckets:
     """Buckets with the same known facts."""
 
     spans: SpanSet
@@ -47,7 +47,9 @@ class Piece:
     keys: Keys | None
 
 
-def pieces_of(change: Change, floor: Callable[[int], int], next_edge: Callable[[int], int]) -> list[Piece]:
+def pieces_of(
+    change: ChangedRows, floor: Callable[[int], int], next_edge: Callable[[int], int]
+) -> list[ChangedBuckets]:
     """Return the buckets of some changed rows, grouped by the facts known about them.
 
     Args:
@@ -71,7 +73,9 @@ def pieces_of(change: Change, floor: Callable[[int], int], next_edge: Callable[[
     if len(groups) > MAX_PIECES:
         groups = _coarser(groups)
     return [
-        Piece(SpanSet.union(Span(starts[i], ends[i]) for i in members), is_insert_only, int(rows[members].sum()), found)
+        ChangedBuckets(
+            SpanSet.union(Span(starts[i], ends[i]) for i in members), is_insert_only, int(rows[members].sum()), found
+        )
         for (is_insert_only, found), members in groups.items()
     ]
 

@@ -25,14 +25,14 @@ from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import whole_buckets
 from materializer.lake.capture.context import Look
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
-from materializer.lake.capture.result import Captured, CapturedPiece, NeedsSpark, Rung, Segment, VersionCount
+from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.extent import time_column as column_of
 from materializer.lake.log import Commit, Metadata, read_commit
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
 __all__ = [
-    "Captured",
+    "CaptureResult",
     "CapturedPiece",
     "NeedsSpark",
     "Rung",
@@ -57,7 +57,7 @@ def capture_without_spark(
     next_edge: Callable[[int], int],
     frozen_below: int = NEG_INF,
     reads: Sequence[str] = (),
-) -> Captured | NeedsSpark:
+) -> CaptureResult | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
     Args:
@@ -82,7 +82,7 @@ def capture_without_spark(
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
     _check_identity(table, after, upto, table_id)
     if upto <= after:
-        return Captured()
+        return CaptureResult()
     look = _look(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
     look = replace(look, reads=tuple(reads))
     try:
@@ -107,7 +107,7 @@ def capture_by_files(
     next_edge: Callable[[int], int],
     reason: str,
     frozen_below: int = NEG_INF,
-) -> Captured:
+) -> CaptureResult:
     """Return what changed in versions *from_version* to *to_version*, both included, from the statistics of files.
 
     This is for a segment whose feed Spark could not read. *after* is the version before the whole range, as for
@@ -161,8 +161,8 @@ def _replaced(path: str, found: str, expected: str) -> SourceReplacedError:
     )
 
 
-def _captured(look: Look, commits: list[Commit]) -> Captured | NeedsSpark:
-    result = Captured(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
+def _captured(look: Look, commits: list[Commit]) -> CaptureResult | NeedsSpark:
+    result = CaptureResult(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
     segments: list[Segment] = []
     blocked = _blocked(look, commits)
     for whole, refusal in _runs(look, commits):
@@ -170,7 +170,7 @@ def _captured(look: Look, commits: list[Commit]) -> Captured | NeedsSpark:
             if is_retention:
                 result += below_frozen.retention(look, run)
                 continue
-            found = _of_run(look, run, refusal, blocked) if any(c.is_data_change for c in run) else Captured()
+            found = _of_run(look, run, refusal, blocked) if any(c.is_data_change for c in run) else CaptureResult()
             if isinstance(found, Segment):
                 segments.append(found)
             else:
@@ -194,7 +194,7 @@ def _parts(look: Look, run: list[Commit]) -> Iterable[tuple[list[Commit], bool]]
         yield [commit for _, commit in part], is_retention
 
 
-def _of_run(look: Look, run: list[Commit], refusal: str | None, blocked: str | None) -> Captured | Segment:
+def _of_run(look: Look, run: list[Commit], refusal: str | None, blocked: str | None) -> CaptureResult | Segment:
     if refusal is not None:
         return _by_files(look, run, refusal)
     if blocked is not None:
@@ -274,11 +274,11 @@ def _blocked(look: Look, commits: list[Commit]) -> str | None:
     return found.obstacle
 
 
-def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
+def _by_files(look: Look, run: list[Commit], reason: str) -> CaptureResult:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
     counts: list[VersionCount] = []
-    old = Captured()
+    old = CaptureResult()
     for commit in run:
         came = [f for f in commit.adds if f.data_change]
         went = [look.original(f) for f in commit.removes if f.data_change]
@@ -298,7 +298,7 @@ def _by_files(look: Look, run: list[Commit], reason: str) -> Captured:
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
     pieces = (CapturedPiece(times, Rung.FILES, is_insert_only, total, None, first, last),) if times else ()
-    return Captured(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + old
+    return CaptureResult(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + old
 
 
 def _gone(look: Look, run: list[Commit]) -> int:
@@ -307,11 +307,11 @@ def _gone(look: Look, run: list[Commit]) -> int:
     return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in went))
 
 
-def _lost(look: Look, first: int, last: int, reason: str, *, gone: int = 0) -> Captured:
+def _lost(look: Look, first: int, last: int, reason: str, *, gone: int = 0) -> CaptureResult:
     """Return that everything may have changed; at most *gone* rows were deleted."""
     old = below_frozen.below(look)
     piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, gone, None, first, last)
     conflict = CapturedPiece(old, Rung.LOST, False, 0, None, first, last, is_frozen=True)
     reasons = (f"versions {first} to {last} unknown, everything is refreshed: {reason}",)
     pieces = (piece, conflict) if old else (piece,)
-    return Captured(pieces, (VersionCount(last, Rung.LOST),), reasons)
+    return CaptureResult(pieces, (VersionCount(last, Rung.LOST),), reasons)

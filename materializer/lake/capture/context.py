@@ -11,7 +11,7 @@ from materializer.core.time.spans import NEG_INF
 from materializer.errors import MaterializerError
 from materializer.lake.extent import file_bounds
 from materializer.lake.log import Commit, DataFile
-from materializer.lake.statistics import Bounds, TimeColumn
+from materializer.lake.statistics import FileRange, TimeColumn
 from materializer.lake.table import DeltaFolder, open_table
 
 
@@ -40,7 +40,7 @@ class Look:
     max_rows: int
     floor: Callable[[int], int]
     next_edge: Callable[[int], int]
-    files: dict[str, DataFile | Bounds] = field(default_factory=dict)
+    files: dict[str, DataFile | FileRange] = field(default_factory=dict)
     before: list[bool] = field(default_factory=list)
     frozen: int = NEG_INF
     reads: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Look:
         for file in commit.adds:
             self.files[unquote(file.path)] = file
 
-    def original(self, file: DataFile) -> DataFile | Bounds | None:
+    def original(self, file: DataFile) -> DataFile | FileRange | None:
         """Return what is known about a removed file, from the remove, its add in the range, or the snapshot before it."""
         if file.is_known and file.rows is not None:
             return file

@@ -15,12 +15,12 @@ from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.instants import MILLISECOND
 from materializer.core.time.spans import NEG_INF
 from materializer.lake.capture import below_frozen
-from materializer.lake.capture.buckets import Change, pieces_of
+from materializer.lake.capture.buckets import ChangedRows, pieces_of
 from materializer.lake.capture.changed_rows import KEPT_ROWS, changed_rows
 from materializer.lake.capture.context import Look
 from materializer.lake.capture.int96 import far_times
 from materializer.lake.capture.lateness import lateness_of
-from materializer.lake.capture.result import Captured, CapturedPiece, Rung, Segment, VersionCount
+from materializer.lake.capture.result import CapturedPiece, CaptureResult, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line
 from materializer.lake.log import Commit, DataFile
@@ -36,7 +36,7 @@ class FeedUnreadableError(Exception):
     """The feed of a run cannot be read, or does not match the log; the message says why."""
 
 
-def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
+def read_feed(look: Look, run: list[Commit]) -> CaptureResult | Segment:
     """Return the result of the feed of a run of versions, or the run as a segment for Spark if the feed is large.
 
     Raises:
@@ -67,7 +67,7 @@ def read_feed(look: Look, run: list[Commit]) -> Captured | Segment:
         CapturedPiece(p.spans, Rung.FEED, p.is_insert_only, p.rows, p.keys, first, last)
         for p in pieces_of(change, look.floor, look.next_edge)
     ]
-    result = Captured(tuple(pieces), tuple(counts), lateness=lateness)
+    result = CaptureResult(tuple(pieces), tuple(counts), lateness=lateness)
     return result if old is None else result + below_frozen.of_rows(look, old, first, last)
 
 
@@ -113,7 +113,7 @@ def _rows(look: Look, first: int, last: int, total: int) -> pa.Table:
 
 def _counted(
     look: Look, rows: pa.Table, run: list[Commit]
-) -> tuple[Change, below_frozen.Rows | None, list[VersionCount], Lateness]:
+) -> tuple[ChangedRows, below_frozen.Rows | None, list[VersionCount], Lateness]:
     instants = instants_of(rows[look.column.name], look.column.time_type)
     is_null = pc.is_null(instants)
     kinds, versions = rows["_change_type"], rows["_commit_version"]
@@ -148,17 +148,17 @@ def _counted(
         lateness = lateness_of(
             instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), known
         )
-    change, old = Change(instants.filter(has_time), inserted, keys), None
+    change, old = ChangedRows(instants.filter(has_time), inserted, keys), None
     if look.frozen != NEG_INF:
         change, old = _split(look, change, pc.equal(kinds, _DELETE).filter(has_time), versions.filter(has_time))
     return change, old, per_version, lateness
 
 
-def _split(look: Look, change: Change, is_delete: Any, versions: Any) -> tuple[Change, below_frozen.Rows]:
+def _split(look: Look, change: ChangedRows, is_delete: Any, versions: Any) -> tuple[ChangedRows, below_frozen.Rows]:
     """Return the changed rows at or above the frozen boundary, and those below it."""
     is_old = pc.less(change.instants, max(look.frozen, -(1 << 63)))
     stays = pc.invert(is_old)
-    above = Change(
+    above = ChangedRows(
         change.instants.filter(stays),
         change.is_insert.filter(stays),
         None if change.keys is None else change.keys.filter(stays),

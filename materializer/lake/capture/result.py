@@ -64,7 +64,7 @@ class VersionCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureResult:
     """Everything that changed in a run of versions.
 
     Args:
@@ -83,8 +83,8 @@ class Captured:
     lateness: Lateness = field(default_factory=Lateness)
     expired: int = 0
 
-    def __add__(self, other: Captured) -> Captured:
-        return Captured(
+    def __add__(self, other: CaptureResult) -> CaptureResult:
+        return CaptureResult(
             self.pieces + other.pieces,
             self.per_version + other.per_version,
             self.reasons + other.reasons,
@@ -108,7 +108,7 @@ class NeedsSpark:
     """Some versions have a precise feed that only Spark can read; *captured* is the result of the others."""
 
     segments: tuple[Segment, ...]
-    captured: Captured
+    captured: CaptureResult
 
     @property
     def reason(self) -> str:

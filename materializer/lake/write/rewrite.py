@@ -28,7 +28,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from materializer.core.policy.compaction import Group, Piece, cuts
+from materializer.core.policy.compaction import FileExtent, Group, cuts
 from materializer.core.spec.spec import TimeType
 from materializer.errors import RetryableError, StorageError
 from materializer.lake.extent import file_bounds, instants_of, time_column
@@ -53,7 +53,7 @@ _STATISTICS: Final = "delta.dataSkippingNumIndexedCols"
 _WHOLE: Final = 1 << 40
 
 
-def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[Piece], int]:
+def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[FileExtent], int]:
     """Return the newest version of a table, its files, and the number of files without a known time range.
 
     Args:
@@ -67,7 +67,7 @@ def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[Pi
         if bounds.span is None or bounds.rows is None:
             unknown += bounds.rows != 0
         else:
-            found.append(Piece(name, bounds.rows, size, bounds.span.start, bounds.span.end - unit(time_type)))
+            found.append(FileExtent(name, bounds.rows, size, bounds.span.start, bounds.span.end - unit(time_type)))
     return opened.version(), found, unknown
 
 

@@ -6,27 +6,32 @@ from typing import Any
 
 from materializer.core.refresh.output_feed import NOTE, is_on, reasons_as_json
 from materializer.core.refresh.plan import Plan
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 
-def note_of(bound: Bound, plan: Plan) -> dict[str, Any]:
+def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
     """Return what a commit of the output says for the feed to be derived from it; nothing where there is no feed."""
-    definition = bound.definition
+    definition = aggregate.definition
     if not is_on(definition.spec):
         return {}
-    column = bound.slice_column("output")
-    by = {"column": column.name, "is_end": column.holds_end, "time_type": column.type.value, "place": place_of(bound)}
+    column = aggregate.slice_column("output")
+    by = {
+        "column": column.name,
+        "is_end": column.holds_end,
+        "time_type": column.type.value,
+        "place": place_of(aggregate),
+    }
     return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
 
 
-def place_of(bound: Bound) -> list[str]:
+def place_of(aggregate: Aggregate) -> list[str]:
     """Return the columns of the output that tell which row is which: bucket or window, and keys."""
-    spec = bound.definition.spec
-    if bound.definition.engine is None:
+    spec = aggregate.definition.spec
+    if aggregate.definition.engine is None:
         measures = {m.name for m in spec.measures}
         return [name for name in spec.columns if name not in measures]
     from materializer.core.engines.compile import label_name  # noqa: PLC0415 (only engines)
 
     place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]
-    has = {name for name, _ in bound.definition.output_columns}
+    has = {name for name, _ in aggregate.definition.output_columns}
     return [name for name in dict.fromkeys(place) if name in has]

@@ -12,15 +12,15 @@ from materializer.config import Config
 from materializer.core.quality.library import Library
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lease import WriteLease, held
-from materializer.services.commit.ports import Workbench
-from materializer.services.observe.observe import Survey
+from materializer.services.commit.ports import DeltaPorts
+from materializer.services.observe.observe import Observation
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 OutputHandler: TypeAlias = Callable[[Any, int], object]
@@ -48,27 +48,27 @@ class Lake:
     root: Path
     journal: Journal
     config: Config
-    engine: Callable[[], Engine]
+    engine: Callable[[], Spark]
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
 
-    def bound(self, state: AggregateState) -> Bound:
+    def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""
-        return Bound.of(state, self.root)
+        return Aggregate.of(state, self.root)
 
-    def survey(self, state: AggregateState, as_of: int | None = None) -> Survey:
+    def survey(self, state: AggregateState, as_of: int | None = None) -> Observation:
         """Return what the source and the tables of an aggregate hold; *as_of* is the clock, the wall clock where it is None."""
-        return Survey(self.journal, self.bound(state), self.config, self.engine, as_of)
+        return Observation(self.journal, self.aggregate(state), self.config, self.engine, as_of)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
         """Return the planner of a run, for a caller that shows the plan or reads by it and writes nothing."""
         return RunPlanner(self.survey(state, request.as_of), request, self.config, self.engine)
 
-    def ports(self, state: AggregateState, request: Request) -> Workbench:
+    def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the real tables of an aggregate."""
-        return Workbench(
-            self.journal, self.bound(state), self.config, self.engine, request, self.library, self.on_checkpoint
+        return DeltaPorts(
+            self.journal, self.aggregate(state), self.config, self.engine, request, self.library, self.on_checkpoint
         )
 
     @contextmanager

@@ -17,7 +17,7 @@ from materializer.errors import LeaseLostError, MaterializerError, SparkError
 from materializer.journal.events import Lease
 from materializer.journal.state import AggregateState
 from materializer.services import processes
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.planning.runs import Request
 from materializer.services.protocol import refresh_steps
 from materializer.services.protocol.decision import RunNote
@@ -26,7 +26,7 @@ from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake
-    from materializer.services.commit.ports import Workbench
+    from materializer.services.commit.ports import DeltaPorts
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class WriteLease:
     lake: Lake
     id: str
     process: Process
-    ports: Workbench
+    ports: DeltaPorts
 
     @property
     def state(self) -> AggregateState:
@@ -115,7 +115,7 @@ def run(
     return process
 
 
-def _ports_now(lake: Lake, process: Process, ports: Workbench, closing: ExitStack) -> Workbench:
+def _ports_now(lake: Lake, process: Process, ports: DeltaPorts, closing: ExitStack) -> DeltaPorts:
     """Return what the next step works with: new ports when another version was published, by this process or before it.
 
     Another process can publish before this one has the lease, whose step read the journal. This one does where it ends or makes
@@ -125,20 +125,20 @@ def _ports_now(lake: Lake, process: Process, ports: Workbench, closing: ExitStac
         LeaseLostError: If the request was cut to the buckets of the version before, or its time is of another type.
     """
     view = lake.journal.view() if process.switches or process.recovered else lake.journal.last_view
-    state = view.all.get(ports.bound.aggregate_id)
-    if process.at is At.LEASE or state is None or state.data_version == ports.bound.data_version:
+    state = view.all.get(ports.aggregate.aggregate_id)
+    if process.at is At.LEASE or state is None or state.data_version == ports.aggregate.data_version:
         return ports
     asked = ports.planner.request
     found = lake.ports(state, asked)
     closing.callback(found.close)
-    if asked.inside is not None or not _is_same_time(found.bound, ports.bound):
+    if asked.inside is not None or not _is_same_time(found.aggregate, ports.aggregate):
         msg = f"another version of '{state.name}' was published while this process worked"
         raise LeaseLostError(msg, wrote="what was finished before is published, or was replaced")
     return found
 
 
 @contextmanager
-def _renewing(lake: Lake, lease: Lease, ports: Workbench) -> Iterator[None]:
+def _renewing(lake: Lake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
     """Renew the lease while the block works; give it back when the block fails."""
     stopped = threading.Event()
 
@@ -169,6 +169,6 @@ def _renewing(lake: Lake, lease: Lease, ports: Workbench) -> Iterator[None]:
         thread.join()
 
 
-def _is_same_time(one: Bound, other: Bound) -> bool:
+def _is_same_time(one: Aggregate, other: Aggregate) -> bool:
     specs = one.definition.spec, other.definition.spec
     return len({(spec.time_type, spec.resolution) for spec in specs}) == 1

@@ -1,6 +1,6 @@
 """What a refresh touches, for real: the journal, the source and the two tables of one aggregate.
 
-:class:`Workbench` implements the protocol's ports. Small things go through the driver's lane (``deltalake``, no JVM);
+:class:`DeltaPorts` implements the protocol's ports. Small things go through the driver's lane (``deltalake``, no JVM);
 Spark is started only when something has to be computed, and computes always.
 """
 
@@ -34,18 +34,18 @@ from materializer.lake.write.replace import replace_spans
 from materializer.services import processes
 from materializer.services.commit.commit_info import note_of
 from materializer.services.commit.switch_ports import SwitchTables
-from materializer.services.observe.observe import Survey
+from materializer.services.observe.observe import Observation
 from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision
-from materializer.services.protocol.process import Audit, CommitsGoneError, TableHead, Which
+from materializer.services.protocol.process import Audit, CommitsGoneError, OwnTableHead, Which
 from materializer.services.quality.gate import Gate, has_gate, metrics
 
 if TYPE_CHECKING:
-    from materializer.services.aggregate import Bound
+    from materializer.services.aggregate import Aggregate
     from materializer.spark.run.computed import Computed
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Counters:
     started: float = field(default_factory=time.perf_counter)
 
 
-class Workbench(SwitchTables):
+class DeltaPorts(SwitchTables):
     """The protocol's ports over real Delta tables.
 
     Args:
@@ -73,16 +73,16 @@ class Workbench(SwitchTables):
     def __init__(
         self,
         journal: Journal,
-        bound: Bound,
+        aggregate: Aggregate,
         config: Config,
-        engine: Callable[[], Engine],
+        engine: Callable[[], Spark],
         request: Request,
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.bound = bound
+        self.aggregate = aggregate
         self.counters = Counters()
-        self.survey = Survey(journal, bound, config, engine, request.as_of)
+        self.survey = Observation(journal, aggregate, config, engine, request.as_of)
         self.planner = RunPlanner(self.survey, request, config, engine)
         self._journal = journal
         self._config = config
@@ -90,7 +90,7 @@ class Workbench(SwitchTables):
         self._engine = engine
         self._checkpoint = on_checkpoint
         self._computed: Computed | None = None
-        self._used: Engine | None = None  # what was computed is of no use to another that takes its place
+        self._used: Spark | None = None  # what was computed is of no use to another that takes its place
         self._lock = threading.Lock()
 
     # -- journal ---------------------------------------------------------------------------------------------------------
@@ -98,12 +98,12 @@ class Workbench(SwitchTables):
     def read(self) -> tuple[int, AggregateState]:
         """See :class:`Ports`."""
         view = self._journal.view()
-        return view.version, view.living(self.bound.aggregate_id, self.bound.name)
+        return view.version, view.living(self.aggregate.aggregate_id, self.aggregate.name)
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`."""
         if events:
-            self._journal.append(version, self.bound.aggregate_id, events)
+            self._journal.append(version, self.aggregate.aggregate_id, events)
             self.counters.commits += 1
 
     def is_dead(self, lease: Lease) -> bool:
@@ -122,7 +122,7 @@ class Workbench(SwitchTables):
 
     # -- tables ----------------------------------------------------------------------------------------------------------
 
-    def head(self, which: Which) -> TableHead:
+    def head(self, which: Which) -> OwnTableHead:
         """See :class:`Ports`."""
         return self.survey.head(which)
 
@@ -130,15 +130,15 @@ class Workbench(SwitchTables):
         """See :class:`Ports`."""
         base = plan.partials if which is Which.PARTIALS else plan.output
         try:
-            notes = find_notes(self.bound.paths[which.value], base.version)
+            notes = find_notes(self.aggregate.paths[which.value], base.version)
         except LogGapError as exc:
             raise CommitsGoneError(str(exc)) from exc
         written = [note for note in notes if note.kind in ("data", "switch")]
         if stranger := next((n for n in written if n.plan_id != plan.id and n.n <= plan.n), None):
             # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
             raise TablesAheadError(
-                f"the {which} table of '{self.bound.name}' carries refresh {stranger.n} of a journal that is not this one",
-                hint=self.bound.mend,
+                f"the {which} table of '{self.aggregate.name}' carries refresh {stranger.n} of a journal that is not this one",
+                hint=self.aggregate.mend,
                 wrote=f"refresh {plan.n} may be in the tables; the repair counts it as never written",
             )
         return any(note.plan_id == plan.id for note in written)
@@ -148,7 +148,7 @@ class Workbench(SwitchTables):
         if self.head(which).n >= plan.n:
             return
         note = self._note(plan, "fence")
-        fence(self.bound.paths[which.value], self.bound.app_ids[which.value], plan.n, note)
+        fence(self.aggregate.paths[which.value], self.aggregate.app_ids[which.value], plan.n, note)
         self.counters.commits += 1
 
     def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
@@ -174,29 +174,29 @@ class Workbench(SwitchTables):
         self._checkpoint(f"wrote_{which}")
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
-        bound, note = self.bound, self._note(plan, "data")
+        aggregate, note = self.aggregate, self._note(plan, "data")
         if which is Which.OUTPUT:
-            note |= note_of(bound, plan)
-        path, app_id = bound.paths[which.value], bound.app_ids[which.value]
+            note |= note_of(aggregate, plan)
+        path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
         if isinstance(rows, pa.Table):
             result = replace_spans(
                 path,
                 rows,
-                bound.slice_column(which.value),
+                aggregate.slice_column(which.value),
                 spans,
                 app_id,
                 plan.n,
                 note,
-                order=bound.order(which.value),
+                order=aggregate.order(which.value),
             )
             removed = result.files_removed
         else:
-            predicate, before = bound.predicate(which.value, spans), latest_version(path)
+            predicate, before = aggregate.predicate(which.value, spans), latest_version(path)
             (self._used or self._engine()).commit(
                 rows,
                 path,
                 predicate=predicate,
-                order=bound.order(which.value),
+                order=aggregate.order(which.value),
                 rows=count,
                 app_id=app_id,
                 n=plan.n,
@@ -216,21 +216,21 @@ class Workbench(SwitchTables):
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
         self._used = self._engine()
         output = self._used.finalise_committed(
-            self._published(), self.bound.paths["partials"], version, spans, fetch=in_driver
+            self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
 
     def _published(self) -> Definition:
         """Return the definition with what the output keeps now; a build that is being made is not in the journal yet."""
-        state = self._journal.view().all.get(self.bound.aggregate_id)
-        return self.bound.published_from(self.bound.kept_from if state is None else state.retired)
+        state = self._journal.view().all.get(self.aggregate.aggregate_id)
+        return self.aggregate.published_from(self.aggregate.kept_from if state is None else state.retired)
 
     def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
         return {"plan": plan.id, "n": plan.n, "kind": kind, "source_version": plan.source_version}
 
     # -- planning --------------------------------------------------------------------------------------------------------
 
-    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """See :class:`Ports`."""
         found = self.planner.decide(state, heads)
         if found.plan is None or not all(isinstance(step, Settle) for step in found.plan.steps):
@@ -249,13 +249,13 @@ class Workbench(SwitchTables):
             pid = engine.jvm_pid()
             if state.lease is not None and pid:
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
-        paths, definition = self.bound.paths, self._published()
+        paths, definition = self.aggregate.paths, self._published()
         hull = self.survey.hull(plan.source_version)
         asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()
         try:
             self._computed = engine.compute(
                 definition,
-                self.bound.source,
+                self.aggregate.source,
                 paths["partials"],
                 plan,
                 hull=hull,
@@ -266,19 +266,27 @@ class Workbench(SwitchTables):
             where = spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
         if not self.planner.request.accepts_fewer_rows:
-            known = self._journal.last_view.all.get(self.bound.aggregate_id)
-            row_loss.check(self.bound, engine, plan, self._computed, is_build=known is not None and bool(known.builds))
+            known = self._journal.last_view.all.get(self.aggregate.aggregate_id)
+            row_loss.check(
+                self.aggregate, engine, plan, self._computed, is_build=known is not None and bool(known.builds)
+            )
         return self._computed
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
-        if not has_gate(self.bound.definition.spec, plan.n):
+        if not has_gate(self.aggregate.definition.spec, plan.n):
             return None
         _, state = self.read()
         planner = self.planner.of_engine
         again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
         gate = Gate(
-            self.bound, state, self._engine, self.survey.hull, self._library, self.planner.request.publish_anyway, again
+            self.aggregate,
+            state,
+            self._engine,
+            self.survey.hull,
+            self._library,
+            self.planner.request.publish_anyway,
+            again,
         )
         return gate(plan, result)
 

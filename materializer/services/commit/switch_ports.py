@@ -17,9 +17,9 @@ from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import fence
 from materializer.lake.write.copying import copy_rows
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import lack_of
-from materializer.services.protocol.process import TableHead, Which
+from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
     from materializer.services.commit.ports import Counters
@@ -32,29 +32,29 @@ class SwitchTables:
     """The part of a workbench that publishes a build; see :class:`materializer.services.protocol.switch_steps.SwitchPorts`."""
 
     _journal: Journal
-    bound: Bound
+    aggregate: Aggregate
     counters: Counters
 
     def read_both(self) -> tuple[int, AggregateState, AggregateState | None]:
         """See :class:`SwitchPorts`."""
         view = self._journal.view()
-        state = view.living(self.bound.aggregate_id, self.bound.name)
+        state = view.living(self.aggregate.aggregate_id, self.aggregate.name)
         return view.version, state, view.build_of(state)
 
     def append_both(self, version: int, events: Sequence[Event], build: str, build_events: Sequence[Event]) -> None:
         """See :class:`SwitchPorts`."""
-        ours = [(self.bound.aggregate_id, e) for e in events]
+        ours = [(self.aggregate.aggregate_id, e) for e in events]
         self._journal.append_all(version, [*ours, *((build, e) for e in build_events)])
         self.counters.commits += 1
 
-    def build_heads(self, build: AggregateState) -> dict[Which, TableHead]:
+    def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:
         """See :class:`SwitchPorts`."""
         bound = self._build(build)
         found = {}
         for which in Which:
             table = DeltaFolder.at(bound.paths[which.value])
             head, n = table.head(), table.transaction_version(bound.app_ids[which.value]) or 0
-            found[which] = TableHead(head.table_id, head.version, n)
+            found[which] = OwnTableHead(head.table_id, head.version, n)
         return found
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:
@@ -68,11 +68,11 @@ class SwitchTables:
         done = copy_rows(
             source,
             DeltaFolder.at(source).head().version,
-            self.bound.paths["output"],
+            self.aggregate.paths["output"],
             bound.definition.output_columns,
             bound.slice_column("output").name,
             bound.definition.time_type,
-            self.bound.app_ids["output"],
+            self.aggregate.app_ids["output"],
             plan.n,
             self._note(plan, "switch"),
         )
@@ -89,14 +89,14 @@ class SwitchTables:
         """See :class:`SwitchPorts`."""
         return int(AggregateSpec.from_json(build.spec).property_map.get(KEEP, "1"))
 
-    def _build(self, build: AggregateState) -> Bound:
-        return Bound.of(build, Path(self.bound.paths["output"]).parent.parent)
+    def _build(self, build: AggregateState) -> Aggregate:
+        return Aggregate.of(build, Path(self.aggregate.paths["output"]).parent.parent)
 
     def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
         raise NotImplementedError
 
 
-def refuse_uncovered(state: AggregateState, build: AggregateState, bound: Bound) -> None:
+def refuse_uncovered(state: AggregateState, build: AggregateState, aggregate: Aggregate) -> None:
     """Refuse to publish a build by which readers would lose something.
 
     Raises:
@@ -104,7 +104,7 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, bound: Bound)
         FrozenHistoryError: If a repair or a restored journal froze more of what is published than the build knows of: it
             takes rows for corrected that were let go since.
     """
-    grid = bound.definition.grid
+    grid = aggregate.definition.grid
     if build.frozen < state.frozen:
         raise FrozenHistoryError(
             f"'{state.name}' is frozen below {render(state.frozen, grid.time_type)}: its next version was begun before, and "

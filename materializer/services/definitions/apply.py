@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
@@ -41,12 +41,13 @@ from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, suites
 from materializer.services.definitions.batch import Awaited, Batch
+from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies
 from materializer.services.definitions.sources import named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, schemas_of
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 class Held(Protocol):
@@ -60,87 +61,6 @@ class Held(Protocol):
 
 Leases: TypeAlias = Callable[[str], AbstractContextManager[Held]]
 """Holds the lease of an aggregate, by its name, while the block writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What applying one definition does, or would do.
-
-    Args:
-        name: The aggregate.
-        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again), ``measures`` (computed from what is
-            stored) or ``data`` (computed from the source).
-        differences: Lines for people, ``-`` was, ``+`` will be.
-        source: Where its source lies.
-        source_version: Version from which changes count.
-        next: What becomes of the next version: ``started``, ``replaced`` (another one was being built), ``building``
-            (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
-            ``abandoned`` (what is published was applied again), or "".
-        reads: What building it reads of the source, about; None when it is not built.
-        kept: What is to be copied of what is stored; None when nothing is, or it cannot be read.
-    """
-
-    name: str
-    kind: str
-    differences: tuple[str, ...] = ()
-    source: str = ""
-    source_version: int = 0
-    next: str = ""
-    reads: Reads | None = None
-    kept: Kept | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """What building a version costs.
-
-    Args:
-        rows: Source rows, about.
-        bytes: Bytes of their files.
-        files: How many.
-        runs: Runs that this takes, about.
-    """
-
-    rows: int
-    bytes: int
-    files: int
-    runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What making a version from stored partials copies; its output is written anew from that.
-
-    Args:
-        rows: Rows of the partials.
-        bytes: Bytes of their files.
-        files: How many.
-    """
-
-    rows: int
-    bytes: int
-    files: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A definition that was checked.
-
-    Args:
-        change: What applying it does.
-        spec: It, resolved.
-        source: The table it reads.
-        schemas: Column names and Spark types of ``partials`` and ``output``.
-        existing: The aggregate that has its name, if there is one.
-        build: The next version that is being built beside that.
-    """
-
-    change: Change
-    spec: AggregateSpec
-    source: SourceIdentity
-    schemas: dict[str, Any]
-    existing: AggregateState | None
-    build: AggregateState | None = None
 
 
 class Definitions:
@@ -160,7 +80,7 @@ class Definitions:
         root: Path,
         journal: Journal,
         config: Config,
-        engine: Callable[[], Engine],
+        engine: Callable[[], Spark],
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -168,7 +88,7 @@ class Definitions:
         self._config, self._engine = config, engine
         self._checkpoint = on_checkpoint
 
-    def prepare(self, specs: Sequence[AggregateSpec]) -> list[Prepared]:
+    def prepare(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
         """Check all definitions against their sources, the journal and each other; writes nothing.
 
         Returns:
@@ -179,7 +99,7 @@ class Definitions:
         """
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         problems: list[Problem] = []
-        prepared: list[Prepared] = []
+        prepared: list[CheckedDefinition] = []
         for spec in batch.ordered():
             if found := batch.problems_of(spec):
                 problems += found
@@ -207,7 +127,7 @@ class Definitions:
         if problems := [*batch.misfits_of_child(spec, str(state.source.path)), *batch.misfits_of_parent(spec)]:
             raise DefinitionError(problems)
 
-    def settled(self, prepared: Prepared) -> Prepared:
+    def settled(self, prepared: CheckedDefinition) -> CheckedDefinition:
         """Return a checked definition whose source was made by the same command since, with the table that this is."""
         if prepared.source.table_id:
             return prepared
@@ -215,7 +135,7 @@ class Definitions:
         source = replace(prepared.source, table_id=head.table_id)
         return replace(prepared, source=source, change=replace(prepared.change, source_version=head.version))
 
-    def apply(self, prepared: Prepared, *, lease: Leases) -> Change:
+    def apply(self, prepared: CheckedDefinition, *, lease: Leases) -> DefinitionChange:
         """Write one prepared definition that is new, or changes metadata only.
 
         Args:
@@ -235,7 +155,7 @@ class Definitions:
 
     def edit_properties(
         self, name: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], *, lease: Leases
-    ) -> Change:
+    ) -> DefinitionChange:
         """Change properties that never change a result, of an aggregate that is applied already.
 
         Args:
@@ -259,14 +179,16 @@ class Definitions:
                 self._describe(*versions)
         return prepared.change
 
-    def _edited(self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Prepared:
+    def _edited(
+        self, state: AggregateState, edit: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> CheckedDefinition:
         spec = AggregateSpec.from_json(state.spec)
         properties = edit(spec.property_map)
         if wrong := refusals(properties):
             raise DefinitionError(Problem(code, f"{spec.name}: {text}", hint) for _, code, text, hint in wrong)
         return self._same_data(replace(spec, properties=tuple(sorted(properties.items()))), state, None)
 
-    def _prepare(self, spec: AggregateSpec, batch: Batch) -> Prepared:
+    def _prepare(self, spec: AggregateSpec, batch: Batch) -> CheckedDefinition:
         view = batch.view
         existing = by_name(view.states, spec.name)
         if existing is None:
@@ -305,11 +227,11 @@ class Definitions:
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         if existing is None:
-            change = Change(spec.name, "new", (), source.path, version)
-            return Prepared(change, checked, source, schemas, None)
+            change = DefinitionChange(spec.name, "new", (), source.path, version)
+            return CheckedDefinition(change, checked, source, schemas, None)
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
-        return Prepared(replace(change, next=what), checked, source, schemas, existing, build)
+        return CheckedDefinition(replace(change, next=what), checked, source, schemas, existing, build)
 
     def _changed(
         self,
@@ -318,7 +240,7 @@ class Definitions:
         source: SourceIdentity,
         schemas: dict[str, Any],
         version: int,
-    ) -> Change:
+    ) -> DefinitionChange:
         """Return what another definition of the data does to an aggregate, and what building it costs."""
         lines = differences(AggregateSpec.from_json(existing.spec), spec)
         if source != existing.source:
@@ -328,16 +250,18 @@ class Definitions:
         if impact.is_of_partials(existing, spec, source, schemas, version):
             kept = None
             with suppress(MaterializerError):  # who starts it says what is wrong with them
-                kept = Kept(*impact.rows_to_copy(existing, self._root))
-            return Change(spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept)
+                kept = ReusedPartials(*impact.rows_to_copy(existing, self._root))
+            return DefinitionChange(
+                spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept
+            )
         reads = Reads(0, 0, 0, 0)
         if source.table_id:  # else it is made by the same command, and empty
             reads = Reads(*impact.rows_to_read(existing, spec, source, version, self._config.run_rows))
-        return Change(spec.name, "data", lines, source.path, version, reads=reads)
+        return DefinitionChange(spec.name, "data", lines, source.path, version, reads=reads)
 
     def _same_data(
         self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | Awaited | None
-    ) -> Prepared:
+    ) -> CheckedDefinition:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
         old = AggregateSpec.from_json(existing.spec)
         new = replace(old, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql)
@@ -345,8 +269,8 @@ class Definitions:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
         refuse_policies(new, existing.schemas)
         kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
-        change = Change(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
-        return Prepared(change, new, existing.source, dict(existing.schemas), existing)
+        change = DefinitionChange(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
+        return CheckedDefinition(change, new, existing.source, dict(existing.schemas), existing)
 
     def _suites(
         self,
@@ -368,7 +292,7 @@ class Definitions:
         except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
             raise _problem(spec, exc.code, exc.message, exc.hint, named_in(exc, spec.source)) from exc
 
-    def _create(self, prepared: Prepared) -> None:
+    def _create(self, prepared: CheckedDefinition) -> None:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
         folder = self._root / spec.name
         self._checkpoint("apply_tables")
@@ -399,7 +323,7 @@ class Definitions:
 
         self._journal.transact(decide)
 
-    def _defined(self, prepared: Prepared, data_version: str, aggregate_id: str) -> Defined:
+    def _defined(self, prepared: CheckedDefinition, data_version: str, aggregate_id: str) -> Defined:
         """Create the tables of a new aggregate and return the event that makes them known."""
         spec, schemas = prepared.spec, prepared.schemas
         partials = partials_path(self._root, spec.name, data_version)
@@ -408,7 +332,7 @@ class Definitions:
         version = prepared.change.source_version
         return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
 
-    def _describe(self, *versions: Prepared) -> None:
+    def _describe(self, *versions: CheckedDefinition) -> None:
         """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
         self._checkpoint("describe")
         told = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
@@ -428,8 +352,12 @@ def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSp
 
 
 def _going_on(
-    prepared: Prepared, change: Change, what: str, build: AggregateState, existing: AggregateState | None = None
-) -> Prepared:
+    prepared: CheckedDefinition,
+    change: DefinitionChange,
+    what: str,
+    build: AggregateState,
+    existing: AggregateState | None = None,
+) -> CheckedDefinition:
     return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
 
 

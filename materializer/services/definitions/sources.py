@@ -14,11 +14,11 @@ from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 def resolve_source(
-    name: str, root: Path, sources: Mapping[str, str], states: States, engine: Callable[[], Engine]
+    name: str, root: Path, sources: Mapping[str, str], states: States, engine: Callable[[], Spark]
 ) -> SourceIdentity:
     """Return the table that a source name stands for.
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
@@ -62,6 +62,25 @@ class Texts:
         if problems:
             raise DefinitionError(problems)
         return specs, warnings
+
+    def defined(self, name: str, source: str, parts: dict[str, Any]) -> AggregateSpec:
+        """Return the definition that Python gives.
+
+        Args:
+            name: Name of the aggregate.
+            source: A path, or a name.
+            parts: Those of ``define``, or, with an ``engine``, of ``define_engine``.
+
+        Raises:
+            DefinitionError: With every problem.
+        """
+        from materializer.core.language.define import define  # noqa: PLC0415 (as in `read`)
+        from materializer.core.language.engine_define import define_engine  # noqa: PLC0415 (as in `read`)
+
+        if parts.get("engine", CONTINUOUS) != CONTINUOUS:
+            return define_engine(name, source, **parts, known_python=self.known_python)
+        plain = {k: v for k, v in parts.items() if k != "engine"}
+        return define(name, source, **plain, known_python=self.known_python)
 
     def placed(self, problem: Problem, specs: Iterable[AggregateSpec]) -> Problem:
         """Return a problem that was found against the source with its place in the text of one of *specs*, if that was read."""

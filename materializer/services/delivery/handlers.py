@@ -24,13 +24,13 @@ from materializer.journal.state import AggregateState
 from materializer.lake.log import commits
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import OutputHandler
 from materializer.spark.query.bucket_sql import spans_sql
 from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
@@ -71,8 +71,8 @@ def _properties(state: AggregateState) -> dict[str, str]:
 def deliver(
     handler: OutputHandler,
     state: AggregateState,
-    bound: Bound,
-    engine: Callable[[], Engine],
+    aggregate: Aggregate,
+    engine: Callable[[], Spark],
     journal: Journal,
     on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -81,7 +81,7 @@ def deliver(
     Args:
         handler: The handler.
         state: The aggregate.
-        bound: The same, compiled.
+        aggregate: The same, compiled.
         engine: Starts Spark on first use.
         journal: Told up to where it was called, afterwards.
         on_checkpoint: Told the name of each step before it is done, and when all are.
@@ -89,16 +89,16 @@ def deliver(
     Raises:
         OutputHandlerError: If the handler failed.
     """
-    path = bound.paths["output"]
+    path = aggregate.paths["output"]
     version = DeltaFolder.at(path).head().version
     if state.delivered is not None and state.delivered >= version:
         return
-    where = _where(bound, path, state.delivered, version)
+    where = _where(aggregate, path, state.delivered, version)
     if where is not None:
         rows = engine().published_since(path, state.delivered, version, where)
         on_checkpoint("deliver")
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
-        _call(handler, rows if is_table else _columns(rows), version, bound.name)
+        _call(handler, rows if is_table else _columns(rows), version, aggregate.name)
     on_checkpoint("deliver_journal")
     journal.tell(state.id, state.name, Delivered(version))
     on_checkpoint("delivered")
@@ -120,9 +120,9 @@ def _columns(rows: Any) -> tuple[list[Any], ...]:
     return tuple(column.to_pylist() for column in rows.toArrow().columns)
 
 
-def _where(bound: Bound, path: str, after: int | None, upto: int) -> str | None:
+def _where(aggregate: Aggregate, path: str, after: int | None, upto: int) -> str | None:
     """Return a predicate that holds for all rows that came in (after, upto], or None when none came."""
-    column = bound.slice_column("output")
+    column = aggregate.slice_column("output")
     if after is None:
         return None if row_count(path) == 0 else "true"
     try:

@@ -39,7 +39,7 @@ from materializer.lake.log import Commit, DataFile, read_commit
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import append_rows, create_table, fence, replace_all, shaped
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.commit_info import place_of
 from materializer.spark.query.bucket_sql import slices_sql
 
@@ -53,18 +53,18 @@ DRIVER_BYTES: Final = 256 << 20
 """Files of one commit that are larger than this are compared by Spark."""
 
 
-def path_of(bound: Bound) -> str:
+def path_of(aggregate: Aggregate) -> str:
     """Return where the feed lies.
 
     Raises:
         UsageError: If there is none.
     """
-    if not DeltaFolder.at(bound.paths[TABLE]).exists():
+    if not DeltaFolder.at(aggregate.paths[TABLE]).exists():
         raise UsageError(
-            f"'{bound.name}' has no change feed: the definition does not ask for it, or nothing was published since",
+            f"'{aggregate.name}' has no change feed: the definition does not ask for it, or nothing was published since",
             hint="apply it with 'output.change_feed' = 'true', then refresh",
         )
-    return bound.paths[TABLE]
+    return aggregate.paths[TABLE]
 
 
 def follow(lake: Lake, state: AggregateState) -> None:
@@ -75,27 +75,27 @@ def follow(lake: Lake, state: AggregateState) -> None:
     Raises:
         StorageError: If the disk is full or permission is refused; what is published stays, the next refresh follows.
     """
-    if not _is_wanted(state) or not _behind(lake.bound(state)):
+    if not _is_wanted(state) or not _behind(lake.aggregate(state)):
         return
     with suppress(LeaseHeldError), lake.lease(state.name) as lease:
         held = lease.state
         follow_held(lake, held)
 
 
-def is_behind(bound: Bound) -> bool:
+def is_behind(aggregate: Aggregate) -> bool:
     """Whether the output has changes that the feed does not have yet; writes nothing."""
-    return bool(_behind(bound))
+    return bool(_behind(aggregate))
 
 
 def follow_held(lake: Lake, state: AggregateState) -> None:
     """Do the same for an aggregate whose lease the caller holds; raises likewise."""
     if not _is_wanted(state):
         return
-    bound = lake.bound(state)
-    behind = _behind(bound)
+    aggregate = lake.aggregate(state)
+    behind = _behind(aggregate)
     if not behind:
         return
-    feed = _Feed(lake, bound, state)
+    feed = _Feed(lake, aggregate, state)
     try:
         for commit, note in behind.commits:
             feed.follow(commit, note)
@@ -128,16 +128,16 @@ def _is_wanted(state: AggregateState) -> bool:
     return not state.builds and is_on(AggregateSpec.from_json(state.spec))
 
 
-def _behind(bound: Bound) -> _Behind:
+def _behind(aggregate: Aggregate) -> _Behind:
     """Return what the feed lacks, by the logs of both tables."""
-    output = DeltaFolder.at(bound.paths["output"])
-    n, known = output.transaction_version(bound.app_ids["output"]) or 0, _known(bound)
+    output = DeltaFolder.at(aggregate.paths["output"])
+    n, known = output.transaction_version(aggregate.app_ids["output"]) or 0, _known(aggregate)
     if n <= known:
         return _Behind(n)
     found: list[tuple[Commit, Mapping[str, Any]]] = []
     for version in range(output.head().version, -1, -1):
         try:
-            commit = read_commit(bound.paths["output"], version)
+            commit = read_commit(aggregate.paths["output"], version)
         except (LogGapError, SourceDamagedError):
             return _Behind(n, is_broken=True)
         note = _note(commit)
@@ -148,25 +148,25 @@ def _behind(bound: Bound) -> _Behind:
                 return _Behind(n, is_broken=True)
             found.append((commit, note))
             continue
-        is_followed = note["n"] == known and note.get("plan") == _followed(bound, note.get("plan"))
+        is_followed = note["n"] == known and note.get("plan") == _followed(aggregate, note.get("plan"))
         if is_followed:
             return _Behind(n, tuple(reversed(found)))
         return _Behind(n, is_broken=True)  # what was followed is not there any more
     return _Behind(n, tuple(reversed(found))) if known == 0 else _Behind(n, is_broken=True)
 
 
-def _known(bound: Bound) -> int:
+def _known(aggregate: Aggregate) -> int:
     """Return the number of the last refresh that the feed followed, 0 before the first."""
-    folder = DeltaFolder.at(bound.paths[TABLE])
+    folder = DeltaFolder.at(aggregate.paths[TABLE])
     if not folder.exists():
         return 0
-    known = folder.transaction_version(bound.app_ids[TABLE])
+    known = folder.transaction_version(aggregate.app_ids[TABLE])
     return -1 if known is None else known
 
 
-def _followed(bound: Bound, otherwise: str | None) -> str | None:
+def _followed(aggregate: Aggregate, otherwise: str | None) -> str | None:
     """Return the plan whose commit was followed last: numbers come again after a restore, plans do not."""
-    path = bound.paths[TABLE]
+    path = aggregate.paths[TABLE]
     for version in range(DeltaFolder.at(path).head().version, -1, -1):
         try:
             note = _note(read_commit(path, version))
@@ -213,16 +213,16 @@ class _Feed:
     """
 
     lake: Lake
-    bound: Bound
+    aggregate: Aggregate
     state: AggregateState
 
     @property
     def path(self) -> str:
-        return self.bound.paths[TABLE]
+        return self.aggregate.paths[TABLE]
 
     @property
     def output(self) -> str:
-        return self.bound.paths["output"]
+        return self.aggregate.paths["output"]
 
     def follow(self, commit: Commit, note: Mapping[str, Any]) -> None:
         """Append what one commit of the output changed."""
@@ -236,7 +236,7 @@ class _Feed:
             return
         removes, adds = ([f for f in files if f.data_change] for files in (commit.removes, commit.adds))
         said = note.get(NOTE, {})
-        place = said.get("place") or place_of(self.bound)
+        place = said.get("place") or place_of(self.aggregate)
         place = place if all(name in old.names and name in new.names for name in place) else []
         if self._is_small(sum(f.rows or 0 for f in adds), (*removes, *adds)):
             rows = in_driver.changed(
@@ -283,7 +283,7 @@ class _Feed:
         if both is None:
             self._begin_again(version, told, None)
             return
-        place = [name for name in place_of(self.bound) if name in old.names]
+        place = [name for name in place_of(self.aggregate) if name in old.names]
         count = (row_count(self.output) or 0) + (0 if at is None else row_count(self.path) or 0)
         if self._is_small(count, ()):
             empty = both.empty_table()
@@ -304,7 +304,7 @@ class _Feed:
         return rows <= self.lake.config.driver_lane_rows and sum(f.bytes for f in files) <= DRIVER_BYTES
 
     def _append(self, rows: pa.Table, told: _Told) -> None:
-        column = self.bound.slice_column("output").name
+        column = self.aggregate.slice_column("output").name
         if column in rows.column_names:
             rows = rows.sort_by(column)
         rows = in_driver.published(rows, told.n, told.source_version, told.at_ms)
@@ -312,7 +312,7 @@ class _Feed:
         rows = shaped(rows, in_driver.shape_of(self.path, open_table(self.path).version()))
         self.lake.on_checkpoint("changes")
         with suppress(WriteFencedError):  # it was followed already
-            append_rows(self.path, rows, self.bound.app_ids[TABLE], told.n, _kind(told))
+            append_rows(self.path, rows, self.aggregate.app_ids[TABLE], told.n, _kind(told))
         self.lake.on_checkpoint("wrote_changes")
 
     def _append_by_spark(self, frame: Any, shape: pa.Schema, told: _Told) -> None:
@@ -323,7 +323,7 @@ class _Feed:
         has = in_driver.shape_of(self.path, open_table(self.path).version())
         frame = in_spark.published(frame, told.n, told.source_version, told.at_ms)
         frame = in_spark.fitted(frame, dict(in_driver.spark_columns(has))).persist()
-        app_id = self.bound.app_ids[TABLE]
+        app_id = self.aggregate.app_ids[TABLE]
         try:
             count = frame.count()
             self.lake.on_checkpoint("changes")
@@ -339,8 +339,8 @@ class _Feed:
         """Make the table, or give it the columns that it lacks."""
         columns = in_driver.spark_columns(shape)
         if not DeltaFolder.at(self.path).exists():
-            name = f"{self.bound.name}_changes"
-            create_table(self.path, [*columns, *META], name=name, description=f"what changed in {self.bound.name}")
+            name = f"{self.aggregate.name}_changes"
+            create_table(self.path, [*columns, *META], name=name, description=f"what changed in {self.aggregate.name}")
             return
         lacking = in_driver.columns_to_add(self.path, shape)
         if lacking:
@@ -360,7 +360,7 @@ class _Feed:
 
         self.lake.on_checkpoint("changes")
         with suppress(WriteFencedError):
-            replace_all(self.path, [*columns, *META], batches, self.bound.app_ids[TABLE], told.n, _kind(told))
+            replace_all(self.path, [*columns, *META], batches, self.aggregate.app_ids[TABLE], told.n, _kind(told))
         self.lake.on_checkpoint("wrote_changes")
 
 

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.errors import WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
-def follow(state: AggregateState, bound: Bound, engine: Callable[[], Engine]) -> None:
+def follow(state: AggregateState, aggregate: Aggregate, engine: Callable[[], Spark]) -> None:
     """Bring the quarantine up to the version that was captured."""
-    path, app_id = bound.paths["quarantine"], bound.app_ids["quarantine"]
+    path, app_id = aggregate.paths["quarantine"], aggregate.app_ids["quarantine"]
     known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if Path(path).exists() else -1
     if state.cursor <= known:
         return
-    at = Bounds.of(state.engine)
-    schema, rows = engine().windows.late_rows(bound.definition, bound.source, known, state.cursor, at)
+    at = ClosingClock.of(state.engine)
+    schema, rows = engine().windows.late_rows(aggregate.definition, aggregate.source, known, state.cursor, at)
     if not Path(path).exists():
         columns = [(f.name, f.dataType.simpleString()) for f in schema]
-        create_table(path, columns, name=f"{bound.name}_quarantine", description="rows that came too late")
+        create_table(path, columns, name=f"{aggregate.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
     if not isinstance(rows, pa.Table):
         engine().windows.append(rows, path, app_id=app_id, n=state.cursor + 1, note=note)

@@ -16,7 +16,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import render
+from materializer.core.time.instants import parse, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import (
@@ -35,8 +35,8 @@ from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import stuck_spans
-from materializer.services.observe.observe import Survey, applied
-from materializer.services.observe.source_deletes import Reader, delete_statement, readers_of
+from materializer.services.observe.observe import Observation, applied
+from materializer.services.observe.source_deletes import OtherReader, delete_statement, readers_of
 
 Report = TypeVar("Report")
 
@@ -72,7 +72,7 @@ class Expiry:
     below: Estimate
     waiting: SpanSet
     delete: str
-    readers: tuple[Reader, ...]
+    readers: tuple[OtherReader, ...]
     notes: tuple[str, ...] = ()
     as_stored: SpanSet = field(default_factory=SpanSet)
     is_dry_run: bool = False
@@ -122,31 +122,36 @@ class Expirer:
 
     lake: Lake
 
-    def expire(self, name: str, before: int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
+    def expire(self, name: str, before: str | int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
         """Freeze history up to the last edge at or before an instant.
 
         Args:
             name: The aggregate.
-            before: The instant.
+            before: The instant, ISO text or an integer.
             dry_run: Only say what would be done; nothing is written.
             as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
 
         Raises:
             ExpireEngineError: If an engine computes the aggregate, and its results need older rows.
-            ExpireBoundError: If nothing was materialised up to there.
+            ExpireBoundError: If *before* is no time, or nothing was materialised up to there.
             ExpireDirtyError: If buckets below are dirty and need their raw rows, or results of an engine may still change.
             HistoryBuildingError: If a next version of it is being built.
             LeaseHeldError: If another live process works on it.
         """
+        grid = self.lake.aggregate(self._state(name)).definition.grid
+        try:
+            instant = parse(before, grid.time_type, grid.resolution)
+        except ValueError as exc:
+            raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
         if dry_run:
             survey = self._survey(name)
             state = survey.looked(survey.given_back(self._state(name)))
-            return self._expiry(state, survey, before, as_stored=as_stored, dry_run=True)[0]
+            return self._expiry(state, survey, instant, as_stored=as_stored, dry_run=True)[0]
 
-        def decide(state: AggregateState, survey: Survey) -> tuple[Expiry, list[Event]]:
+        def decide(state: AggregateState, survey: Observation) -> tuple[Expiry, list[Event]]:
             captured = survey.uncaptured(state)  # once: the source may move on between two looks
             now = state if captured is None else applied(state, captured)
-            expiry, events = self._expiry(now, survey, before, as_stored=as_stored, dry_run=False)
+            expiry, events = self._expiry(now, survey, instant, as_stored=as_stored, dry_run=False)
             return expiry, events if captured is None else [captured, *events]
 
         return self._written(name, decide)
@@ -165,14 +170,16 @@ class Expirer:
         if dry_run:
             return self._thaw(self._state(name), self._survey(name), dry_run=True)
 
-        def decide(state: AggregateState, survey: Survey) -> tuple[Thaw, list[Event]]:
+        def decide(state: AggregateState, survey: Observation) -> tuple[Thaw, list[Event]]:
             thaw = self._thaw(state, survey, dry_run=False)
             entries = tuple(Entry(span, None, Cause.INVALIDATED, gone=ANY_ROWS) for span in thaw.dirty)
             return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
 
         return self._written(name, decide)
 
-    def _written(self, name: str, decide: Callable[[AggregateState, Survey], tuple[Report, list[Event]]]) -> Report:
+    def _written(
+        self, name: str, decide: Callable[[AggregateState, Observation], tuple[Report, list[Event]]]
+    ) -> Report:
         """Do, under the lease and in one commit, what *decide* says of the newest state."""
         reports: list[Report] = []
 
@@ -191,13 +198,13 @@ class Expirer:
     def _state(self, name: str) -> AggregateState:
         return self.lake.journal.view().named(name)
 
-    def _survey(self, name: str) -> Survey:
+    def _survey(self, name: str) -> Observation:
         return self.lake.survey(self._state(name))
 
     def _expiry(
-        self, state: AggregateState, survey: Survey, before: int, *, as_stored: bool, dry_run: bool
+        self, state: AggregateState, survey: Observation, before: int, *, as_stored: bool, dry_run: bool
     ) -> tuple[Expiry, list[Event]]:
-        definition = self.lake.bound(state).definition
+        definition = self.lake.aggregate(state).definition
         grid = definition.grid
         if definition.engine is not None and definition.engine.not_frozen:
             raise ExpireEngineError(
@@ -248,7 +255,7 @@ class Expirer:
         asked: list[Event] = [Invalidated(stored, "frozen as stored")] if stored else []
         return expiry, [*asked, Frozen(bound, "expire", dirt.settled)]
 
-    def _refuse_unsettled(self, state: AggregateState, bound: int, survey: Survey, grid: Grid) -> None:
+    def _refuse_unsettled(self, state: AggregateState, bound: int, survey: Observation, grid: Grid) -> None:
         """Refuse a bound above results of an engine that may still change: no later row would change them then."""
         first = survey.unsettled(state, bound)
         if first is None:
@@ -268,7 +275,7 @@ class Expirer:
                 f"{state.name}', first",
             )
 
-    def _thaw(self, state: AggregateState, survey: Survey, *, dry_run: bool) -> Thaw:
+    def _thaw(self, state: AggregateState, survey: Observation, *, dry_run: bool) -> Thaw:
         self._refuse_building(state)
         spec, was = AggregateSpec.from_json(state.spec), state.frozen
         below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
@@ -317,7 +324,7 @@ def _text(instant: int, grid: Grid) -> str:
     return render(instant, grid.time_type)
 
 
-def _dirt(state: AggregateState, bound: int, survey: Survey) -> _Dirt:
+def _dirt(state: AggregateState, bound: int, survey: Observation) -> _Dirt:
     if bound <= state.frozen:
         return _Dirt()
     taken = state.log.cut(SpanSet.of(Span(state.frozen, bound))).taken

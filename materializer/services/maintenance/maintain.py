@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
@@ -33,8 +33,9 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import CHECKPOINT_EVERY, CommitResult
 from materializer.lake.write.rewrite import exchange, pieces_of, rewrite, scratch
 from materializer.lake.write.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.delivery import output_feed
+from materializer.services.each import each
 from materializer.services.maintenance.orphans import ours
 from materializer.spark.query.bucket_sql import spans_sql
 
@@ -189,10 +190,22 @@ class Maintainer:
             with self.lake.lease(state.name) as lease:
                 held = lease.state
                 output_feed.follow_held(self.lake, held)  # before files go that it is derived from
-                done = tuple(self._table(held, table) for table in _tables(self.lake.bound(held)))
+                done = tuple(self._table(held, table) for table in _tables(self.lake.aggregate(held)))
                 self._checkpoint("maintain_done")
                 self._tell(held, done, time.perf_counter() - began)
         return replace(report, done=done, seconds=time.perf_counter() - began)
+
+    def every(
+        self, names: Sequence[str], *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None
+    ) -> list[MaintainReport]:
+        """Maintain aggregates, then the journal; a failure of one does not stop the others, and the first is raised."""
+
+        def one(name: str | None) -> MaintainReport:
+            if name is None:
+                return self.journal(is_dry_run=is_dry_run, on_plan=on_plan)
+            return self.aggregate(name, is_dry_run=is_dry_run, on_plan=on_plan)
+
+        return each("tables", [*names, None], one)
 
     def journal(self, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
         """Fold the journal and its history, and remove their files that nobody needs; wants no lease."""
@@ -212,13 +225,13 @@ class Maintainer:
 
     def plans(self, state: AggregateState) -> Iterator[TablePlan]:
         """Yield what the tables of an aggregate would gain, from their logs; writes nothing."""
-        bound = self.lake.bound(state)
-        for table in _tables(bound):
-            path, (column, time_type, _) = bound.paths[table], _laid_out(bound, table)
+        aggregate = self.lake.aggregate(state)
+        for table in _tables(aggregate):
+            path, (column, time_type, _) = aggregate.paths[table], _laid_out(aggregate, table)
             _, pieces, unknown = pieces_of(path, column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
-            found = [*self._leftovers(state, bound, table), *self._strays(state, table)]
-            log = log_state(path, **self._log_kept(state, bound, table))
+            found = [*self._leftovers(state, aggregate, table), *self._strays(state, table)]
+            log = log_state(path, **self._log_kept(state, aggregate, table))
             yield TablePlan(
                 table,
                 len(pieces) + unknown,
@@ -249,22 +262,22 @@ class Maintainer:
 
     def _table(self, held: AggregateState, table: str) -> TableDone:
         """Maintain one table under the lease of *held*."""
-        bound = self.lake.bound(held)
-        path = bound.paths[table]
+        aggregate = self.lake.aggregate(held)
+        path = aggregate.paths[table]
         self._checkpoint("maintain_vacuum")
         self._check_lease(held)
-        gone = self._leftovers(held, bound, table)
+        gone = self._leftovers(held, aggregate, table)
         remove(path, gone)
         for stray in (begun := self._strays(held, table)):
             shutil.rmtree(stray.name, ignore_errors=True)
         gone = [*gone, *begun]
-        written = self._rewritten(held, bound, table)
+        written = self._rewritten(held, aggregate, table)
         self._checkpoint("maintain_log")
-        kept = self._log_kept(held, bound, table)
+        kept = self._log_kept(held, aggregate, table)
         log = log_state(path, **kept)
         is_long = log.since_checkpoint > CHECKPOINT_EVERY or log.expired > 0
         checkpoint = is_long and shorten_log(path, **kept)
-        column, time_type, _ = _laid_out(bound, table)
+        column, time_type, _ = _laid_out(aggregate, table)
         _, pieces, unknown = pieces_of(path, column, time_type)
         return TableDone(
             table,
@@ -279,26 +292,26 @@ class Maintainer:
             checkpoint,
         )
 
-    def _rewritten(self, held: AggregateState, bound: Bound, table: str) -> list[tuple[CommitResult, int]]:
+    def _rewritten(self, held: AggregateState, aggregate: Aggregate, table: str) -> list[tuple[CommitResult, int]]:
         """Rewrite what is worth it; return each commit with its rows."""
-        column, time_type, _ = _laid_out(bound, table)
+        column, time_type, _ = _laid_out(aggregate, table)
         written: list[tuple[CommitResult, int]] = []
         for _ in range(ROUNDS):
-            version, pieces, _ = pieces_of(bound.paths[table], column, time_type)
+            version, pieces, _ = pieces_of(aggregate.paths[table], column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
             found = groups(pieces, target)
             for group in found:
                 self._checkpoint("maintain_rewrite")
-                written.append((self._rewrite(held, bound, table, version, group, target), group.rows))
+                written.append((self._rewrite(held, aggregate, table, version, group, target), group.rows))
                 self._checkpoint("maintain_committed")
             if not found:
                 break
         return written
 
     def _rewrite(
-        self, held: AggregateState, bound: Bound, table: str, version: int, group: Group, target: int
+        self, held: AggregateState, aggregate: Aggregate, table: str, version: int, group: Group, target: int
     ) -> CommitResult:
-        path, (column, time_type, order) = bound.paths[table], _laid_out(bound, table)
+        path, (column, time_type, order) = aggregate.paths[table], _laid_out(aggregate, table)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
 
         def before_commit() -> None:
@@ -323,21 +336,21 @@ class Maintainer:
             before_commit()
             return exchange(path, group, folder, note)
 
-    def _leftovers(self, state: AggregateState, bound: Bound, table: str) -> list[Leftover]:
-        path = bound.paths[table]
-        kept = retention_hours(bound.definition.spec, path)
+    def _leftovers(self, state: AggregateState, aggregate: Aggregate, table: str) -> list[Leftover]:
+        path = aggregate.paths[table]
+        kept = retention_hours(aggregate.definition.spec, path)
         since = self._read_since(state, path) if table == "output" else None
         return leftovers(path, before=time.time() - kept * 3600, since=since)
 
-    def _log_kept(self, state: AggregateState, bound: Bound, table: str) -> _LogKept:
+    def _log_kept(self, state: AggregateState, aggregate: Aggregate, table: str) -> _LogKept:
         """Return how much of a table's log is kept: as long as its files are, if its own retention is no shorter.
 
         A version whose files went cannot be read, and every commit lists the log. Aggregates that read the output find in its
         log what changed since they looked, however long ago that was.
         """
-        path = bound.paths[table]
+        path = aggregate.paths[table]
         own = retention_of(dict(DeltaFolder.at(path).properties()), "delta.logRetentionDuration", MONTH_HOURS)
-        seconds = min(own, retention_hours(bound.definition.spec, path)) * 3600
+        seconds = min(own, retention_hours(aggregate.definition.spec, path)) * 3600
         if table != "output":
             return {"seconds": seconds, "since": None}
         readers = [s.cursor for s in self.lake.journal.view().all.values() if s.source.path == path]
@@ -371,16 +384,16 @@ class Maintainer:
         self.lake.on_checkpoint(name)
 
 
-def _tables(bound: Bound) -> tuple[str, ...]:
+def _tables(aggregate: Aggregate) -> tuple[str, ...]:
     """Return the tables of an aggregate that are maintained."""
-    return (*_TABLES, output_feed.TABLE) if DeltaFolder.at(bound.paths[output_feed.TABLE]).exists() else _TABLES
+    return (*_TABLES, output_feed.TABLE) if DeltaFolder.at(aggregate.paths[output_feed.TABLE]).exists() else _TABLES
 
 
-def _laid_out(bound: Bound, table: str) -> tuple[str, TimeType, list[str]]:
+def _laid_out(aggregate: Aggregate, table: str) -> tuple[str, TimeType, list[str]]:
     """Return the column that a table is cut by, its type, and what it is sorted by."""
     if table == output_feed.TABLE:  # who reads it wants what came after a refresh
         return "_refresh", TimeType.BIGINT, ["_refresh"]
-    return bound.slice_column(table).name, bound.definition.time_type, bound.order(table)
+    return aggregate.slice_column(table).name, aggregate.definition.time_type, aggregate.order(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from materializer.lake.capture import capture as lake
 from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment
 from materializer.lake.log import LogGapError, read_commit
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 DRIVER_ROWS: Final = 500_000
 """Changed rows that the driver reads itself; more are grouped by Spark."""
@@ -45,8 +45,8 @@ class Capture:
         engine: Starts Spark on first use.
     """
 
-    def __init__(self, bound: Bound, config: Config, engine: Callable[[], Engine]) -> None:
-        self._bound = bound
+    def __init__(self, aggregate: Aggregate, config: Config, engine: Callable[[], Spark]) -> None:
+        self._aggregate = aggregate
         self._config = config
         self._engine = engine
 
@@ -58,20 +58,20 @@ class Capture:
             SourceReplacedError: If the source is another table now.
         """
         self._check_schema()
-        bound, grid = self._bound, self._bound.definition.grid
+        aggregate, grid = self._aggregate, self._aggregate.definition.grid
         found = lake.capture_without_spark(
             state.source.path,
             after=state.cursor,
             upto=version,
             table_id=state.source.table_id,
-            time_column=bound.definition.spec.time_column,
-            time_type=bound.definition.time_type,
+            time_column=aggregate.definition.spec.time_column,
+            time_type=aggregate.definition.time_type,
             keys=self._plain_keys(),
             max_rows=DRIVER_ROWS,
             floor=grid.floor,
             next_edge=grid.next,
             frozen_below=state.frozen,
-            reads=[name for name, _ in bound.definition.spec.read_types],
+            reads=[name for name, _ in aggregate.definition.spec.read_types],
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))
@@ -91,13 +91,13 @@ class Capture:
             tuple(_kept(entries, state.discarded)),
             counts=tuple(counts),
             reasons=tuple(reasons),
-            max_entries=log_entries_of(bound.definition.spec, self._config.log_max_entries),
+            max_entries=log_entries_of(aggregate.definition.spec, self._config.log_max_entries),
             lateness=lateness.as_json(),
             waited=_waited(state),
             expired=expired,
         )
 
-    def _entries(self, state: AggregateState, captured: lake.Captured) -> Iterator[Entry]:
+    def _entries(self, state: AggregateState, captured: lake.CaptureResult) -> Iterator[Entry]:
         for piece in captured.pieces:
             if piece.is_frozen:
                 yield from self._frozen(piece)
@@ -120,7 +120,7 @@ class Capture:
         """
         is_fine = piece.rung is Rung.FEED and piece.is_insert_only
         cause = _CAUSES[piece.rung] if piece.is_insert_only else Cause.CONFLICT
-        merges = is_fine and not self._bound.definition.layout.not_mergeable
+        merges = is_fine and not self._aggregate.definition.layout.not_mergeable
         for span in piece.times:
             yield Entry(span, piece.from_version - 1 if merges else None, cause, is_insert_only=is_fine)
 
@@ -131,7 +131,7 @@ class Capture:
 
         Which do is for planning to tell, which reads their ends.
         """
-        engine = self._bound.definition.engine
+        engine = self._aggregate.definition.engine
         if engine is None or state.frozen == NEG_INF:
             return
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
@@ -140,14 +140,14 @@ class Capture:
             return
         is_fine = all(count["rung"] == Rung.FEED for count in counts)
         if not is_fine or expired or any(e.span.start < state.frozen for e in entries):
-            span = Span(state.frozen, self._bound.definition.grid.next(state.frozen))
+            span = Span(state.frozen, self._aggregate.definition.grid.next(state.frozen))
             yield Entry(span, state.cursor if is_fine else None, Cause.CHANGE if is_fine else Cause.FILES)
 
     def _by_spark(
         self, state: AggregateState, segment: Segment
     ) -> tuple[list[Entry], list[dict[str, Any]], list[str], Lateness, int]:
         first, last = segment.from_version, segment.to_version
-        definition = self._bound.definition
+        definition = self._aggregate.definition
         try:
             found = self._engine().changes(definition, state.source, first - 1, last, frozen=state.frozen)
         except ChangeFeedGapError as exc:
@@ -190,25 +190,25 @@ class Capture:
         """Yield a piece that nothing is known of, parted at the frozen bound."""
         below = SpanSet() if state.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, state.frozen))
         parts = (replace(piece, times=piece.times - below), replace(piece, times=below, is_frozen=True))
-        return self._entries(state, lake.Captured(parts))
+        return self._entries(state, lake.CaptureResult(parts))
 
     def _plain_keys(self) -> tuple[str, ...] | None:
         """Return the key columns when every key is a plain column of the source."""
-        spec = self._bound.definition.spec
+        spec = self._aggregate.definition.spec
         columns = {name.lower(): name for name in spec.reads}
         keys = [columns.get(key.sql.strip().strip("`").lower()) for key in spec.keys]
         return tuple(k for k in keys if k) if keys and all(keys) else None
 
     def _check_schema(self) -> None:
-        bound = self._bound
-        now = {name.lower(): kind for name, kind in DeltaFolder.at(bound.source.path).schema()}
-        for name, kind in bound.definition.spec.read_types:
+        aggregate = self._aggregate
+        now = {name.lower(): kind for name, kind in DeltaFolder.at(aggregate.source.path).schema()}
+        for name, kind in aggregate.definition.spec.read_types:
             found = now.get(name.lower())
             if found != kind:
                 what = "is gone" if found is None else f"is {found} now"
                 raise SourceSchemaChangedError(
-                    f"'{bound.name}' reads column '{name}' as {kind}, but in its source it {what}",
-                    hint=f"apply a definition of '{bound.name}' that fits the source",
+                    f"'{aggregate.name}' reads column '{name}' as {kind}, but in its source it {what}",
+                    hint=f"apply a definition of '{aggregate.name}' that fits the source",
                     column=name,
                     found=found,
                     expected=kind,

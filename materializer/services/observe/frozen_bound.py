@@ -84,7 +84,7 @@ def moved(
         grid: How it divides time.
         present: The part of some spans in which the source or our tables may have rows.
         freezes: See :func:`may_freeze`.
-        cut: The last edge up to a bound at which history can be cut now; see :meth:`materializer.services.observe.observe.Survey.cut`.
+        cut: The last edge up to a bound at which history can be cut now; see :meth:`materializer.services.observe.observe.Observation.cut`.
     """
     dirt, retired = state.log, wanted(state, grid, OUTPUT)
     if retired > state.retired:

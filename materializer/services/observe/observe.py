@@ -31,14 +31,14 @@ from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.capture import Capture
 from materializer.services.observe.clock import followed_below
-from materializer.services.protocol.process import TableHead, Which
+from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
-    from materializer.services.aggregate import Bound
-    from materializer.spark.run.spark import Engine
+    from materializer.services.aggregate import Aggregate
+    from materializer.spark.run.spark import Spark
 
 
-class Survey:
+class Observation:
     """What there is of one aggregate: its source, its tables, and what the source did that nobody captured.
 
     Args:
@@ -52,33 +52,35 @@ class Survey:
     def __init__(
         self,
         journal: Journal,
-        bound: Bound,
+        aggregate: Aggregate,
         config: Config,
-        engine: Callable[[], Engine],
+        engine: Callable[[], Spark],
         as_of: int | None = None,
     ) -> None:
-        self.bound = bound
+        self.aggregate = aggregate
         self.coming = SpanSet()
         """Where the source may have rows that it does not store yet."""
-        self.clock_edge = followed_below(as_of, bound.definition.grid)
+        self.clock_edge = followed_below(as_of, aggregate.definition.grid)
         """Retention follows no row from there on."""
         self._journal = journal
         self._engine = engine
-        self._capture = Capture(bound, config, engine)
-        self._source = DeltaFolder.at(bound.source.path)
-        self._tables = {which: DeltaFolder.at(bound.paths[which.value]) for which in Which}
+        self._capture = Capture(aggregate, config, engine)
+        self._source = DeltaFolder.at(aggregate.source.path)
+        self._tables = {which: DeltaFolder.at(aggregate.paths[which.value]) for which in Which}
         self._extents: dict[tuple[str, int, str], Extent] = {}
         self._captured: dict[tuple[int, int], Captured | None] = {}
 
-    def head(self, which: Which) -> TableHead:
+    def head(self, which: Which) -> OwnTableHead:
         """Return the newest version of one of our tables."""
         table = self._tables[which]
         try:
             head = table.head()
         except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
-            exc.hint = f"it is the {which} table of '{self.bound.name}': {self.bound.mend}"
+            exc.hint = f"it is the {which} table of '{self.aggregate.name}': {self.aggregate.mend}"
             raise
-        return TableHead(head.table_id, head.version, table.transaction_version(self.bound.app_ids[which.value]) or 0)
+        return OwnTableHead(
+            head.table_id, head.version, table.transaction_version(self.aggregate.app_ids[which.value]) or 0
+        )
 
     def check_source(self, state: AggregateState, table_id: str, version: int) -> None:
         """Refuse a source that is not the one the aggregate was defined on.
@@ -147,7 +149,7 @@ class Survey:
 
     def without_old(self, state: AggregateState) -> AggregateState:
         """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
-        for move in frozen_bound.moved(state, self.bound.definition.grid, freezes=False):
+        for move in frozen_bound.moved(state, self.aggregate.definition.grid, freezes=False):
             state = applied(state, move)
         return state
 
@@ -161,14 +163,14 @@ class Survey:
         def cut(bound: int) -> int:
             return self.cut(state, bound)
 
-        return list(frozen_bound.moved(state, self.bound.definition.grid, present, freezes=freezes, cut=cut))
+        return list(frozen_bound.moved(state, self.aggregate.definition.grid, present, freezes=freezes, cut=cut))
 
     def cut(self, state: AggregateState, bound: int) -> int:
         """Return the last edge up to *bound* at which history can be cut now.
 
         A continuous aggregate can be cut anywhere. An engine can where no result that begins below may still change.
         """
-        definition = self.bound.definition
+        definition = self.aggregate.definition
         if definition.engine is None:
             return bound
         edge = frozen_bound.cut_edge(definition, bound)
@@ -182,13 +184,13 @@ class Survey:
 
         What is frozen already counts for nothing.
         """
-        if self.bound.definition.engine is None or bound == NEG_INF:
+        if self.aggregate.definition.engine is None or bound == NEG_INF:
             return None
         above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
         dirty = min((e.span.start for e in above), default=POS_INF)
-        path, version = self.bound.paths["partials"], self.head(Which.PARTIALS).version
+        path, version = self.aggregate.paths["partials"], self.head(Which.PARTIALS).version
         inside = Span(state.frozen, bound)
-        return self._engine().windows.unsettled(self.bound.definition, path, version, inside, dirty)
+        return self._engine().windows.unsettled(self.aggregate.definition, path, version, inside, dirty)
 
     def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
         """Return the part of *spans* in which the source, at the cursor, or our tables may have rows.
@@ -197,7 +199,7 @@ class Survey:
         """
         heads = {which: self.head(which) for which in Which}
         raw, kept = self.raw(state.cursor), self.kept(heads[Which.PARTIALS].version)
-        if self.bound.definition.engine is not None:
+        if self.aggregate.definition.engine is not None:
             first = NEG_INF
             if not raw.unknown.files and not kept.unknown.files:
                 first = min((e.hull.start for e in (raw, kept) if e.hull is not None), default=POS_INF)
@@ -206,13 +208,13 @@ class Survey:
 
     def present_in(self, raw: Extent, kept: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
         """Return the part of *spans*, in whole buckets, in which one of these may have rows."""
-        grid = self.bound.definition.grid
+        grid = self.aggregate.definition.grid
         return grid.cover_set(raw.present(spans) | kept.present(spans) | ((stale | self.coming) & spans)) & spans
 
-    def stale(self, dirty: Sequence[Entry], heads: dict[Which, TableHead]) -> SpanSet:
+    def stale(self, dirty: Sequence[Entry], heads: dict[Which, OwnTableHead]) -> SpanSet:
         """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
         is_doubtful = any(e.cause in (Cause.DIFFERED, Cause.REPAIRED, Cause.RETIRED) for e in dirty)
-        return stored_extent.published(self.bound, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
+        return stored_extent.published(self.aggregate, heads[Which.OUTPUT].version) if is_doubtful else SpanSet()
 
     def source_estimate(self, state: AggregateState, spans: SpanSet) -> Estimate:
         """Return which files of the source may hold rows of *spans*, at the cursor."""
@@ -225,7 +227,9 @@ class Survey:
     def changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
         try:
-            adds = [a for c in commits(self.bound.source.path, after, state.cursor) for a in c.adds if a.data_change]
+            adds = [
+                a for c in commits(self.aggregate.source.path, after, state.cursor) for a in c.adds if a.data_change
+            ]
         except LogGapError:
             adds = []
         captured = state.changed_rows(after)
@@ -235,7 +239,7 @@ class Survey:
     @property
     def merges(self) -> bool:
         """Whether the aggregates can be merged."""
-        return not self.bound.definition.layout.not_mergeable
+        return not self.aggregate.definition.layout.not_mergeable
 
     def hull(self, version: int) -> Span | None:
         """Return where the source has rows at a version, or None when some file does not tell."""
@@ -245,30 +249,30 @@ class Survey:
 
     def raw(self, version: int) -> Extent:
         """Return which files the source has at a version, and where in time their rows lie."""
-        spec = self.bound.definition.spec
-        return self._extent(self.bound.source.path, version, spec.time_column)
+        spec = self.aggregate.definition.spec
+        return self._extent(self.aggregate.source.path, version, spec.time_column)
 
     def ends(self, version: int, column: str) -> Extent:
         """Return the same of the ends of events that last."""
-        return self._extent(self.bound.source.path, version, column)
+        return self._extent(self.aggregate.source.path, version, column)
 
     def kept(self, version: int) -> Extent:
         """Return the same of the partials."""
-        return self._extent(self.bound.paths["partials"], version, "slice")
+        return self._extent(self.aggregate.paths["partials"], version, "slice")
 
     def _extent(self, path: str, version: int, column: str) -> Extent:
         if (path, version, column) not in self._extents:
-            self._extents[path, version, column] = files(path, version, column, self.bound.definition.time_type)
+            self._extents[path, version, column] = files(path, version, column, self.aggregate.definition.time_type)
         return self._extents[path, version, column]
 
     def _extent_end(self, extent: Extent) -> int:
         hull = extent.hull
         if extent.unknown.files:
-            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version)
+            newest = self._engine().newest_time(self.aggregate.definition, self.aggregate.source, extent.version)
             hull = None if newest is None else Span(newest, newest + 1)
         if hull is None:
             return NEG_INF
-        return self.bound.definition.grid.cover(hull).end
+        return self.aggregate.definition.grid.cover(hull).end
 
     def _followed_end(self, extent: Extent, end: int) -> int:
         """Return the end of the bucket of the newest row that retention follows; ``POS_INF`` where no row lies past the clock."""
@@ -277,8 +281,10 @@ class Survey:
             return POS_INF
         newest = extent.newest_before(edge)
         if extent.unknown.files:
-            newest = self._engine().newest_time(self.bound.definition, self.bound.source, extent.version, before=edge)
-        return NEG_INF if newest is None else self.bound.definition.grid.cover(Span(newest, newest + 1)).end
+            newest = self._engine().newest_time(
+                self.aggregate.definition, self.aggregate.source, extent.version, before=edge
+            )
+        return NEG_INF if newest is None else self.aggregate.definition.grid.cover(Span(newest, newest + 1)).end
 
 
 def applied(state: AggregateState, event: Event) -> AggregateState:

@@ -18,7 +18,7 @@ from materializer.spark.query.bucket_sql import instant_sql
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class OtherReader:
     """Another aggregate that reads the same source and would lose history with its rows.
 
     Args:
@@ -77,7 +77,7 @@ def _why_not(spec: AggregateSpec, mine: AggregateSpec) -> str:
     return ""
 
 
-def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateState]) -> list[Reader]:
+def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateState]) -> list[OtherReader]:
     """Return the other aggregates that read the source of *state* and are not frozen up to *bound*."""
     found = []
     mine = AggregateSpec.from_json(state.spec)
@@ -87,23 +87,25 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
             continue
         spec = AggregateSpec.from_json(other.spec)
         if other.builds:
-            found.append(Reader(other.name, "its next version is being built, from raw rows"))
+            found.append(OtherReader(other.name, "its next version is being built, from raw rows"))
         elif why := _why_not(spec, mine):
-            found.append(Reader(other.name, why))
+            found.append(OtherReader(other.name, why))
         elif spec.time_column.lower() != mine.time_column.lower():
-            found.append(Reader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of"))
+            found.append(
+                OtherReader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of")
+            )
         elif (needed := _needed_from(spec, other.frozen)) < gone:
             kind = spec.time_type or TimeType.TIMESTAMP
             at = "not frozen" if other.frozen == NEG_INF else f"frozen below {render(other.frozen, kind)}"
             if gone <= other.frozen:
                 at = f"{at}, it needs what lasts until {render(needed, kind)} or longer"
-            found.append(Reader(other.name, at))
+            found.append(OtherReader(other.name, at))
     return found
 
 
 def left_to_owner(
     state: AggregateState, definition: Definition, root: Path, view: View
-) -> tuple[str, tuple[Reader, ...]]:
+) -> tuple[str, tuple[OtherReader, ...]]:
     """Return how the owner of a source deletes the raw rows of frozen history, and who else needs them.
 
     Nothing where nothing is frozen, or where the source is our own output.

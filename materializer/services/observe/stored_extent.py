@@ -15,7 +15,7 @@ from materializer.journal.events import Frozen
 from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.clock import followed_below
@@ -24,52 +24,52 @@ OUTLIVED = "repaired"
 """The reason of a bound that a repair moved."""
 
 
-def published(bound: Bound, version: int) -> SpanSet:
+def published(aggregate: Aggregate, version: int) -> SpanSet:
     """Return where the output may hold rows at a version; everywhere when a file does not tell."""
-    column = bound.slice_column("output")
-    extent = files(bound.paths["output"], version, column.name, column.type)
+    column = aggregate.slice_column("output")
+    extent = files(aggregate.paths["output"], version, column.name, column.type)
     if extent.unknown.files:
         return SpanSet.of(EVERYTHING)
     if not column.holds_end:
         return SpanSet.union(Span(f.start, f.end) for f in extent.files)
     floor = (
-        bound.definition.grid.floor
+        aggregate.definition.grid.floor
     )  # what ends at an edge lies before it, and a file tells its last edge not exactly
     return SpanSet.union(Span(f.start - 1, floor(f.end - 1)) for f in extent.files)
 
 
-def outlived(bound: Bound, version: Callable[[], int], kept_from: int) -> SpanSet:
+def outlived(aggregate: Aggregate, version: Callable[[], int], kept_from: int) -> SpanSet:
     """Return where the output of an engine may still hold what it is to keep no longer.
 
     The table tells by itself what is left to take out: no journal has to remember it, whatever died on the way.
 
     Args:
-        bound: The aggregate; one without an engine takes its rows out bucket by bucket, as the log says.
+        aggregate: The aggregate; one without an engine takes its rows out bucket by bucket, as the log says.
         version: Of the output.
         kept_from: Below it the output keeps nothing.
     """
-    if bound.definition.engine is None or kept_from == NEG_INF:
+    if aggregate.definition.engine is None or kept_from == NEG_INF:
         return SpanSet()
-    return bound.definition.grid.cover_set(published(bound, version())) & SpanSet.of(Span(NEG_INF, kept_from))
+    return aggregate.definition.grid.cover_set(published(aggregate, version())) & SpanSet.of(Span(NEG_INF, kept_from))
 
 
-def partials(bound: Bound) -> Extent:
+def partials(aggregate: Aggregate) -> Extent:
     """Return where the newest partials lie."""
-    path = bound.paths["partials"]
-    return files(path, DeltaFolder.at(path).head().version, SLICE, bound.definition.time_type)
+    path = aggregate.paths["partials"]
+    return files(path, DeltaFolder.at(path).head().version, SLICE, aggregate.definition.time_type)
 
 
-def end_of(bound: Bound) -> int:
+def end_of(aggregate: Aggregate) -> int:
     """Return the end of the newest bucket that one of the two tables may hold rows of, ``NEG_INF`` without any.
 
     A file that does not tell its times counts as none: those that we write do.
     """
-    output = published(bound, DeltaFolder.at(bound.paths["output"]).head().version)
-    hulls = [hull for hull in (partials(bound).hull, output.hull) if hull is not None and hull.is_bounded]
-    return max((bound.definition.grid.cover(hull).end for hull in hulls), default=NEG_INF)
+    output = published(aggregate, DeltaFolder.at(aggregate.paths["output"]).head().version)
+    hulls = [hull for hull in (partials(aggregate).hull, output.hull) if hull is not None and hull.is_bounded]
+    return max((aggregate.definition.grid.cover(hull).end for hull in hulls), default=NEG_INF)
 
 
-def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[Frozen, ...]:
+def frozen_again(state: AggregateState, aggregate: Aggregate, states: States) -> tuple[Frozen, ...]:
     """Return the event that freezes what a repair must not compute again: rows of ours that outlived their raw rows.
 
     The journal may have forgotten how far it was frozen. Where the definition has ``source.retention``, or something was
@@ -79,55 +79,55 @@ def frozen_again(state: AggregateState, bound: Bound, states: States) -> tuple[F
 
     Args:
         state: The aggregate, repaired.
-        bound: The same, compiled.
+        aggregate: The same, compiled.
         states: All aggregates.
     """
-    is_asked = SOURCE in bound.definition.spec.property_map or state.frozen != NEG_INF
-    engine = bound.definition.engine
+    is_asked = SOURCE in aggregate.definition.spec.property_map or state.frozen != NEG_INF
+    engine = aggregate.definition.engine
     if (engine is not None and engine.not_frozen) or state.builds or not is_asked:
         return ()
-    grid = bound.definition.grid
-    lets_go = frozen_bound.wanted(replace(state, extent_end=_followed_end(state, bound)), grid, SOURCE)
-    at = max(lets_go, _first_edge(state, bound, states))
+    grid = aggregate.definition.grid
+    lets_go = frozen_bound.wanted(replace(state, extent_end=_followed_end(state, aggregate)), grid, SOURCE)
+    at = max(lets_go, _first_edge(state, aggregate, states))
     at = min(at, state.threshold)
-    at = frozen_bound.cut_edge(bound.definition, at)
+    at = frozen_bound.cut_edge(aggregate.definition, at)
     return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
 
 
-def _followed_end(state: AggregateState, bound: Bound) -> int:
+def _followed_end(state: AggregateState, aggregate: Aggregate) -> int:
     """Return the end of the newest bucket that was materialised, of those that do not lie past the clock."""
-    grid = bound.definition.grid
+    grid = aggregate.definition.grid
     edge = followed_below(None, grid)
     if state.threshold <= edge:
         return state.threshold
     newest = None
     with suppress(MaterializerError):
-        newest = partials(bound).newest_before(edge)
+        newest = partials(aggregate).newest_before(edge)
     return NEG_INF if newest is None else grid.cover(Span(newest, newest + 1)).end
 
 
-def _first_edge(state: AggregateState, bound: Bound, states: States) -> int:
+def _first_edge(state: AggregateState, aggregate: Aggregate, states: States) -> int:
     """Return the start of the bucket of the source's first row, where our tables hold rows before it; else ``NEG_INF``."""
-    definition, path = bound.definition, state.source.path
-    if lineage.parent_of(path, Path(bound.paths["output"]).parent.parent, states) is not None:
+    definition, path = aggregate.definition, state.source.path
+    if lineage.parent_of(path, Path(aggregate.paths["output"]).parent.parent, states) is not None:
         return NEG_INF
     try:
         head = DeltaFolder.at(path).head()
         raw = files(path, head.version, definition.spec.time_column, definition.time_type)
     except MaterializerError:
         return NEG_INF
-    starts = [hull.start for hull in _hulls(bound) if hull.is_bounded]
+    starts = [hull.start for hull in _hulls(aggregate) if hull.is_bounded]
     if head.table_id != state.source.table_id or raw.unknown.files or raw.hull is None or not starts:
         return NEG_INF
     first = definition.grid.floor(raw.hull.start)
     return first if definition.grid.floor(min(starts)) < first else NEG_INF
 
 
-def _hulls(bound: Bound) -> Iterator[Span]:
+def _hulls(aggregate: Aggregate) -> Iterator[Span]:
     """Yield where each of our two tables holds rows, as far as it can be read."""
     with suppress(MaterializerError):
-        if (hull := partials(bound).hull) is not None:
+        if (hull := partials(aggregate).hull) is not None:
             yield hull
     with suppress(MaterializerError):
-        if (hull := published(bound, DeltaFolder.at(bound.paths["output"]).head().version).hull) is not None:
+        if (hull := published(aggregate, DeltaFolder.at(aggregate.paths["output"]).head().version).hull) is not None:
             yield hull

@@ -19,12 +19,12 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
-from materializer.services.observe.observe import Survey, applied
+from materializer.services.observe.observe import Observation, applied
 
 if TYPE_CHECKING:
     from materializer.core.compiled.definition import Definition
     from materializer.spark.run.fresh import OnTheFly
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def wanted_of(definition: Definition, window: Span | None, column: str, grid: Gr
     return grid.cover(definition.grid.cover(window))
 
 
-def above(survey: Survey, state: AggregateState, upstream: Upstream, engine: Engine) -> AggregateState:
+def above(survey: Observation, state: AggregateState, upstream: Upstream, engine: Spark) -> AggregateState:
     """Return *state* with what its parent's fresh rows make dirty, and let *survey* find these rows in the source.
 
     Where the parent's slices say nothing of the child's time everything is dirty. Below the child's frozen bound nothing is: what
@@ -81,9 +81,9 @@ def above(survey: Survey, state: AggregateState, upstream: Upstream, engine: Eng
         upstream: The parent.
         engine: Spark.
     """
-    definition = survey.bound.definition
+    definition = survey.aggregate.definition
     grid = definition.grid
-    source = engine.over(survey.bound.source, upstream.rows)
+    source = engine.over(survey.aggregate.source, upstream.rows)
     dirty = _in_time_of(definition, upstream)
     hull = dirty.hull
     extent_end, followed_end, coming = state.extent_end, state.followed_end, dirty
@@ -99,7 +99,7 @@ def above(survey: Survey, state: AggregateState, upstream: Upstream, engine: Eng
     elif hull is not None:
         extent_end = max(extent_end, hull.end)
     survey.coming = coming
-    survey.bound = replace(survey.bound, source=source)
+    survey.aggregate = replace(survey.aggregate, source=source)
     computable = SpanSet.of(Span(max(state.frozen, state.discarded), POS_INF))
     entries = tuple(Entry(span, None, Cause.FILES) for span in dirty & computable)
     state = applied(state, Invalidated(entries, "the parent is not refreshed"))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.cardinality import Life
-from materializer.core.engines.clock import Bounds
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.registry import planner
 from materializer.core.engines.work import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.refresh.invalidation import Cause, Entry
@@ -21,13 +21,13 @@ from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, 
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.state import AggregateState
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 
 if TYPE_CHECKING:
     from materializer.core.compiled.definition import EngineDefinition
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 MAX_PARTS: Final = 100_000
 """More ranges than this are computed by computing everything."""
@@ -39,7 +39,7 @@ WIDER: Final = (32,)
 """Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
 
-Neighbours = dict[Key, list[tuple[Kept, dict[str, Any]]]]
+Neighbours = dict[Key, list[tuple[StoredResult, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class EnginePlanner:
         limit: Counts the windows of a run before they are made.
     """
 
-    def __init__(self, bound: Bound, engine: Callable[[], Engine], request: Request, limit: WindowLimit) -> None:
-        self._bound = bound
+    def __init__(self, aggregate: Aggregate, engine: Callable[[], Spark], request: Request, limit: WindowLimit) -> None:
+        self._aggregate = aggregate
         self._limit = limit
-        self._definition = bound.definition
-        self._made = _made(bound)
+        self._definition = aggregate.definition
+        self._made = _made(aggregate)
         self._engine = engine
         self._request = request
 
@@ -154,7 +154,7 @@ class EnginePlanner:
             plan: The plan.
             spans: The slices.
         """
-        at, version = Bounds.of(state.engine_next), plan.partials.version
+        at, version = ClosingClock.of(state.engine_next), plan.partials.version
         dirt = (*plan.taken, *(Entry(span, None, Cause.FORCED) for span in spans))
         if self._why_not_fine(state, dirt) or self._why_all(state, at):
             return Work(at, since=state.frozen)
@@ -187,9 +187,9 @@ class EnginePlanner:
             return "what changed is not known row by row"
         return ""
 
-    def _why_all(self, state: AggregateState, at: Bounds) -> str:
+    def _why_all(self, state: AggregateState, at: ClosingClock) -> str:
         """Return why a bound that moved touches results that no changed key and no open window tells of, or ""."""
-        before = Bounds.of(state.engine)
+        before = ClosingClock.of(state.engine)
         if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
             return "the newest row of all keys is gone, and windows that it closed open again"
         if self._made.opens_again and before.as_of is None and at.as_of is not None:
@@ -198,7 +198,11 @@ class EnginePlanner:
 
     def _changed(self, state: AggregateState, taken: Sequence[Entry], version: int) -> tuple[ChangedKeys | None, str]:
         """Return which keys changed where: by the change feed, all rows above the threshold, all keys of other dirt."""
-        engine, source, too_many = self._engine().windows, self._bound.source, "more keys changed than are told apart"
+        engine, source, too_many = (
+            self._engine().windows,
+            self._aggregate.source,
+            "more keys changed than are told apart",
+        )
         found: list[ChangedKeys] = []
         known = [e for e in taken if e.after is not None]
         if known:
@@ -219,7 +223,7 @@ class EnginePlanner:
                 return None, too_many
             found.append(rows)
         if below:
-            keys = engine.keys_over(self._definition, self._bound.paths["partials"], version, below)
+            keys = engine.keys_over(self._definition, self._aggregate.paths["partials"], version, below)
             if keys is None:
                 return None, too_many
             everyone = {k: [(s.start, s.end - 1) for s in below] for k in {*keys, *found[-1].spans}}
@@ -237,8 +241,8 @@ class EnginePlanner:
 
     # -- what closes windows ---------------------------------------------------------------------------------------------
 
-    def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> Bounds:
-        windows, before, source = self._engine().windows, Bounds.of(state.engine), self._bound.source
+    def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> ClosingClock:
+        windows, before, source = self._engine().windows, ClosingClock.of(state.engine), self._aggregate.source
         origin, newest = before.origin, None
         if origin is None and self._made.needs_first:
             origin = windows.first_time(self._definition, source, state.cursor)
@@ -248,12 +252,12 @@ class EnginePlanner:
                 newest = max(before.global_max, before.global_max if changed.newest is None else changed.newest)
             else:
                 newest = windows.newest_time(self._definition, source, state.cursor)
-        return Bounds(origin, self.as_of(state), newest)
+        return ClosingClock(origin, self.as_of(state), newest)
 
     # -- what a change touches -------------------------------------------------------------------------------------------
 
     def _parts(
-        self, state: AggregateState, changed: ChangedKeys, at: Bounds, version: int, told: SpanSet
+        self, state: AggregateState, changed: ChangedKeys, at: ClosingClock, version: int, told: SpanSet
     ) -> tuple[list[Part] | None, SpanSet, str, Mapping[Key, Life]]:
         """Return what is computed anew (None, with the reason, where that is too much to tell), what would be if it might, and
         from when to when the keys have rows or results.
@@ -262,7 +266,7 @@ class EnginePlanner:
         near = self._near(changed, NEAR) if changed.is_insert_only else None
         kept = self._kept(version, keys, near, state.frozen) if keys else {}
         others: Neighbours | None = {}
-        if at != Bounds.of(state.engine):
+        if at != ClosingClock.of(state.engine):
             others = self._kept(version, None, SpanSet())
         if kept is None or others is None:
             return None, SpanSet(), TOO_MANY, {}
@@ -293,7 +297,9 @@ class EnginePlanner:
         }
         return parts, conflicts, "", lives
 
-    def _above(self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Range]:
+    def _above(
+        self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[StoredResult, dict[str, Any]]]
+    ) -> list[Range]:
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
         return freezing.above(self._made.params, ranges, bound, [row for row, _ in kept])
@@ -316,7 +322,7 @@ class EnginePlanner:
         dirty = SpanSet.union(e.span for e in taken) & told & SpanSet.of(Span(state.frozen, POS_INF))
         if state.frozen == NEG_INF or not dirty:
             return SpanSet()
-        across = self._engine().windows.kept_across(self._bound.paths["partials"], version, state.frozen)
+        across = self._engine().windows.kept_across(self._aggregate.paths["partials"], version, state.frozen)
         first = dirty.spans[0].start
         changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
         return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, told)
@@ -333,7 +339,7 @@ class EnginePlanner:
     def _kept(
         self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, frozen: int = NEG_INF
     ) -> Neighbours | None:
-        path = self._bound.paths["partials"]
+        path = self._aggregate.paths["partials"]
         windows = self._engine().windows
         found = windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
         if found is None or since is None or frozen == NEG_INF:
@@ -354,7 +360,9 @@ class EnginePlanner:
         spans = changed.spans.get(key, [])
         return planner(self._definition.spec.engine).ranges(self._made.params, spans, rows, is_complete=is_complete)
 
-    def _parts_of(self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[Kept, dict[str, Any]]]) -> list[Part]:
+    def _parts_of(
+        self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[StoredResult, dict[str, Any]]]
+    ) -> list[Part]:
         outside = [row for row, _ in kept if not any(r.start <= row.w_start < r.end for r in ranges)]
         newest = max((row.last_t for row in outside if row.last_t is not None), default=None)
         return [
@@ -389,11 +397,11 @@ def _known(spans: Sequence[tuple[int, int]], bound: int, told: SpanSet) -> SpanS
     return found
 
 
-def _made(bound: Bound) -> EngineDefinition:
-    if bound.definition.engine is None:
-        msg = f"{bound.name} is not computed by an engine"
+def _made(aggregate: Aggregate) -> EngineDefinition:
+    if aggregate.definition.engine is None:
+        msg = f"{aggregate.name} is not computed by an engine"
         raise ValueError(msg)
-    return bound.definition.engine
+    return aggregate.definition.engine
 
 
 def _counted(count: int, what: str) -> str:
@@ -401,7 +409,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _carry(
-    r: Range, kept: Sequence[tuple[Kept, dict[str, Any]]], columns: Sequence[str]
+    r: Range, kept: Sequence[tuple[StoredResult, dict[str, Any]]], columns: Sequence[str]
 ) -> tuple[tuple[str, Any], ...]:
     """Return the columns of the last kept row before a range, nulls where there is none."""
     before = [values for row, values in kept if row.w_start < r.start]

@@ -28,16 +28,16 @@ from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent
 from materializer.services.observe import frozen_bound, stored_extent
-from materializer.services.observe.observe import Survey, applied, estimate_of
+from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
 from materializer.services.planning.engine_planner import EnginePlanner
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 from materializer.services.protocol.decision import Decision, RunNote
-from materializer.services.protocol.process import TableHead, Which
+from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 SAFETY: Final = 1.2
 """How much larger a result may be than earlier ones let expect."""
@@ -62,22 +62,22 @@ class RunPlanner:
         engine: Starts Spark on first use and returns the engine.
     """
 
-    def __init__(self, survey: Survey, request: Request, config: Config, engine: Callable[[], Engine]) -> None:
-        made = survey.bound.definition.engine
+    def __init__(self, survey: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
+        made = survey.aggregate.definition.engine
         if made is not None and made.end:
             # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
             request = replace(request, end=None)
         self.survey = survey
         self.request = request
         self.of_engine = (
-            EnginePlanner(survey.bound, engine, request, WindowLimit(survey, engine, config.limits.windows))
+            EnginePlanner(survey.aggregate, engine, request, WindowLimit(survey, engine, config.limits.windows))
             if made
             else None
         )
         """Plans what an engine computes; None for a continuous aggregate."""
         self._config = config
 
-    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
         captured = self.survey.uncaptured(state)
         events: list[Event] = [captured] if captured else []
@@ -86,18 +86,18 @@ class RunPlanner:
         for move in self.survey.moves(state, freezes=self.of_engine is None):
             events.append(move)
             state = applied(state, move)
-        window = runs.whole_window(self.request, state, self.survey.bound.definition.grid)
+        window = runs.whole_window(self.request, state, self.survey.aggregate.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         told = state.log.spans
         if self.request.is_forced:
-            wanted = frozen_bound.computable(window, state, self.survey.bound.definition.grid)
+            wanted = frozen_bound.computable(window, state, self.survey.aggregate.definition.grid)
             event = Invalidated((runs.forced(wanted),), "forced")
             events.append(event)
             state = applied(state, event)
         dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self.of_engine is not None and self.of_engine.has_clock_moved(state)
-        outlived = stored_extent.outlived(self.survey.bound, lambda: heads[Which.OUTPUT].version, state.retired)
+        outlived = stored_extent.outlived(self.survey.aggregate, lambda: heads[Which.OUTPUT].version, state.retired)
         if not dirty and not has_clock_moved and not outlived:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
         return self._plan(state, heads, window, dirty, events, captured, told, outlived)
@@ -105,7 +105,7 @@ class RunPlanner:
     def _plan(
         self,
         state: AggregateState,
-        heads: dict[Which, TableHead],
+        heads: dict[Which, OwnTableHead],
         window: Span,
         dirty: tuple[Entry, ...],
         events: list[Event],
@@ -121,7 +121,7 @@ class RunPlanner:
             replace(self.request, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
             window,
             dirt,
-            self.survey.bound.definition.grid,
+            self.survey.aggregate.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
@@ -169,7 +169,7 @@ class RunPlanner:
         return Decision(tuple(events), plan, work, note)
 
     def whole_plan(
-        self, state: AggregateState, heads: dict[Which, TableHead], window: Span
+        self, state: AggregateState, heads: dict[Which, OwnTableHead], window: Span
     ) -> tuple[Plan, Work | None]:
         """Return a plan for everything dirty in a window, in one run that is never written, and the work of an engine."""
         newest = max(state.extent_end, state.threshold)
@@ -202,7 +202,7 @@ class RunPlanner:
             kept=lambda spans: estimate_of(kept, spans),
             present=lambda spans: self.survey.present_in(raw, kept, stale, spans),
             feed_from=0 if self.request.may_merge else None,
-            not_mergeable=self.survey.bound.definition.layout.not_mergeable,
+            not_mergeable=self.survey.aggregate.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
             frozen=state.frozen,
@@ -246,7 +246,7 @@ class RunPlanner:
         for step in steps:
             if isinstance(step, Recompute) and step.is_rebuild:
                 raise NotIncrementalError(
-                    f"the plan for '{self.survey.bound.name}' is a rebuild: {step.reason}",
+                    f"the plan for '{self.survey.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
 

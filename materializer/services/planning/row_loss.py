@@ -16,22 +16,22 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import SpanSet
 from materializer.errors import FewerRowsError
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from materializer.spark.run.computed import Computed
     from materializer.spark.run.row_counts import Fewer
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
 """Causes by which the kept results of an engine may be wrong anywhere."""
 
 
-def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
+def check(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
     """Refuse a computation that counts too few raw rows; reads what is kept of guarded buckets only.
 
     Args:
-        bound: The aggregate.
+        aggregate: The aggregate.
         engine: Spark.
         plan: The refresh.
         computed: What it computed, not yet written.
@@ -40,44 +40,44 @@ def check(bound: Bound, engine: Engine, plan: Plan, computed: Computed, *, is_bu
     Raises:
         FewerRowsError: If raw rows are missing that nobody saw go.
     """
-    found = (_of_buckets if bound.definition.engine is None else _of_results)(bound, engine, plan, computed)
+    found = (_of_buckets if aggregate.definition.engine is None else _of_results)(aggregate, engine, plan, computed)
     if found is None:
         return
     words, fewer = found
-    hint = f"give it up with 'materializer abandon {bound.name}'" if is_build else _hint(bound, fewer.last)
+    hint = f"give it up with 'materializer abandon {aggregate.name}'" if is_build else _hint(aggregate, fewer.last)
     raise FewerRowsError(words, hint=hint, buckets=fewer.buckets, rows=fewer.rows)
 
 
-def _of_buckets(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+def _of_buckets(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
     guarded = spans_by_gone(plan)
-    if not guarded or bound.definition.layout.row_count is None:
+    if not guarded or aggregate.definition.layout.row_count is None:
         return None
-    fewer = engine.fewer_rows(bound.definition, bound.paths["partials"], plan, computed, guarded)
+    fewer = engine.fewer_rows(aggregate.definition, aggregate.paths["partials"], plan, computed, guarded)
     if fewer is None:
         return None
-    grid = bound.definition.grid
+    grid = aggregate.definition.grid
     more = f", and {fewer.buckets - 1:,} more buckets are short of rows" if fewer.buckets > 1 else ""
     words = (
-        f"'{bound.name}' was made from {fewer.was:,} row{'s' if fewer.was > 1 else ''} in "
+        f"'{aggregate.name}' was made from {fewer.was:,} row{'s' if fewer.was > 1 else ''} in "
         f"[{_text(grid, fewer.first)}, {_text(grid, grid.next(fewer.first))}), its source has {fewer.now:,} there, and nobody "
         f"saw {'it' if fewer.was - fewer.now == 1 else 'them all'} go{more}"
     )
     return words, fewer
 
 
-def _of_results(bound: Bound, engine: Engine, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+def _of_results(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
     from materializer.core.engines import counting  # noqa: PLC0415 (only engines)
 
-    definition, grid = bound.definition, bound.definition.grid
+    definition, grid = aggregate.definition, aggregate.definition.grid
     params: Any = definition.engine.params if definition.engine else None
     allowed = counts_gone(plan, grid, counting.most_counts(params))
     if allowed is None or counting.why_not(definition.spec, params):
         return None
-    fewer = engine.fewer_counted(definition, bound.paths["partials"], plan, computed, allowed)
+    fewer = engine.fewer_counted(definition, aggregate.paths["partials"], plan, computed, allowed)
     if fewer is None:
         return None
     words = (
-        f"results of '{bound.name}' that begin before {_text(grid, grid.next(fewer.last))} count {fewer.was:,} rows and would "
+        f"results of '{aggregate.name}' that begin before {_text(grid, grid.next(fewer.last))} count {fewer.was:,} rows and would "
         f"count {fewer.now:,} (too few from {_text(grid, fewer.first)} on), and nobody saw them all go"
     )
     return words, fewer
@@ -118,14 +118,12 @@ def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
     return each * sum(e.gone * grid.count(e.span) for e in gone)
 
 
-def _hint(bound: Bound, last: int) -> str:
-    accept = f"take the source's word with 'materializer refresh {bound.name} --accept-fewer-rows'"
-    if bound.definition.engine is not None and bound.definition.engine.not_frozen:
+def _hint(aggregate: Aggregate, last: int) -> str:
+    accept = f"take the source's word with 'materializer refresh {aggregate.name} --accept-fewer-rows'"
+    if aggregate.definition.engine is not None and aggregate.definition.engine.not_frozen:
         return f"put the rows back, or {accept}"
-    end = _text(bound.definition.grid, bound.definition.grid.next(last))
-    return (
-        f"keep history as it is stored with 'materializer expire {bound.name} --before {end} --as-stored', or {accept}"
-    )
+    end = _text(aggregate.definition.grid, aggregate.definition.grid.next(last))
+    return f"keep history as it is stored with 'materializer expire {aggregate.name} --before {end} --as-stored', or {accept}"
 
 
 def _text(grid: Grid, at: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import render
+from materializer.core.time.instants import parse_window, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import RefreshWindowError, UsageError
@@ -52,6 +52,46 @@ class Request:
     publish_anyway: str = ""
     accepts_fewer_rows: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def request_of(
+    grid: Grid,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    *,
+    as_of: str | int | None = None,
+    buckets_per_run: int | None = None,
+    order: str = "newest",
+    **more: Any,
+) -> Request:
+    """Return a request from what users write.
+
+    Args:
+        grid: The aggregate's grid.
+        start: First instant, ISO text or an integer, or None for an open start.
+        end: First instant after the window, or None for the end of the newest bucket.
+        as_of: Clock instant that closes windows of an engine.
+        buckets_per_run: Buckets that one run takes; None sizes runs by source rows.
+        order: ``newest`` or ``oldest``.
+        more: Other fields of the request.
+
+    Raises:
+        RefreshWindowError: If an instant cannot be read, or the window is reversed.
+        UsageError: If *buckets_per_run* is less than 1.
+    """
+    window = parse_window(start, end, grid.time_type, grid.resolution)
+    clock = None if as_of is None else parse_window(as_of, None, grid.time_type, grid.resolution).start
+    if buckets_per_run is not None and buckets_per_run < 1:
+        hint = "leave it out to size runs by rows"
+        raise UsageError(f"a run takes at least 1 bucket, got {buckets_per_run}", hint=hint)
+    return Request(
+        None if start is None else window.start,
+        None if window.end == POS_INF else window.end,
+        run_buckets=buckets_per_run,
+        is_newest_first=order == "newest",
+        as_of=clock,
+        **more,
+    )
 
 
 def refuse_no_runs(max_runs: int | None) -> None:

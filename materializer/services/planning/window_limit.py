@@ -17,9 +17,9 @@ from materializer.core.time.spans import Span
 from materializer.errors import TooManyWindowsError
 
 if TYPE_CHECKING:
-    from materializer.services.observe.observe import Survey
+    from materializer.services.observe.observe import Observation
     from materializer.spark.engines.census import Census
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 class WindowLimit:
@@ -31,7 +31,7 @@ class WindowLimit:
         limit: Windows that one row may make; see :func:`materializer.core.engines.cardinality.is_too_many` for all of them.
     """
 
-    def __init__(self, survey: Survey, engine: Callable[[], Engine], limit: int) -> None:
+    def __init__(self, survey: Observation, engine: Callable[[], Spark], limit: int) -> None:
         self._survey = survey
         self._engine = engine
         self._limit = limit
@@ -69,7 +69,7 @@ class WindowLimit:
 
     @property
     def _params(self) -> Any:
-        definition = self._survey.bound.definition
+        definition = self._survey.aggregate.definition
         return definition.engine.params if definition.engine else None
 
     def _lives(self, work: Work, version: int) -> Span | None:
@@ -102,9 +102,15 @@ class WindowLimit:
         """
         if most is not None and most <= self._limit:
             return most
-        bound = self._survey.bound
+        aggregate = self._survey.aggregate
         census = self._engine().windows.census(
-            bound.definition, bound.source, bound.paths["partials"], partials_version, version, work, self._limit
+            aggregate.definition,
+            aggregate.source,
+            aggregate.paths["partials"],
+            partials_version,
+            version,
+            work,
+            self._limit,
         )
         if cardinality.is_too_many(self._params, census.windows, census.most, census.rows, self._limit):
             raise self._refusal(work, census)
@@ -117,7 +123,7 @@ class WindowLimit:
         is_one = census.most > self._limit
         count = census.most if is_one else census.windows
         much = f"{count:,} windows" + ("" if is_one else f" for {census.rows:,} rows, most of them")
-        name = self._survey.bound.name
+        name = self._survey.aggregate.name
         return TooManyWindowsError(
             f"'{name}' would make {much} {what}; limits.windows is {self._limit:,}",
             hint=f"correct or delete that row, leave it out with WHERE, change {prop}, or raise limits.windows",
@@ -155,12 +161,12 @@ class WindowLimit:
         return f"after one row: 'fill' follows the row {row} until the newest row of all keys, {newest}at {other}", prop
 
     def _key(self, key: Sequence[Any] | None) -> str:
-        names = [k.name for k in self._survey.bound.definition.spec.keys]
+        names = [k.name for k in self._survey.aggregate.definition.spec.keys]
         found = ", ".join(f"{n} = {v!r}" for n, v in zip(names, key or (), strict=False))
         return found or "of the source"
 
     def _time(self, instant: int) -> str:
-        return render(instant, self._survey.bound.definition.time_type)
+        return render(instant, self._survey.aggregate.definition.time_type)
 
 
 _OF_EVENTS = "'period' or 'default_end'"

@@ -61,7 +61,7 @@ class At(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TableHead:
+class OwnTableHead:
     """What a table of ours says of itself.
 
     Args:
@@ -107,7 +107,7 @@ class Ports(Protocol):
     def append(self, version: int, events: Sequence[Event]) -> None:
         """Append to the journal if it still has *version*, else raise JournalConflictError."""
 
-    def head(self, which: Which) -> TableHead:
+    def head(self, which: Which) -> OwnTableHead:
         """Return identity, version and refresh number of a table."""
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
@@ -120,7 +120,7 @@ class Ports(Protocol):
     def fence(self, which: Which, plan: Plan) -> None:
         """Record the plan's number in an empty commit; a table that has it or a higher one is left alone."""
 
-    def decide(self, state: AggregateState, heads: dict[Which, TableHead]) -> Decision:
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Look, capture and plan from *state*; writes nothing."""
 
     def compute(self, plan: Plan, work: Work | None) -> Any:

@@ -59,9 +59,9 @@ from materializer.services.protocol.process import (
     BOTH,
     At,
     CommitsGoneError,
+    OwnTableHead,
     Ports,
     Process,
-    TableHead,
     Which,
     plan_of,
 )
@@ -315,7 +315,7 @@ def _is_over(decision: Decision) -> bool:
     return decision.plan is None or any(isinstance(e, Done) for e in decision.events)
 
 
-def check_heads(state: AggregateState, heads: dict[Which, TableHead]) -> None:
+def check_heads(state: AggregateState, heads: dict[Which, OwnTableHead]) -> None:
     """Refuse to plan over tables that are not as the journal left them."""
     for which, head in heads.items():
         if head.table_id != state.tables[which]:

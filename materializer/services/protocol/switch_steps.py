@@ -52,7 +52,7 @@ from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
 from materializer.journal.version_fields import version_of
 from materializer.services.protocol import refresh_steps
-from materializer.services.protocol.process import ATTEMPTS, At, Ports, Process, TableHead, Which, plan_of
+from materializer.services.protocol.process import ATTEMPTS, At, OwnTableHead, Ports, Process, Which, plan_of
 
 _Both: TypeAlias = "tuple[int, AggregateState, AggregateState | None]"
 """The journal's version, an aggregate and its build."""
@@ -67,7 +67,7 @@ class SwitchPorts(Ports, Protocol):
     def append_both(self, version: int, events: Sequence[Event], build: str, build_events: Sequence[Event]) -> None:
         """Append events of the aggregate and of its build in one commit; raises as :meth:`Ports.append`."""
 
-    def build_heads(self, build: AggregateState) -> dict[Which, TableHead]:
+    def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:
         """Return identity, version and refresh number of the build's tables."""
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:

@@ -25,7 +25,7 @@ MOST_ROWS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditResult:
     """What an audit found.
 
     Args:
@@ -63,11 +63,11 @@ class CompiledSuite:
         Raises:
             DefinitionError: If a parameter has no value.
         """
-        bound = Suite("", ()) if suite is None else suite.bound(parameters)
-        expectations = [plain(e, columns) for e in bound.expectations]
+        aggregate = Suite("", ()) if suite is None else suite.bound(parameters)
+        expectations = [plain(e, columns) for e in aggregate.expectations]
         found = [(e, compiled(e, columns) if is_compiled else None) for e in expectations]
         checks = tuple(check for _, check in found if check is not None)
-        return cls(bound, checks, tuple(e for e, check in found if check is None))
+        return cls(aggregate, checks, tuple(e for e, check in found if check is None))
 
 
 def audit(
@@ -81,7 +81,7 @@ def audit(
     is_compiled: bool = True,
     most: int = MOST_ROWS,
     bucket_sql: str = "",
-) -> Audited:
+) -> AuditResult:
     """Answer a suite about some rows.
 
     Args:
@@ -113,4 +113,4 @@ def audit(
         findings, failing = [*findings, *answers], failing | where
     findings.sort(key=lambda f: f.index)
     verdict = Verdict(asked.suite.name, tuple(findings), dict(parameters))
-    return Audited(verdict, failing.rows, failing.critical_buckets(findings))
+    return AuditResult(verdict, failing.rows, failing.critical_buckets(findings))

@@ -28,14 +28,14 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.journal.state import AggregateState
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from materializer.spark.query.compare import Compared
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.query.compare import Comparison
+    from materializer.spark.run.spark import Spark
 
 Again: TypeAlias = Callable[[Plan, SpanSet], Work]
 """Return all that an engine has in some slices, to be computed beside an open plan."""
@@ -76,9 +76,9 @@ class Sampled:
 
 
 def look(
-    bound: Bound,
+    aggregate: Aggregate,
     state: AggregateState,
-    engine: Engine,
+    engine: Spark,
     plan: Plan,
     frame: DataFrame,
     hull: Span | None,
@@ -88,7 +88,7 @@ def look(
     """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones.
 
     Args:
-        bound: The aggregate.
+        aggregate: The aggregate.
         state: It, as the journal knows it.
         engine: Starts Spark on first use.
         plan: The refresh.
@@ -96,7 +96,7 @@ def look(
         hull: Where the source has rows, when known; nothing is sampled elsewhere.
         again: All that an engine has in some slices; None for an aggregate without one.
     """
-    grid, count = bound.definition.grid, int(bound.definition.spec.property_map[COUNT])
+    grid, count = aggregate.definition.grid, int(aggregate.definition.spec.property_map[COUNT])
     inside = grid.cover_set(SpanSet.of(hull) & frozen_bound.raw_spans(state)) if hull else SpanSet()
     if again is not None and _leaves_dirt(state):
         inside = SpanSet()
@@ -106,13 +106,15 @@ def look(
     chosen = [sample(spans, grid, count, draw) for spans in (plan.spans & inside, clean)]
     findings, rows, shown = [], [], []
     right, differed = [], SpanSet()
-    with _comparing(bound, engine, plan, again, SpanSet.union(s for spans in chosen for s in spans)) as compared:
+    with _comparing(aggregate, engine, plan, again, SpanSet.union(s for spans in chosen for s in spans)) as compared:
         for name, spans in zip((TOUCHED, UNTOUCHED), chosen, strict=True):
-            published = engine.read_output(bound.paths["output"], plan.output.version) if name == UNTOUCHED else frame
+            published = (
+                engine.read_output(aggregate.paths["output"], plan.output.version) if name == UNTOUCHED else frame
+            )
             found = compared(published, spans) if spans else None
             buckets, wrong = sum(grid.count(s) for s in spans), SpanSet()
             if found is not None and found.differing:
-                span_of = bound.slice_column("output").span_of
+                span_of = aggregate.slice_column("output").span_of
                 wrong = SpanSet.union(grid.cover(span_of(at)) for at in found.buckets) & spans
                 rows += [FailingRow(BUILT_IN, name, values) for values in found.evidence]
                 shown += [_words(example) for example in found.examples]
@@ -153,33 +155,33 @@ def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanS
 
 @contextmanager
 def _comparing(
-    bound: Bound, engine: Engine, plan: Plan, again: Again | None, spans: SpanSet
-) -> Iterator[Callable[[DataFrame, SpanSet], Compared]]:
+    aggregate: Aggregate, engine: Spark, plan: Plan, again: Again | None, spans: SpanSet
+) -> Iterator[Callable[[DataFrame, SpanSet], Comparison]]:
     """Yield what compares output rows of some of the chosen *spans* with plain Spark."""
     from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
 
     if again is None or not spans:
         yield lambda rows, some: gating.compare_buckets(
             engine,
-            bound.definition,
-            bound.source,
+            aggregate.definition,
+            aggregate.source,
             plan.source_version,
             rows,
             some,
-            where=bound.predicate("output", some),
-            bucket=bound.slice_column("output").name,
+            where=aggregate.predicate("output", some),
+            bucket=aggregate.slice_column("output").name,
             examples=MOST_EVIDENCE,
         )
         return
-    work, kept = again(plan, spans), bound.paths["partials"]
+    work, kept = again(plan, spans), aggregate.paths["partials"]
     with gating.expected_slices(
-        engine, bound.definition, bound.source, plan.source_version, work, spans, partials_path=kept
+        engine, aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=kept
     ) as expected:
         yield lambda rows, some: gating.compare_slices(
-            bound.definition,
+            aggregate.definition,
             expected,
             rows,
-            where=bound.predicate("output", some),
+            where=aggregate.predicate("output", some),
             examples=MOST_EVIDENCE,
         )
 

@@ -19,12 +19,12 @@ from materializer.journal.events import Checked
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 from materializer.services.quality.gate import summary
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Checker:
 
     root: Path
     journal: Journal
-    engine: Callable[[], Engine]
+    engine: Callable[[], Spark]
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
 
@@ -88,22 +88,22 @@ class Checker:
 
         began = time.perf_counter()
         state = self.journal.view().named(name)
-        bound = Bound.of(state, self.root)
-        definition = bound.definition
+        aggregate = Aggregate.of(state, self.root)
+        definition = aggregate.definition
         window = window and whole_buckets(window, definition.grid)
         spans = SpanSet.of(window or EVERYTHING)
-        version = DeltaFolder.at(bound.paths["output"]).head().version
-        frame = self.engine().read_output(bound.paths["output"], version)
+        version = DeltaFolder.at(aggregate.paths["output"]).head().version
+        frame = self.engine().read_output(aggregate.paths["output"], version)
         if window is not None:
-            frame = frame.where(bound.predicate("output", spans))
-        asked = _suite(bound, suite, list(columns_of(frame)))
+            frame = frame.where(aggregate.predicate("output", spans))
+        asked = _suite(aggregate, suite, list(columns_of(frame)))
         if docs and asked is None:
             raise UsageError(f"'{name}' has no suite that pages could show", hint="give one with --suite")
         given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
         frame = frame.persist()
         try:
             checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
-            column = bound.slice_column("output").name
+            column = aggregate.slice_column("output").name
             found = audit(RowsToCheck.of(frame), asked, given, column, library=self.library, built_in=checks)
             page = self.library().render(frame, asked.bound(given), docs) if docs and asked else ""
         finally:
@@ -124,9 +124,9 @@ class Checker:
         self.on_checkpoint("checked")
 
 
-def _suite(bound: Bound, file: Path | None, columns: list[str]) -> Suite | None:
+def _suite(aggregate: Aggregate, file: Path | None, columns: list[str]) -> Suite | None:
     if file is None:
-        return suites.of(bound.definition.spec).get(suites.OUTPUT)
+        return suites.of(aggregate.definition.spec).get(suites.OUTPUT)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:

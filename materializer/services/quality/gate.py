@@ -29,7 +29,7 @@ from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake.write.commit import append_rows, create_table
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 from materializer.services.protocol.process import Audit
 from materializer.services.quality import canaries
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from materializer.core.quality.checks import Check
-    from materializer.services.quality.audit import Audited
+    from materializer.services.quality.audit import AuditResult
     from materializer.spark.run.computed import Computed
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 MAX_HELD: Final = 64
 """Pieces of time that are held back at most; more, and nothing of the run is published."""
@@ -71,9 +71,9 @@ class Gate:
         sampled: What the canaries of the run found, once they have looked.
     """
 
-    bound: Bound
+    aggregate: Aggregate
     state: AggregateState
-    engine: Callable[[], Engine]
+    engine: Callable[[], Spark]
     hull: Callable[[int], Span | None]
     library: Library
     anyway: str = ""
@@ -100,20 +100,20 @@ class Gate:
         verdict["held"] = held.as_json()
         return Audit(self._without(plan, computed, held), held, verdict)
 
-    def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, Audited]]:
-        from materializer.services.quality.audit import Audited, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
+    def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, AuditResult]]:
+        from materializer.services.quality.audit import AuditResult, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
         from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (likewise)
 
-        bound, spec = self.bound, self.bound.definition.spec
+        aggregate, spec = self.aggregate, self.aggregate.definition.spec
         known = suites.of(spec)
-        given = suites.values(bound.definition, plan.n, plan.source_version, plan.window)
-        column = bound.slice_column("output").name
+        given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
+        column = aggregate.slice_column("output").name
         frame = cache(lambda: self._output(plan, computed))
         only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
-        checks = _built_in(bound.definition, plan, computed.rows_read if only_raw else None)
+        checks = _built_in(aggregate.definition, plan, computed.rows_read if only_raw else None)
         if suites.OUTPUT in known or checks:
-            columns = dict(bound.definition.output_columns)
+            columns = dict(aggregate.definition.output_columns)
             asked = [*checks, *CompiledSuite.of(known.get(suites.OUTPUT), given, columns).checks]
             answers = answers_of(computed, asked, columns) if plan.replaced == plan.spans else {}
             rows = RowsToCheck(columns, frame, answers)
@@ -123,9 +123,9 @@ class Gate:
             )
         if suites.SOURCE in known:
             hull = self.hull(plan.source_version)
-            raw = self.engine().source_rows(bound.definition, bound.source, plan, hull=hull).persist()
+            raw = self.engine().source_rows(aggregate.definition, aggregate.source, plan, hull=hull).persist()
             inside = plan.spans & SpanSet.of(hull) if hull else plan.spans
-            start = bucket_start_sql(bound.definition.grid, quoted(spec.time_column), inside)
+            start = bucket_start_sql(aggregate.definition.grid, quoted(spec.time_column), inside)
             try:
                 yield (
                     suites.SOURCE,
@@ -142,21 +142,21 @@ class Gate:
                 raw.unpersist()
         if is_due(spec.property_map, plan.n):
             hull = self.hull(plan.source_version)
-            found = canaries.look(bound, self.state, self.engine(), plan, frame(), hull, again=self.again)
+            found = canaries.look(aggregate, self.state, self.engine(), plan, frame(), hull, again=self.again)
             self.sampled.append(found)
-            yield "canaries", Audited(found.verdict, found.rows, None if found.differed else frozenset())
+            yield "canaries", AuditResult(found.verdict, found.rows, None if found.differed else frozenset())
 
     def _output(self, plan: Plan, computed: Computed) -> DataFrame:
-        where = None if plan.replaced == plan.spans else self.bound.predicate("output", plan.spans)
+        where = None if plan.replaced == plan.spans else self.aggregate.predicate("output", plan.spans)
         from materializer.spark.run.gating import output_frame  # noqa: PLC0415 (loads Spark)
 
-        return output_frame(self.engine(), self.bound.definition, computed, where)
+        return output_frame(self.engine(), self.aggregate.definition, computed, where)
 
-    def _held(self, plan: Plan, audited: Mapping[str, Audited]) -> SpanSet | None:
+    def _held(self, plan: Plan, audited: Mapping[str, AuditResult]) -> SpanSet | None:
         """Return the buckets that must not be published; None for all of them."""
-        if self.bound.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
+        if self.aggregate.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
             return None
-        grid, column = self.bound.definition.grid, self.bound.slice_column("output")
+        grid, column = self.aggregate.definition.grid, self.aggregate.slice_column("output")
         spans: list[Span] = []
         for kind, found in audited.items():
             if found.buckets is None or None in found.buckets:
@@ -170,22 +170,22 @@ class Gate:
         from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
 
         spans = plan.replaced - held
-        columns = self.bound.slice_column("partials"), self.bound.slice_column("output")
+        columns = self.aggregate.slice_column("partials"), self.aggregate.slice_column("output")
         return part(self.engine(), computed, spans, *columns)
 
     def _refusal(
-        self, plan: Plan, audited: Mapping[str, Audited], failed: list[tuple[str, Finding]]
+        self, plan: Plan, audited: Mapping[str, AuditResult], failed: list[tuple[str, Finding]]
     ) -> QualityGateError:
-        bound = self.bound
+        aggregate = self.aggregate
         shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {f.words()}" for kind, f in failed)
-        buckets = spans_text(bound.definition.grid, plan.spans)
+        buckets = spans_text(aggregate.definition.grid, plan.spans)
         rows = sum(len(a.rows) for a in audited.values())
-        where = f"; {rows} failing rows are kept in {bound.paths['failing']}" if rows else ""
+        where = f"; {rows} failing rows are kept in {aggregate.paths['failing']}" if rows else ""
         differed = SpanSet.union(span for found in self.sampled for span in found.differed)
         if differed:
             return self._differing(plan, differed, where, rows)
         return QualityGateError(
-            f"'{bound.name}' does not meet its expectations at source version {plan.source_version}: {shown} "
+            f"'{aggregate.name}' does not meet its expectations at source version {plan.source_version}: {shown} "
             f"(buckets {buckets}){where}",
             wrote="nothing was published; the buckets stay dirty",
             refresh=plan.n,
@@ -194,19 +194,19 @@ class Gate:
         )
 
     def _differing(self, plan: Plan, differed: SpanSet, where: str, rows: int) -> CanaryError:
-        bound = self.bound
+        aggregate = self.aggregate
         shown = [text for found in self.sampled for text in found.shown]
         more = f" and {len(shown) - SHOWN} more rows" if len(shown) > SHOWN else ""
         return CanaryError(
-            f"canaries of '{bound.name}' differ from plain Spark at source version {plan.source_version}: "
-            f"{'; '.join(shown[:SHOWN])}{more} (buckets {spans_text(bound.definition.grid, differed)}){where}",
+            f"canaries of '{aggregate.name}' differ from plain Spark at source version {plan.source_version}: "
+            f"{'; '.join(shown[:SHOWN])}{more} (buckets {spans_text(aggregate.definition.grid, differed)}){where}",
             wrote="nothing was published; the buckets that differ are dirty, and so is what was to be refreshed",
             refresh=plan.n,
             source_version=plan.source_version,
             failing_rows=rows,
         )
 
-    def _keep(self, plan: Plan, audited: Mapping[str, Audited]) -> None:
+    def _keep(self, plan: Plan, audited: Mapping[str, AuditResult]) -> None:
         """Put the failing rows beside the output; a second time changes nothing."""
         rows = [
             (plan.n, plan.source_version, _suite_name(kind, a.verdict), row.type, severity, _json(row.values))
@@ -216,9 +216,9 @@ class Gate:
         ]
         if not rows:
             return
-        path, app_id = self.bound.paths["failing"], self.bound.app_ids["failing"]
+        path, app_id = self.aggregate.paths["failing"], self.aggregate.app_ids["failing"]
         if not Path(path).exists():
-            name = f"{self.bound.name}_failing"
+            name = f"{self.aggregate.name}_failing"
             create_table(path, FAILING_COLUMNS, name=name, description="rows that failed an expectation")
         names = [name for name, _ in FAILING_COLUMNS]
         table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))

@@ -18,11 +18,11 @@ from materializer.errors import RetryableError
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Verifier:
 
     root: Path
     journal: Journal
-    engine: Callable[[], Engine]
+    engine: Callable[[], Spark]
 
     def verify(self, name: str, window: Span | None = None, *, examples: int = 5) -> VerifyReport:
         """Compare every clean bucket of *window* (None: all) with the reference form; writes nothing.
@@ -94,28 +94,28 @@ class Verifier:
         if state.switch:
             msg = f"the next version of '{state.name}' is being published"
             raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if whoever did that has died")
-        bound = Bound.of(state, self.root)
+        aggregate = Aggregate.of(state, self.root)
         dirty = dirty_at_cursor(state)
-        asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, bound.definition.grid))
+        asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid))
         kept = asked & frozen_bound.raw_spans(state)
-        compared = kept - dirty if bound.definition.engine is None else _clean(state, kept)
+        compared = kept - dirty if aggregate.definition.engine is None else _clean(state, kept)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(
-                state.source.path, state.cursor, bound.definition.spec.time_column, bound.definition.time_type
+                state.source.path, state.cursor, aggregate.definition.spec.time_column, aggregate.definition.time_type
             )
             result = self.engine().verify(
-                bound.definition,
+                aggregate.definition,
                 state.source,
-                bound.paths["output"],
+                aggregate.paths["output"],
                 state.cursor,
                 compared,
-                predicate=bound.predicate("output", compared),
+                predicate=aggregate.predicate("output", compared),
                 hull=None if extent.unknown.files else extent.hull,
                 examples=examples,
                 memory=state.engine,
                 most_rows=extent.estimate(compared).rows,
-                partials=bound.paths["partials"],
+                partials=aggregate.paths["partials"],
                 frozen=state.frozen,
             )
             rows, differing, found = result.rows, result.differing, result.examples
@@ -127,7 +127,7 @@ class Verifier:
             rows,
             differing,
             tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
-            dict(bound.definition.layout.tolerances),
+            dict(aggregate.definition.layout.tolerances),
             time.perf_counter() - began,
             state.floor,
         )

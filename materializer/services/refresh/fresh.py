@@ -13,21 +13,22 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from materializer.core.compiled.definition import quoted
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, ReadCost
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
-from materializer.errors import ChangeFeedGapError, TablesAheadError
+from materializer.errors import ChangeFeedGapError, TablesAheadError, UsageError
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe import stored_extent
-from materializer.services.observe.observe import Survey, applied
+from materializer.services.observe.observe import Observation, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.process import ATTEMPTS, TableHead, Which
+from materializer.services.protocol.process import ATTEMPTS, OwnTableHead, Which
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,6 +145,28 @@ class FreshReader:
             read = self._read(name, window, may_merge=False)
         return replace(read, seconds=round(time.perf_counter() - began, 3))
 
+    def create_view(self, name: str, view: str | None = None) -> FreshView:
+        """Create a view for SQL over the rows as of now, in every session of this Spark application.
+
+        Args:
+            name: The aggregate.
+            view: Name of the view; the aggregate's name when None.
+
+        Raises:
+            UsageError: If that cannot name a view; no view was made.
+            TablesAheadError: As :meth:`read`.
+        """
+        from materializer.core.language.assemble import name_problem  # noqa: PLC0415 (only for views)
+
+        known = self.lake.journal.view().named(name).name
+        view = known if view is None else view
+        if problem := name_problem(view, "view"):
+            raise UsageError(problem[1], hint=problem[2])
+        read = self.read(name)
+        read.frame.createOrReplaceGlobalTempView(view)
+        full_name = f"global_temp.{quoted(view)}"
+        return FreshView(full_name, read.source_version, read.computed, read.strategy, read.estimate, read.seconds)
+
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         return self._told(name, window, may_merge=may_merge)[0]
 
@@ -151,15 +174,15 @@ class FreshReader:
         """Return the read, and the same as the aggregates that read its output see it."""
         r = self.lake
         survey, state, heads, parent = self._looked(name, window, may_merge=may_merge)
-        bound = survey.bound
-        is_engine = bound.definition.engine is not None
+        aggregate = survey.aggregate
+        is_engine = aggregate.definition.engine is not None
         if is_engine and may_merge and _is_doubtful(state):
             return self._told(name, window, may_merge=False)
         if parent is not None:
             state = above(survey, state, parent, r.engine())
-            bound = survey.bound
+            aggregate = survey.aggregate
         state = survey.without_old(state)
-        window = EVERYTHING if window is None else whole_buckets(window, bound.definition.grid)
+        window = EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid)
         inside = SpanSet.of(window) & (
             SpanSet.of(Span(state.retired, POS_INF)) if is_engine else SpanSet.of(EVERYTHING)
         )
@@ -168,25 +191,25 @@ class FreshReader:
         plan, work = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
         rows = r.engine().fresh(
-            bound.definition,
-            bound.source,
-            bound.paths,
+            aggregate.definition,
+            aggregate.source,
+            aggregate.paths,
             plan,
-            clean=None if clean == SpanSet.of(EVERYTHING) else bound.predicate("output", clean),
+            clean=None if clean == SpanSet.of(EVERYTHING) else aggregate.predicate("output", clean),
             hull=survey.hull(state.cursor),
             work=work,
-            inside=bound.predicate("output", inside) if plan.replaced - inside else None,
+            inside=aggregate.predicate("output", inside) if plan.replaced - inside else None,
         )
         estimate = plan.estimate + parent.estimate if parent is not None and plan.spans else plan.estimate
         computed = plan.spans & inside
-        gone = stored_extent.outlived(bound, lambda: heads[Which.OUTPUT].version, state.retired)
-        column = bound.slice_column("output")
+        gone = stored_extent.outlived(aggregate, lambda: heads[Which.OUTPUT].version, state.retired)
+        column = aggregate.slice_column("output")
         upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, rows, estimate)
         return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows), upstream
 
     def _looked(
         self, name: str, window: Span | None, *, may_merge: bool
-    ) -> tuple[Survey, AggregateState, dict[Which, TableHead], Upstream | None]:
+    ) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead], Upstream | None]:
         """Return an aggregate as it is, everything captured that its source stores, and its parent where that has more to say."""
         r = self.lake
         for _ in range(ATTEMPTS):
@@ -203,10 +226,10 @@ class FreshReader:
         r, view = self.lake, self.lake.journal.view()
         state = view.named(name)
         parent = lineage.parent_of(state.source.path, r.root, view.states)
-        definition = r.bound(state).definition
+        definition = r.aggregate(state).definition
         if parent is None or judges_arrival(definition):
             return None
-        of = r.bound(parent).definition
+        of = r.aggregate(parent).definition
         if window is not None:
             window = wanted_of(definition, whole_buckets(window, definition.grid), of.spec.bucket_start or "", of.grid)
         _, upstream = self._told(parent.name, window, may_merge=may_merge)
@@ -218,13 +241,13 @@ def _is_doubtful(state: AggregateState) -> bool:
     return state.plan is not None or any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in state.log.entries)
 
 
-def _consistent(r: Lake, name: str) -> tuple[Survey, AggregateState, dict[Which, TableHead]]:
+def _consistent(r: Lake, name: str) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead]]:
     """Return state and tables that belong together: nothing was published between the looks at them."""
     for _ in range(ATTEMPTS):
         survey = r.survey(r.journal.view().named(name))
         heads = {which: survey.head(which) for which in Which}
         state = r.journal.view().named(name)
-        if state.data_version != survey.bound.data_version:
+        if state.data_version != survey.aggregate.data_version:
             continue
         if state.switch and state.plan is not None:  # readers are about to get another version; this one is whole
             heads[Which.OUTPUT] = replace(heads[Which.OUTPUT], version=state.plan.output.version)
@@ -240,7 +263,7 @@ def _consistent(r: Lake, name: str) -> tuple[Survey, AggregateState, dict[Which,
     )
 
 
-def _given_back(survey: Survey, state: AggregateState) -> AggregateState:
+def _given_back(survey: Observation, state: AggregateState) -> AggregateState:
     """Return *state* as if its unfinished refresh had left no trace that can be relied on."""
     if state.plan is None:
         return state

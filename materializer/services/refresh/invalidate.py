@@ -37,12 +37,12 @@ class Invalidator:
         with self.lake.lease(name) as lease:
             state = lease.state
             # once more, for another version may have been published since, with other buckets
-            events = self._events(state, self.lake.bound(state).definition.grid.cover(span), reason)
+            events = self._events(state, self.lake.aggregate(state).definition.grid.cover(span), reason)
             journal.insist([(state.id, event) for event in events])
         return events[-1].entries[0].span
 
     def _events(self, state: AggregateState, span: Span, reason: str) -> tuple[*tuple[Retired, ...], Invalidated]:
-        grid = self.lake.bound(state).definition.grid
+        grid = self.lake.aggregate(state).definition.grid
         back = max(span.start, state.frozen, frozen_bound.wanted(state, grid, OUTPUT))
         again = (Retired(back),) if back < min(state.retired, span.end) else ()
         wanted = frozen_bound.computable(span, replace(state, retired=min(back, state.retired)), grid)

@@ -85,7 +85,7 @@ class Previewer:
         """Return what :meth:`Refresher.refresh` would do first; an unfinished refresh counts as given back."""
         r = self.lake
         state = r.journal.view().named(name)
-        bound = r.bound(state)
+        aggregate = r.aggregate(state)
         planner = r.planner(state, request)
         survey = planner.survey
         unfinished = state.plan.n if state.plan else None
@@ -98,7 +98,7 @@ class Previewer:
         outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())
         return Preview(
             state.name,
-            bound.definition.time_type,
+            aggregate.definition.time_type,
             window,
             note.source_version,
             note.captured,

@@ -9,7 +9,7 @@ from typing import Any
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.services.maintenance.maintain import MaintainReport
-from materializer.services.observe.source_deletes import Reader
+from materializer.services.observe.source_deletes import OtherReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RefreshReport:
     frozen: int = NEG_INF
     stuck: SpanSet = field(default_factory=SpanSet)
     delete: str = ""
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[OtherReader, ...] = ()
 
 
 def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:

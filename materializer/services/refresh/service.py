@@ -32,7 +32,7 @@ from materializer.services.maintenance.maintain import afterwards
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.clock import followed_below
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
-from materializer.services.observe.source_deletes import Reader, left_to_owner
+from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import runs as planning
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import RunNote
@@ -117,8 +117,8 @@ class Refresher:
         if runs:
             self._follow_newest(name, request.as_of)
         state = self.lake.journal.tidy().named(name)
-        if self.lake.bound(state).definition.spec.lateness != "recompute" and not state.builds:
-            quarantine.follow(state, self.lake.bound(state), self.lake.engine)
+        if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
+            quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
         after = afterwards(self.lake, state, [run.plan.n for run in runs])
         return RefreshReport(
             state.name,
@@ -137,19 +137,19 @@ class Refresher:
             *self._let_go(state, was),
         )
 
-    def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[Reader, ...]]:
+    def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[OtherReader, ...]]:
         """Return what the owner of the source may delete and who else needs it, when the frozen bound moved from *was*."""
         if state.builds or state.frozen <= was:
             return "", ()
-        return left_to_owner(state, self.lake.bound(state).definition, self.lake.root, self.lake.journal.view())
+        return left_to_owner(state, self.lake.aggregate(state).definition, self.lake.root, self.lake.journal.view())
 
     def _follow_newest(self, name: str, as_of: int | None) -> None:
         """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""
         view = self.lake.journal.view()
         state = view.named(name)
-        bound = self.lake.bound(state)
-        freezes = bound.definition.engine is not None and frozen_bound.may_freeze(state, view)
-        if not freezes or not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, bound.definition.grid)):
+        aggregate = self.lake.aggregate(state)
+        freezes = aggregate.definition.engine is not None and frozen_bound.may_freeze(state, view)
+        if not freezes or not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, aggregate.definition.grid)):
             return
 
         def decide(view: View) -> list[tuple[str, Event]]:
@@ -167,29 +167,31 @@ class Refresher:
         output_feed.follow(self.lake, state)
         if handler is not None:
             handlers.deliver(
-                handler, state, self.lake.bound(state), self.lake.engine, self.lake.journal, self.lake.on_checkpoint
+                handler, state, self.lake.aggregate(state), self.lake.engine, self.lake.journal, self.lake.on_checkpoint
             )
 
     def _nothing_to_do(self, state: AggregateState, view: View, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading versions and file lists; None when there may be work."""
         if state.plan is not None or request.is_forced:
             return None
-        bound = self.lake.bound(state)
+        aggregate = self.lake.aggregate(state)
         head = DeltaFolder.at(state.source.path).head()
         if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
             return None
         if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
             return None
-        looks_ahead = frozen_bound.counts_anew(state, followed_below(request.as_of, bound.definition.grid))
+        looks_ahead = frozen_bound.counts_anew(state, followed_below(request.as_of, aggregate.definition.grid))
         if looks_ahead and self.lake.survey(state, request.as_of).uncaptured(state) is not None:
             return None
-        window = planning.whole_window(request, state, bound.definition.grid)
+        window = planning.whole_window(request, state, aggregate.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
             return None
-        freezes = bound.definition.engine is None and frozen_bound.may_freeze(state, view)
-        if any(frozen_bound.moved(state, bound.definition.grid, freezes=freezes)):
+        freezes = aggregate.definition.engine is None and frozen_bound.may_freeze(state, view)
+        if any(frozen_bound.moved(state, aggregate.definition.grid, freezes=freezes)):
             return None
-        if stored_extent.outlived(bound, lambda: DeltaFolder.at(bound.paths["output"]).head().version, state.retired):
+        if stored_extent.outlived(
+            aggregate, lambda: DeltaFolder.at(aggregate.paths["output"]).head().version, state.retired
+        ):
             return None
         left = dirty_below_newest(state)
         return RefreshReport(

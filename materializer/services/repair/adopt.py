@@ -27,9 +27,10 @@ from materializer.journal.view import View
 from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table, fence
-from materializer.services.aggregate import Bound, made_for
+from materializer.services.aggregate import Aggregate, made_for
 from materializer.services.commit.lake import Lake
-from materializer.services.definitions.apply import Definitions, Prepared
+from materializer.services.definitions.apply import Definitions
+from materializer.services.definitions.changes import CheckedDefinition
 from materializer.services.observe import stored_extent
 from materializer.services.repair.apply import RepairReport, source_rows
 from materializer.services.repair.diagnose import RETIRED
@@ -122,11 +123,11 @@ class TakeOver:
         else:
             aside = (*aside, *self._adopt(prepared, left, todo))
         state = self._journal.view().named(spec.name)
-        bound = self._lake.bound(state)
+        aggregate = self._lake.aggregate(state)
         if state.frozen != NEG_INF:
-            todo = replace(todo, frozen=render(state.frozen, bound.definition.time_type))
+            todo = replace(todo, frozen=render(state.frozen, aggregate.definition.time_type))
         with suppress(MaterializerError):
-            todo = replace(todo, source_rows=source_rows(state, bound))
+            todo = replace(todo, source_rows=source_rows(state, aggregate))
         return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
 
     def _drop_unreadable(self, name: str, left: Left) -> None:
@@ -144,7 +145,7 @@ class TakeOver:
     def _checkpoint(self, name: str) -> None:
         self._lake.on_checkpoint(name)
 
-    def _adopt(self, prepared: Prepared, left: Left, todo: Mending) -> tuple[str, ...]:
+    def _adopt(self, prepared: CheckedDefinition, left: Left, todo: Mending) -> tuple[str, ...]:
         spec, schemas = prepared.spec, prepared.schemas
         new_id = _next_id(left.old_id) if left.old_id else uuid4().hex
         data_version = uuid5(NAMESPACE_OID, f"{new_id} partials").hex
@@ -175,7 +176,7 @@ class TakeOver:
 
     def _tell(
         self,
-        prepared: Prepared,
+        prepared: CheckedDefinition,
         new_id: str,
         data_version: str,
         paths: Mapping[str, str],
@@ -187,9 +188,9 @@ class TakeOver:
         state = AggregateState(
             new_id, spec.name, defined.spec, data_version, prepared.source, prepared.schemas, tables, version
         )
-        bound = Bound.of(state, self._root)
-        threshold = stored_extent.end_of(bound)
-        again = stored_extent.frozen_again(replace(state, threshold=threshold), bound, self._journal.view().states)
+        aggregate = Aggregate.of(state, self._root)
+        threshold = stored_extent.end_of(aggregate)
+        again = stored_extent.frozen_again(replace(state, threshold=threshold), aggregate, self._journal.view().states)
         repaired = Repaired(
             todo.n,
             data_version,

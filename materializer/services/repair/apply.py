@@ -42,13 +42,13 @@ from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.services import processes
-from materializer.services.aggregate import Bound, made_for
+from materializer.services.aggregate import Aggregate, made_for
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import held
-from materializer.services.commit.ports import Workbench
+from materializer.services.commit.ports import DeltaPorts
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
-from materializer.services.repair.diagnose import Diagnosis, Verdict, diagnose
+from materializer.services.repair.diagnose import Diagnosis, TableCondition, diagnose
 from materializer.services.repair.plan import Mending, Table, mending
 from materializer.services.repair.set_aside import cleared
 
@@ -179,9 +179,9 @@ class Repairer:
             msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}"
             raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
         aborted: list[Event] = [Aborted(state.plan.n, REASON)] if state.plan else []
-        bound = self.lake.bound(state)
+        aggregate = self.lake.aggregate(state)
         try:
-            threshold = stored_extent.end_of(bound)
+            threshold = stored_extent.end_of(aggregate)
         except MaterializerError:  # a table is damaged too; the repair that follows looks again
             threshold = NEG_INF
         repaired = Repaired(
@@ -198,7 +198,7 @@ class Repairer:
         if view.broken.get(broken.id) != broken:
             raise JournalConflictError(f"another process repairs '{state.name}'")
         again = stored_extent.frozen_again(
-            replace(state, threshold=max(threshold, state.threshold)), bound, view.states
+            replace(state, threshold=max(threshold, state.threshold)), aggregate, view.states
         )
         events: list[tuple[str, Event]] = [
             (broken.id, e) for e in (Snapshot(as_json(state)), *aborted, repaired, *again)
@@ -208,24 +208,24 @@ class Repairer:
     def _counted(self, found: Mending, state: AggregateState) -> Mending:
         """Return *found* with what it costs."""
         source, partials = None, None
-        bound = self.lake.bound(state)
+        aggregate = self.lake.aggregate(state)
         if found.is_everything_dirty:
-            source = _rows(lambda: source_rows(state, bound))
+            source = _rows(lambda: source_rows(state, aggregate))
         if found.output is Table.REBUILT:
-            partials = _rows(lambda: row_count(bound.paths["partials"]))
-        return replace(found, source_rows=source, partial_rows=partials, frozen=self._frozen(found, state, bound))
+            partials = _rows(lambda: row_count(aggregate.paths["partials"]))
+        return replace(found, source_rows=source, partial_rows=partials, frozen=self._frozen(found, state, aggregate))
 
-    def _frozen(self, found: Mending, state: AggregateState, bound: Bound) -> str:
+    def _frozen(self, found: Mending, state: AggregateState, aggregate: Aggregate) -> str:
         """Return below what nothing is computed again, "" when all is."""
         if not found.is_everything_dirty:
             return ""
         threshold = state.threshold
         with suppress(MaterializerError):
-            threshold = max(threshold, stored_extent.end_of(bound))
+            threshold = max(threshold, stored_extent.end_of(aggregate))
         states = self.lake.journal.view().states
-        again = stored_extent.frozen_again(replace(state, threshold=threshold), bound, states)
+        again = stored_extent.frozen_again(replace(state, threshold=threshold), aggregate, states)
         at = max(state.frozen, *(event.bound for event in again), NEG_INF)
-        return "" if at == NEG_INF else render(at, bound.definition.time_type)
+        return "" if at == NEG_INF else render(at, aggregate.definition.time_type)
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ class _Work:
 
     lake: Lake
     process: Process
-    bench: Workbench
+    bench: DeltaPorts
     state: AggregateState
     found: Diagnosis
     todo: Mending
@@ -243,14 +243,14 @@ class _Work:
         """Do it, and return the folders that were renamed or left."""
         state, todo = self.state, self.todo
         new = replace(state, data_version=self._data_version())
-        bound = self.lake.bound(new)
+        aggregate = self.lake.aggregate(new)
         self._checkpoint("repair_partials")
-        self._partials(bound)
+        self._partials(aggregate)
         self._checkpoint("repair_output")
-        aside = self._output(bound)
-        tables = {which: DeltaFolder.at(bound.paths[which]).head().table_id for which in ("partials", "output")}
+        aside = self._output(aggregate)
+        tables = {which: DeltaFolder.at(aggregate.paths[which]).head().table_id for which in ("partials", "output")}
         self._checkpoint("repair_journal")
-        self._tell(self._repaired(bound, tables), bound)
+        self._tell(self._repaired(aggregate, tables), aggregate)
         self._checkpoint("repair_clean")
         left = self._removed_partials() if todo.partials is not Table.KEPT else ()
         return (*aside, *left)
@@ -268,56 +268,56 @@ class _Work:
     def _note(self, kind: str) -> dict[str, Any]:
         return {"plan": REASON, "n": self.todo.n, "kind": kind, "source_version": self.state.cursor}
 
-    def _partials(self, bound: Bound) -> None:
-        path = bound.paths["partials"]
+    def _partials(self, aggregate: Aggregate) -> None:
+        path = aggregate.paths["partials"]
         if self.todo.partials is not Table.KEPT and not DeltaFolder.at(path).exists():
             words = f"materializer partials {self.state.id}"
-            create_table(path, self.state.schemas["partials"], name=f"{bound.name}_partials", description=words)
+            create_table(path, self.state.schemas["partials"], name=f"{aggregate.name}_partials", description=words)
         if self.todo.is_everything_dirty or self.todo.abandons is not None:
-            fence(path, bound.app_ids["partials"], self.todo.n, self._note("fence"))
+            fence(path, aggregate.app_ids["partials"], self.todo.n, self._note("fence"))
 
-    def _output(self, bound: Bound) -> tuple[str, ...]:
-        path, todo = bound.paths["output"], self.todo
+    def _output(self, aggregate: Aggregate) -> tuple[str, ...]:
+        path, todo = aggregate.paths["output"], self.todo
         if todo.output is Table.KEPT:
             if todo.n:
-                fence(path, bound.app_ids["output"], todo.n, self._note("fence"))
+                fence(path, aggregate.app_ids["output"], todo.n, self._note("fence"))
             return ()
         made = Path(path).parent / REBUILDING
         shutil.rmtree(made, ignore_errors=True)
-        comment = bound.definition.spec.comment
+        comment = aggregate.definition.spec.comment
         words = f"materializer output {self.state.id}: {comment}".rstrip(": ")
-        create_table(str(made), self.state.schemas["output"], name=bound.name, description=words)
+        create_table(str(made), self.state.schemas["output"], name=aggregate.name, description=words)
         if todo.output is Table.REBUILT:
-            self._rebuild(bound, str(made))
+            self._rebuild(aggregate, str(made))
         elif todo.n:
-            fence(str(made), bound.app_ids["output"], todo.n, self._note("fence"))
+            fence(str(made), aggregate.app_ids["output"], todo.n, self._note("fence"))
         self._checkpoint("repair_swap")
         aside = cleared(Path(path), self.todo.old_output)
         made.rename(path)
         return aside
 
-    def _rebuild(self, bound: Bound, path: str) -> None:
+    def _rebuild(self, aggregate: Aggregate, path: str) -> None:
         """Write the finalised rows of all partials to a new table, in the lane that suits their number."""
-        engine, app_id, n = self.lake.engine(), bound.app_ids["output"], self.todo.n
+        engine, app_id, n = self.lake.engine(), aggregate.app_ids["output"], self.todo.n
         self._name_jvm()
-        extent = stored_extent.partials(bound)
+        extent = stored_extent.partials(aggregate)
         hull = extent.hull
         if hull is None and not extent.unknown.files:
             if n:
                 fence(path, app_id, n, self._note("data"))
             return
         is_known = hull is not None and not extent.unknown.files
-        spans = SpanSet.of(bound.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
+        spans = SpanSet.of(aggregate.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
         count = sum(f.rows for f in extent.files) + extent.unknown.rows
         is_small = count <= self.lake.config.driver_lane_rows
-        partials = bound.paths["partials"]
-        definition = bound.published_from(bound.kept_from)
+        partials = aggregate.paths["partials"]
+        definition = aggregate.published_from(aggregate.kept_from)
         rows = engine.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
         note = self._note("data")
         if isinstance(rows, pa.Table):
-            append_rows(path, rows.sort_by(bound.order("output")[0]), app_id, n, note)
+            append_rows(path, rows.sort_by(aggregate.order("output")[0]), app_id, n, note)
             return
-        where, order = bound.predicate("output", spans), bound.order("output")
+        where, order = aggregate.predicate("output", spans), aggregate.order("output")
         engine.commit(rows, path, predicate=where, order=order, rows=count, app_id=app_id, n=n, note=note)
 
     def _name_jvm(self) -> None:
@@ -327,15 +327,15 @@ class _Work:
         if state.lease is not None and pid:
             self.bench.renew(state.lease, jvm=(pid, processes.started(pid)))
 
-    def _repaired(self, bound: Bound, tables: dict[str, str]) -> Repaired:
+    def _repaired(self, aggregate: Aggregate, tables: dict[str, str]) -> Repaired:
         todo, reason = self.todo, "; ".join(words for _, words in self.todo.wrong)
         if not todo.is_everything_dirty:
-            return Repaired(todo.n, Path(bound.paths["partials"]).name, tables, reason, is_everything_dirty=False)
-        threshold = stored_extent.end_of(bound)
+            return Repaired(todo.n, Path(aggregate.paths["partials"]).name, tables, reason, is_everything_dirty=False)
+        threshold = stored_extent.end_of(aggregate)
         source = self.found.source
         return Repaired(
             todo.n,
-            Path(bound.paths["partials"]).name,
+            Path(aggregate.paths["partials"]).name,
             tables,
             reason,
             is_everything_dirty=True,
@@ -355,15 +355,15 @@ class _Work:
         is_back = self.found.source is None and head.version < self.state.cursor
         return head.version if is_same and not is_back else None
 
-    def _frozen_again(self, event: Repaired, bound: Bound) -> tuple[Frozen, ...]:
+    def _frozen_again(self, event: Repaired, aggregate: Aggregate) -> tuple[Frozen, ...]:
         if not event.is_everything_dirty or self.found.source is not None:
             return ()
         threshold = max(self.state.threshold, NEG_INF if event.threshold is None else event.threshold)
         states = self.lake.journal.view().states
-        return stored_extent.frozen_again(replace(self.state, threshold=threshold), bound, states)
+        return stored_extent.frozen_again(replace(self.state, threshold=threshold), aggregate, states)
 
-    def _tell(self, event: Repaired, bound: Bound) -> None:
-        events: list[Event] = [event, *self._frozen_again(event, bound)]
+    def _tell(self, event: Repaired, aggregate: Aggregate) -> None:
+        events: list[Event] = [event, *self._frozen_again(event, aggregate)]
         plan = self.state.plan
         if plan is not None:
             forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in plan.taken)
@@ -381,11 +381,11 @@ class _Work:
 
     def _removed_partials(self) -> tuple[str, ...]:
         """Remove the partials that are no longer used when they are ours; else return their folder."""
-        old = Path(self.lake.bound(self.state).paths["partials"])
+        old = Path(self.lake.aggregate(self.state).paths["partials"])
         if not old.exists():
             return ()
         seen = self.found.partials
-        if seen.table_id == self.state.tables["partials"] or seen.verdict is Verdict.OTHER:
+        if seen.table_id == self.state.tables["partials"] or seen.verdict is TableCondition.OTHER:
             shutil.rmtree(old, ignore_errors=True)
             return ()
         return (str(old),)
@@ -397,11 +397,11 @@ def _opened_again(state: AggregateState, view: View) -> list[tuple[str, Event]]:
     return [(build.id, BuildOpened())] if build is not None and build.is_closed else []
 
 
-def source_rows(state: AggregateState, bound: Bound) -> int:
+def source_rows(state: AggregateState, aggregate: Aggregate) -> int:
     """Return how many rows the source has, as its files count them."""
     head = DeltaFolder.at(state.source.path).head()
-    spec = bound.definition.spec
-    extent = files(state.source.path, head.version, spec.time_column, bound.definition.time_type)
+    spec = aggregate.definition.spec
+    extent = files(state.source.path, head.version, spec.time_column, aggregate.definition.time_type)
     return sum(f.rows for f in extent.files) + extent.unknown.rows
 
 

@@ -31,7 +31,7 @@ from materializer.journal.view import View
 from materializer.lake.failures import translated, unfit
 from materializer.lake.write.commit import fence
 from materializer.services import processes
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
 from materializer.services.repair.diagnose import diagnose
 from materializer.services.repair.set_aside import put_aside
@@ -57,7 +57,7 @@ class BackupReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class TableComparison:
     """One aggregate in the backup and in the journal that it replaces.
 
     Args:
@@ -93,7 +93,7 @@ class RestoreReport:
     folder: str
     manifest: Manifest
     outcome: str
-    differences: tuple[Compared, ...]
+    differences: tuple[TableComparison, ...]
     problem: str = ""
     aside: str = ""
     repairs: Mapping[str, tuple[str, ...]] | None = None
@@ -249,11 +249,11 @@ class Backups:
         for state in () if current is None else current.all.values():
             if state.plan is None:
                 continue
-            bound = self.lake.bound(state)
+            aggregate = self.lake.aggregate(state)
             note = {"plan": state.plan.id, "n": state.plan.n, "kind": "fence", "source_version": state.cursor}
             for which in ("partials", "output"):
                 with suppress(MaterializerError):  # a table that is not there: the repair sees it
-                    fence(bound.paths[which], bound.app_ids[which], state.plan.n, note)
+                    fence(aggregate.paths[which], aggregate.app_ids[which], state.plan.n, note)
 
     def _carry_on(self, journal: Journal, current: View) -> None:
         """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
@@ -293,24 +293,24 @@ def _frozen_since(backup: AggregateState, current: AggregateState | None, root: 
     """Return what freezes in the state of a backup what was frozen after it was made: its raw rows may be gone."""
     if current is None or current.frozen <= backup.frozen:
         return []
-    grid = Bound.of(backup, root).definition.grid
-    if grid.time_type != Bound.of(current, root).definition.grid.time_type:
+    grid = Aggregate.of(backup, root).definition.grid
+    if grid.time_type != Aggregate.of(current, root).definition.grid.time_type:
         return []
     return [Frozen(grid.cover(Span(current.frozen - 1, current.frozen)).end, "restored")]
 
 
-def _differences(backup: View, current: View | None) -> tuple[Compared, ...]:
+def _differences(backup: View, current: View | None) -> tuple[TableComparison, ...]:
     there = {s.name: s for s in backup.states.values()}
     here = {} if current is None else {s.name: s for s in current.states.values()}
     return tuple(_difference(name, there.get(name), here.get(name)) for name in sorted({*there, *here}))
 
 
-def _difference(name: str, backup: AggregateState | None, current: AggregateState | None) -> Compared:
+def _difference(name: str, backup: AggregateState | None, current: AggregateState | None) -> TableComparison:
     if backup is None:
-        return Compared(name, None, current.last_n if current else None, "gone")
+        return TableComparison(name, None, current.last_n if current else None, "gone")
     if current is None:
-        return Compared(name, backup.last_n, None, "back")
+        return TableComparison(name, backup.last_n, None, "back")
     if backup.id != current.id:
-        return Compared(name, backup.last_n, current.last_n, "another")
+        return TableComparison(name, backup.last_n, current.last_n, "another")
     change = "same" if backup.last_n == current.last_n else "older" if backup.last_n < current.last_n else "newer"
-    return Compared(name, backup.last_n, current.last_n, change)
+    return TableComparison(name, backup.last_n, current.last_n, change)

@@ -18,14 +18,14 @@ from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState, States
 from materializer.lake.rows import lost_file
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound, is_made_for
+from materializer.services.aggregate import Aggregate, is_made_for
 from materializer.services.definitions import lineage
 
 RETIRED: Final = 1 << 62
 """Number under which the identifier of a lost journal's aggregate is retired: nobody writes above it."""
 
 
-class Verdict(StrEnum):
+class TableCondition(StrEnum):
     """What a table of ours turned out to be."""
 
     SOUND = "sound"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
     FOREIGN = "foreign"
 
 
-READABLE: Final = frozenset({Verdict.SOUND, Verdict.AHEAD, Verdict.BEHIND})
+READABLE: Final = frozenset({TableCondition.SOUND, TableCondition.AHEAD, TableCondition.BEHIND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Seen:
     """
 
     which: str
-    verdict: Verdict
+    verdict: TableCondition
     told: str = ""
     n: int = 0
     table_id: str = ""
@@ -93,7 +93,7 @@ class Diagnosis:
         if self.events:
             yield "journal.corrupt", self.events
         for seen in (self.partials, self.output):
-            if seen.verdict is not Verdict.SOUND:
+            if seen.verdict is not TableCondition.SOUND:
                 yield _CODES[seen.verdict], seen.told
         if self.source is not None:
             yield "source.replaced", f"the output that it reads, at {self.source.path}, was made anew"
@@ -107,12 +107,12 @@ class Diagnosis:
 NUMBERS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
 """A property that lets Delta forget which refresh a table carries."""
 _CODES: Final = {
-    Verdict.AHEAD: "tables.ahead",
-    Verdict.BEHIND: "tables.ahead",
-    Verdict.MISSING: "table.not-found",
-    Verdict.DAMAGED: "tables.foreign",
-    Verdict.OTHER: "tables.foreign",
-    Verdict.FOREIGN: "tables.foreign",
+    TableCondition.AHEAD: "tables.ahead",
+    TableCondition.BEHIND: "tables.ahead",
+    TableCondition.MISSING: "table.not-found",
+    TableCondition.DAMAGED: "tables.foreign",
+    TableCondition.OTHER: "tables.foreign",
+    TableCondition.FOREIGN: "tables.foreign",
 }
 
 
@@ -128,35 +128,35 @@ def diagnose(state: AggregateState, root: Path, states: States, events: str = ""
     Raises:
         StorageError: If a table cannot be looked at.
     """
-    bound = Bound.of(state, root)
-    partials, output = (_seen(state, bound, which) for which in ("partials", "output"))
+    aggregate = Aggregate.of(state, root)
+    partials, output = (_seen(state, aggregate, which) for which in ("partials", "output"))
     return Diagnosis(state.name, partials, output, _new_source(state, root, states), events, state.plan)
 
 
-def _seen(state: AggregateState, bound: Bound, which: str) -> Seen:
-    path, name = bound.paths[which], f"its {which} table"
+def _seen(state: AggregateState, aggregate: Aggregate, which: str) -> Seen:
+    path, name = aggregate.paths[which], f"its {which} table"
     folder = DeltaFolder.at(path)
     try:
         head, columns = folder.head(), folder.schema()
-        n = folder.transaction_version(bound.app_ids[which]) or 0
+        n = folder.transaction_version(aggregate.app_ids[which]) or 0
         lost = lost_file(path)
     except TableNotFoundError:
-        return Seen(which, Verdict.MISSING, f"{name} is not there")
+        return Seen(which, TableCondition.MISSING, f"{name} is not there")
     except (NotADeltaTableError, SourceDamagedError) as exc:
-        return Seen(which, Verdict.DAMAGED, f"{name} cannot be read: {exc.message}")
+        return Seen(which, TableCondition.DAMAGED, f"{name} cannot be read: {exc.message}")
     is_ours = is_made_for(folder, which, state.id)
     if head.table_id != state.tables[which]:
-        verdict = Verdict.OTHER if is_ours and n < RETIRED else Verdict.FOREIGN
+        verdict = TableCondition.OTHER if is_ours and n < RETIRED else TableCondition.FOREIGN
         whose = "made for it, but not the one that the journal names" if is_ours else "not the one that was made for it"
         return Seen(which, verdict, f"{name} is {whose}", n if is_ours else 0, head.table_id)
     if n >= RETIRED:
-        return Seen(which, Verdict.FOREIGN, f"{name} was taken over when its journal was lost", 0, head.table_id)
+        return Seen(which, TableCondition.FOREIGN, f"{name} was taken over when its journal was lost", 0, head.table_id)
     if lost is not None:
-        return Seen(which, Verdict.DAMAGED, f"{name} has lost the file {lost}", n, head.table_id)
+        return Seen(which, TableCondition.DAMAGED, f"{name} has lost the file {lost}", n, head.table_id)
     if columns != [(str(c), str(t)) for c, t in state.schemas[which]]:
-        return Seen(which, Verdict.DAMAGED, f"{name} has other columns than the definition", n, head.table_id)
+        return Seen(which, TableCondition.DAMAGED, f"{name} has other columns than the definition", n, head.table_id)
     seen = _numbered(state, which, n, head.table_id, head.version)
-    if seen.verdict is Verdict.BEHIND and n == 0 and NUMBERS_EXPIRE in folder.properties():
+    if seen.verdict is TableCondition.BEHIND and n == 0 and NUMBERS_EXPIRE in folder.properties():
         return replace(seen, told=f"{seen.told}; its property {NUMBERS_EXPIRE} lets the number expire")
     return seen
 
@@ -172,10 +172,10 @@ def _numbered(state: AggregateState, which: str, n: int, table_id: str, version:
     fits = is_switch or (base is not None and base.table_id == table_id and version >= base.version)
     told = f"its {which} table carries refresh {n}, the journal left it at {expected}"
     if n > most:
-        return Seen(which, Verdict.AHEAD, told, n, table_id, fits)
+        return Seen(which, TableCondition.AHEAD, told, n, table_id, fits)
     if n < expected or (base is not None and not fits):
-        return Seen(which, Verdict.BEHIND, told, n, table_id)
-    return Seen(which, Verdict.SOUND, "", n, table_id, fits, version)
+        return Seen(which, TableCondition.BEHIND, told, n, table_id)
+    return Seen(which, TableCondition.SOUND, "", n, table_id, fits, version)
 
 
 def _new_source(state: AggregateState, root: Path, states: States) -> SourceIdentity | None:

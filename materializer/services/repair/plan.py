@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from materializer.journal.state import AggregateState
-from materializer.services.repair.diagnose import READABLE, Diagnosis, Verdict
+from materializer.services.repair.diagnose import READABLE, Diagnosis, TableCondition
 
 
 class Table(StrEnum):
@@ -109,9 +109,9 @@ def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> M
     is_readable = d.partials.verdict in READABLE
     abandons = d.plan.n if d.plan is not None and (gives_up or not d.is_recoverable) else None
     dirty = (
-        d.partials.verdict is not Verdict.SOUND
-        or d.output.verdict is Verdict.AHEAD
-        or (d.output.verdict is Verdict.OTHER and not is_readable)
+        d.partials.verdict is not TableCondition.SOUND
+        or d.output.verdict is TableCondition.AHEAD
+        or (d.output.verdict is TableCondition.OTHER and not is_readable)
         or bool(d.events)
         or d.source is not None
         or (abandons is not None and (state.is_engine or gives_up))
@@ -133,13 +133,13 @@ def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> M
 def _output(d: Diagnosis, *, is_readable: bool) -> tuple[Table, Old]:
     made = Table.REBUILT if is_readable else Table.EMPTY
     match d.output.verdict:
-        case Verdict.SOUND | Verdict.AHEAD:
+        case TableCondition.SOUND | TableCondition.AHEAD:
             return Table.KEPT, Old.NONE
-        case Verdict.OTHER if not is_readable:
+        case TableCondition.OTHER if not is_readable:
             return Table.KEPT, Old.NONE
-        case Verdict.OTHER | Verdict.BEHIND if is_readable:
+        case TableCondition.OTHER | TableCondition.BEHIND if is_readable:
             return made, Old.REMOVED
-        case Verdict.MISSING:
+        case TableCondition.MISSING:
             return made, Old.NONE
         case _:
             return made, Old.ASIDE

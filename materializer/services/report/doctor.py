@@ -22,15 +22,15 @@ from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import stuck_spans
-from materializer.services.repair.diagnose import Verdict, diagnose
+from materializer.services.repair.diagnose import TableCondition, diagnose
 from materializer.services.report import tables
 from materializer.services.report.status import advice_of
-from materializer.services.report.tables import Finding
+from materializer.services.report.tables import DoctorFinding
 
 
 @dataclass(slots=True)
@@ -49,56 +49,56 @@ class Doctor:
     config: Config
     maintainer: Maintainer
 
-    def examine(self, name: str | None = None) -> list[Finding]:
+    def examine(self, name: str | None = None) -> list[DoctorFinding]:
         """Return findings about the environment and one aggregate, or all."""
         findings = list(self._environment())
         try:
             view = self.journal.view()
         except MaterializerError as exc:
-            return [*findings, Finding("error", "journal", exc.code, exc.message, exc.hint)]
+            return [*findings, DoctorFinding("error", "journal", exc.code, exc.message, exc.hint)]
         one = None if name is None or view.broken_named(name) else view.named(name)
         states = sorted(view.states.values(), key=lambda s: s.name.lower()) if name is None else [one] if one else []
         there = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
-        findings.append(Finding("ok", "journal", "doctor.journal", there))
+        findings.append(DoctorFinding("ok", "journal", "doctor.journal", there))
         if name is None:
             for plan in self.maintainer.journal_plans():
                 findings += tables.untidy("journal", plan, "run 'materializer maintain --all'")
         for broken in view.broken.values():
             if name is None or broken.name.lower() == name.lower():
                 told = broken.error()
-                findings.append(Finding("error", broken.name or broken.id, told.code, told.message, told.hint))
+                findings.append(DoctorFinding("error", broken.name or broken.id, told.code, told.message, told.hint))
         for state in states:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
                 findings += self._build(build, view.states)
         return findings
 
-    def _environment(self) -> Iterator[Finding]:
+    def _environment(self) -> Iterator[DoctorFinding]:
         from materializer.spark.runtime import class_data, jars
         from materializer.spark.runtime.session import check_java, refuse_unsafe_options
 
         try:
             refuse_unsafe_options(self.config.spark.options)
         except MaterializerError as exc:
-            yield Finding("error", "environment", exc.code, exc.message, exc.hint)
+            yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
         try:
-            yield Finding("ok", "environment", "doctor.java", f"Java {check_java()}")
+            yield DoctorFinding("ok", "environment", "doctor.java", f"Java {check_java()}")
         except MaterializerError as exc:
-            yield Finding("error", "environment", exc.code, exc.message, exc.hint)
+            yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
         try:
             found = jars.find(self.config.spark.jars, jars.cache_dir())
         except MaterializerError as exc:
-            yield Finding("error", "environment", exc.code, exc.message, exc.hint)
+            yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
             return
         if found:
-            yield Finding(
+            yield DoctorFinding(
                 "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in found)
             )
             if self.config.spark.profile == "short" and not class_data.place(jars.cache_dir(), found).is_file():
                 message = "there is no class-data archive for this Java, Spark and jars: commands start slower than they could"
-                yield Finding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
+                yield DoctorFinding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
         else:
-            yield Finding(
+            yield DoctorFinding(
                 "note",
                 "environment",
                 "doctor.jars",
@@ -106,15 +106,15 @@ class Doctor:
                 jars.HINT,
             )
 
-    def _aggregate(self, state: AggregateState, states: States) -> Iterator[Finding]:
+    def _aggregate(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         yield from self._work(state)
         for look in (self._source, self._tables, self._worn):
             try:
                 yield from look(state, states)
             except MaterializerError as exc:
-                yield Finding("error", state.name, exc.code, exc.message, exc.hint)
+                yield DoctorFinding("error", state.name, exc.code, exc.message, exc.hint)
 
-    def _build(self, build: AggregateState, states: States) -> Iterator[Finding]:
+    def _build(self, build: AggregateState, states: States) -> Iterator[DoctorFinding]:
         """Yield what is wrong with the next version of an aggregate, and what its source takes from it."""
         if build.is_closed:
             return  # it is being published: whoever ends that goes on with its tables
@@ -123,10 +123,10 @@ class Doctor:
             folder = DeltaFolder.at(build.source.path)
             head, properties = folder.head(), folder.properties()
         except MaterializerError as exc:
-            yield Finding("error", build.name, exc.code, f"next version: {exc.message}", exc.hint)
+            yield DoctorFinding("error", build.name, exc.code, f"next version: {exc.message}", exc.hint)
             return
         for code, words in found.wrong:
-            yield Finding("error", build.name, code, f"next version: {words}", build.mend)
+            yield DoctorFinding("error", build.name, code, f"next version: {words}", build.mend)
         if head.table_id == build.source.table_id and head.version >= build.cursor:
             for each in self._endangered(build, states, properties, head.version):
                 hint = each.hint and f"run 'materializer build {build.name}', or give it up with 'materializer abandon'"
@@ -134,17 +134,17 @@ class Doctor:
 
     def _endangered(
         self, state: AggregateState, states: States, properties: Mapping[str, str], newest: int
-    ) -> Iterator[Finding]:
+    ) -> Iterator[DoctorFinding]:
         parent = lineage.parent_of(state.source.path, self.root, states)
         parents_hours = None if parent is None else retention_hours_of(AggregateSpec.from_json(parent.spec))
         return tables.endangered(state, properties, newest, parents_hours)
 
-    def _work(self, state: AggregateState) -> Iterator[Finding]:
+    def _work(self, state: AggregateState) -> Iterator[DoctorFinding]:
         if state.lease is not None:
             dead = processes.is_dead(state.lease, time.time())
             who = f"process {state.lease.pid} on {state.lease.host}"
             if dead:
-                yield Finding(
+                yield DoctorFinding(
                     "note",
                     state.name,
                     "doctor.lease",
@@ -152,10 +152,10 @@ class Doctor:
                     "the next command takes it over",
                 )
             else:
-                yield Finding("ok", state.name, "doctor.lease", f"{who} is working on it")
+                yield DoctorFinding("ok", state.name, "doctor.lease", f"{who} is working on it")
         if state.plan is not None:
             message = f"refresh {state.plan.n} has not ended"
-            yield Finding(
+            yield DoctorFinding(
                 "note",
                 state.name,
                 "doctor.unfinished",
@@ -165,7 +165,7 @@ class Doctor:
         most = log_entries_of(AggregateSpec.from_json(state.spec), self.config.log_max_entries)
         if len(state.log.entries) > most // 2:
             message = f"the invalidation log has {len(state.log.entries)} entries of {most}"
-            yield Finding(
+            yield DoctorFinding(
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )
         yield from self._late(state)
@@ -173,39 +173,39 @@ class Doctor:
         yield from self._frozen(state)
         if state.null_times:
             message = f"{state.null_times:,} source rows have no time and are left out"
-            yield Finding(
+            yield DoctorFinding(
                 "note", state.name, "doctor.null-times", message, "mend them in the source; they are picked up then"
             )
 
-    def _frozen(self, state: AggregateState) -> Iterator[Finding]:
-        definition = Bound.of(state, self.root).definition
+    def _frozen(self, state: AggregateState) -> Iterator[DoctorFinding]:
+        definition = Aggregate.of(state, self.root).definition
         grid, engine = definition.grid, definition.engine
         if state.stuck:
             stuck = stuck_spans(state)
             why = "; ".join(dict.fromkeys(frozen_bound.why_stuck(e) for e in state.stuck))
             message = f"{spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
-            yield Finding("warning", state.name, "doctor.frozen", message, hint)
+            yield DoctorFinding("warning", state.name, "doctor.frozen", message, hint)
         wanted = min(frozen_bound.wanted(state, grid, SOURCE), state.threshold)
         asked, wanted = wanted, frozen_bound.cut_edge(definition, wanted)
         if asked > wanted == NEG_INF:
             message = "source.retention can freeze nothing: no edge of slices lies between two windows (filled: days) of its trading sessions"
             hint = "set 'slice' to a length that divides them, such as '1 hour'"
-            yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
+            yield DoctorFinding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:
             return
         message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "
         if not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, grid)):
             hint = f"run 'materializer refresh {state.name}' before the rows go"
-            yield Finding("warning", state.name, "doctor.not-frozen", f"{message}buckets there are dirty", hint)
+            yield DoctorFinding("warning", state.name, "doctor.not-frozen", f"{message}buckets there are dirty", hint)
         elif engine is not None:
             hint = f"'materializer refresh {state.name} --as-of T' closes what no later row of its key has closed"
             message += "results that begin there are open, or reach what is dirty"
-            yield Finding("warning", state.name, "doctor.not-frozen", message, hint)
+            yield DoctorFinding("warning", state.name, "doctor.not-frozen", message, hint)
 
-    def _late(self, state: AggregateState) -> Iterator[Finding]:
+    def _late(self, state: AggregateState) -> Iterator[DoctorFinding]:
         spec = AggregateSpec.from_json(state.spec)
-        found = advice_of(state, Bound.of(state, self.root).definition.grid)
+        found = advice_of(state, Aggregate.of(state, self.root).definition.grid)
         if found is None:
             return
         reach = [p.start_offset for p in policies_of(spec)]
@@ -216,29 +216,29 @@ class Doctor:
         if reach and None not in reach and late > max(seen):
             message = "0.1 % of the rows come later than any policy looks back: their buckets stay dirty"
             hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true; this suggests {rest}, too"
-            yield Finding("warning", state.name, "doctor.late-rows", message, hint)
+            yield DoctorFinding("warning", state.name, "doctor.late-rows", message, hint)
         elif late:
             message = f"99.9 % of the rows come within {late / 3600:,.1f} h"
             hint = f"this suggests refresh.start_offset {found.start_offset}, {rest}"
-            yield Finding("ok", state.name, "doctor.lateness", message, hint)
+            yield DoctorFinding("ok", state.name, "doctor.lateness", message, hint)
 
-    def _source(self, state: AggregateState, states: States) -> Iterator[Finding]:
+    def _source(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         folder = DeltaFolder.at(state.source.path)
         head = folder.head()
         parent = lineage.parent_of(state.source.path, self.root, states)
         if parent is not None:
             # a lake of an older release may have one
             for problem in lineage.misfits_of_child(AggregateSpec.from_json(state.spec), [lineage.Form.of(parent, "")]):
-                yield Finding("error", state.name, problem.code, problem.message, problem.hint)
+                yield DoctorFinding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # told with the tables: a repair mends it
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"
-            yield Finding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
+            yield DoctorFinding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
             return
         if head.version < state.cursor:
             hint = "apply the definition again if an older copy was put in its place"
-            yield Finding(
+            yield DoctorFinding(
                 "error",
                 state.name,
                 "source.rolled-back",
@@ -249,7 +249,7 @@ class Doctor:
         properties = folder.properties()
         if properties.get("delta.enableChangeDataFeed", "").lower() != "true":
             hint = "ALTER TABLE … SET TBLPROPERTIES (delta.enableChangeDataFeed = true); changes from then on are told by row"
-            yield Finding(
+            yield DoctorFinding(
                 "warning",
                 state.name,
                 "doctor.no-feed",
@@ -257,27 +257,30 @@ class Doctor:
                 hint,
             )
         extent = files(
-            state.source.path, head.version, state.spec["time_column"], Bound.of(state, self.root).definition.time_type
+            state.source.path,
+            head.version,
+            state.spec["time_column"],
+            Aggregate.of(state, self.root).definition.time_type,
         )
         if extent.unknown.files:
             hint = f"put '{state.spec['time_column']}' among the first 32 columns, or in delta.dataSkippingStatsColumns, and rewrite the files"
             message = (
                 f"{extent.unknown.files} source files have no statistics of the time column: every refresh reads them"
             )
-            yield Finding("warning", state.name, "doctor.no-statistics", message, hint)
+            yield DoctorFinding("warning", state.name, "doctor.no-statistics", message, hint)
         yield from self._endangered(state, states, properties, head.version)
 
-    def _tables(self, state: AggregateState, states: States) -> Iterator[Finding]:
+    def _tables(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         found = diagnose(state, self.root, states)
         for code, words in found.wrong:
-            yield Finding("error", state.name, code, words, f"run 'materializer repair {state.name}'")
+            yield DoctorFinding("error", state.name, code, words, f"run 'materializer repair {state.name}'")
         for seen in (found.partials, found.output):
-            if seen.verdict is Verdict.SOUND:
+            if seen.verdict is TableCondition.SOUND:
                 words = f"{seen.which} at version {seen.version}, refresh {seen.n}"
-                yield Finding("ok", state.name, "doctor.table", words)
-                path = Bound.of(state, self.root).paths[seen.which]
+                yield DoctorFinding("ok", state.name, "doctor.table", words)
+                path = Aggregate.of(state, self.root).paths[seen.which]
                 yield from tables.written_by_others(state, seen.which, path)
                 yield from tables.unfit_properties(state, seen.which, DeltaFolder.at(path).properties())
 
-    def _worn(self, state: AggregateState, _: States) -> Iterator[Finding]:
+    def _worn(self, state: AggregateState, _: States) -> Iterator[DoctorFinding]:
         yield from tables.worn(state, self.maintainer.plans)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from materializer.core.policy.policies import has_clock, promise_of
 from materializer.core.policy.retention import clock_edge, latest_instant
@@ -26,11 +26,12 @@ from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
+from materializer.services.definitions import lineage
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
-from materializer.services.observe.source_deletes import Reader, left_to_owner
+from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.source_lateness import SourceLateness, by_source
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
@@ -41,6 +42,9 @@ from materializer.services.versions.progress import (
     next_version,
     previous_versions,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class Status:
     expired_rows: int = 0
     stuck: tuple[tuple[Span, str], ...] = ()
     delete: str = ""
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[OtherReader, ...] = ()
     past_clock: PastClock | None = None
 
 
@@ -146,6 +150,11 @@ class Looker:
 
     root: Path
     journal: Journal
+
+    def names(self) -> list[str]:
+        """Return the names of all aggregates, parents first, then of those that cannot be used."""
+        view = self.journal.view()
+        return [*lineage.parents_first(self.root, view.states), *sorted(b.name or b.id for b in view.broken.values())]
 
     def status(self, name: str | None = None, now: str | int | None = None) -> list[Status]:
         """Return the status of one aggregate, or of all by name.
@@ -185,7 +194,7 @@ class Looker:
             An instant of the aggregate's time; of the newest row that was captured where the source's files say less.
         """
         state = self.journal.view().named(name)
-        definition = Bound.of(state, self.root).definition
+        definition = Aggregate.of(state, self.root).definition
         head = DeltaFolder.at(state.source.path).head()
         hull = files(state.source.path, head.version, definition.spec.time_column, definition.time_type).hull
         newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
@@ -211,7 +220,7 @@ class Looker:
         return ended
 
     def _status(self, state: AggregateState, given: str | int | None) -> Status:
-        bound = Bound.of(state, self.root)
+        aggregate = Aggregate.of(state, self.root)
         newest, problem, rows, beside = None, "", None, None
         with suppress(MaterializerError):  # its source may be another, and away
             beside = next_version(state, self.journal.view().build_of(state), self.root)
@@ -222,7 +231,7 @@ class Looker:
                 problem = "the source was dropped and recreated"
             elif head.version < state.cursor:
                 problem = "the source is older than what was captured"
-            rows = row_count(bound.paths["output"])
+            rows = row_count(aggregate.paths["output"])
         except MaterializerError as exc:
             problem = exc.message
         dirty, changed = dirty_below_newest(state), newest
@@ -230,14 +239,14 @@ class Looker:
             changed = state.cursor  # the same rows in other files
         keys = [e.keys for e in state.plannable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
-        grid, clock = bound.definition.grid, wall_clock()
+        grid, clock = aggregate.definition.grid, wall_clock()
         now = now_to_look(given, state, grid, clock)
-        promise = promise_of(bound.definition.spec)
+        promise = promise_of(aggregate.definition.spec)
         return Status(
             state.name,
             state.source.path,
-            bound.definition.grid.describe(),
-            bound.definition.time_type,
+            aggregate.definition.grid.describe(),
+            aggregate.definition.time_type,
             state.cursor,
             newest,
             state.threshold,
@@ -253,9 +262,9 @@ class Looker:
             _word(state, changed, dirty, problem),
             problem,
             policy_states(
-                state, bound, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
+                state, aggregate, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
             ),
-            outside(state, bound, now),
+            outside(state, aggregate, now),
             None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
             _held(state) & dirty,
             state.checks[-1] if state.checks else None,
@@ -264,21 +273,23 @@ class Looker:
             state.maintained,
             beside,
             previous_versions(state),
-            canaries_of(bound.definition.spec.property_map, state.canaries),
+            canaries_of(aggregate.definition.spec.property_map, state.canaries),
             state.frozen,
             state.retired,
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.stuck),
-            *left_to_owner(state, bound.definition, self.root, self.journal.view()),
-            past_clock(state, bound, newest, now),
+            *left_to_owner(state, aggregate.definition, self.root, self.journal.view()),
+            past_clock(state, aggregate, newest, now),
         )
 
     def show(
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return column names and some published rows, newest bucket first, without a JVM."""
-        bound = Bound.of(self.journal.view().named(name), self.root)
-        return newest_rows(bound.paths["output"], bound.slice_column("output"), limit=limit, start=start, end=end)
+        aggregate = Aggregate.of(self.journal.view().named(name), self.root)
+        return newest_rows(
+            aggregate.paths["output"], aggregate.slice_column("output"), limit=limit, start=start, end=end
+        )
 
 
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
@@ -289,16 +300,16 @@ def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
     return advice(state.lateness, (grid.next(start) - start) / SECOND, max(state.waits, default=None))
 
 
-def past_clock(state: AggregateState, bound: Bound, version: int | None, now: int | None) -> PastClock | None:
+def past_clock(state: AggregateState, aggregate: Aggregate, version: int | None, now: int | None) -> PastClock | None:
     """Return which rows that were captured lie past the clock; no file is listed where none do.
 
     Args:
         state: The aggregate.
-        bound: The same, compiled.
+        aggregate: The same, compiled.
         version: Version of the source whose files tell of them, None when it cannot be read.
         now: As *now* counts for the aggregate; None when nobody said.
     """
-    definition, grid = bound.definition, bound.definition.grid
+    definition, grid = aggregate.definition, aggregate.definition.grid
     edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
     if state.extent_end <= edge:
         return None
@@ -341,3 +352,25 @@ def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: st
 def text(time_type: TimeType, instant: int) -> str:
     """Return an instant as text for people."""
     return render(instant, time_type)
+
+
+def frame(statuses: Iterable[Status]) -> pd.DataFrame:
+    """Return a row for each status."""
+    import pandas as pd  # noqa: PLC0415 (slow to import)
+
+    rows = [
+        {
+            "name": s.name,
+            "state": s.state,
+            "grid": s.grid,
+            "cursor": s.cursor,
+            "newest": s.newest,
+            "threshold": text(s.time_type, s.threshold),
+            "dirty_spans": len(s.dirty),
+            "rows": s.rows,
+            "null_times": s.null_times,
+            "last_refresh": s.last.at if s.last else None,
+        }
+        for s in statuses
+    ]
+    return pd.DataFrame(rows)

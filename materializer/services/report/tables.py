@@ -45,7 +45,7 @@ _PARENTS: Final = "maintain.retention"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at.
 
     Args:
@@ -65,7 +65,7 @@ class Finding:
 
 def endangered(
     state: AggregateState, properties: Mapping[str, str], newest: int, parents_hours: float | None = None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Yield what the retention of the source takes from the next refresh, and when.
 
     Args:
@@ -94,21 +94,21 @@ def endangered(
         hint = (
             "the next refresh takes everything below the threshold as dirty; refresh more often than the log is cleaned"
         )
-        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        yield DoctorFinding("error", state.name, "doctor.log-cleaned", message, hint)
         return
     if gone:
         message = f"files with changes of the source are gone before they were captured: {gone}"
         hint = "the next refresh tells these changes by file statistics; vacuum the source less, or refresh more often"
-        yield Finding("warning", state.name, "doctor.vacuumed", message, hint)
+        yield DoctorFinding("warning", state.name, "doctor.vacuumed", message, hint)
     left = wall - (time.time() - oldest.timestamp / 1000) / 3600
     behind = f"{newest - state.cursor} source versions are not captured"
     message = f"{behind}; the oldest stays readable for {max(left, 0):,.0f} h ({what}, {key})"
     level = "ok" if left > SOON_HOURS else "warning"
     hint = "" if level == "ok" else f"run 'materializer refresh {state.name}' before that"
-    yield Finding(level, state.name, "doctor.retention", message, hint)
+    yield DoctorFinding(level, state.name, "doctor.retention", message, hint)
 
 
-def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[Finding]:
+def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[DoctorFinding]:
     """Yield how long late rows below the frozen bound can wait: they can only be merged, as the changes that they came in."""
     below, _ = state.log.split(state.frozen)
     waiting = [e.after for e in below.entries if e.after is not None and e.is_mergeable]
@@ -122,16 +122,16 @@ def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[Finding]
             f"late rows below the frozen bound came in version {min(waiting) + 1} of the source, which was cleaned away"
         )
         hint = f"'materializer thaw {state.name}' computes history again, where its raw rows are still there"
-        yield Finding("error", state.name, "doctor.log-cleaned", message, hint)
+        yield DoctorFinding("error", state.name, "doctor.log-cleaned", message, hint)
         return
     left = max(wall - (time.time() - oldest.timestamp / 1000) / 3600, 0)
     message = (
         f"late rows below the frozen bound wait to be merged; their changes stay readable for {left:,.0f} h ({what})"
     )
-    yield Finding("note" if left > SOON_HOURS else "warning", state.name, "doctor.retention", message, hint)
+    yield DoctorFinding("note" if left > SOON_HOURS else "warning", state.name, "doctor.retention", message, hint)
 
 
-def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iterator[Finding]:
+def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iterator[DoctorFinding]:
     """Yield a warning when every schedule is slower than the source forgets."""
     now = int(time.time() * 1_000_000)
     lengths = []
@@ -146,7 +146,7 @@ def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iter
         )
         longer = f"ALTER TABLE … SET TBLPROPERTIES ({key} = 'interval 30 days') on the source"
         hint = f"run it more often, or {f'lengthen {key}' if key.startswith(_PARENTS) else longer}"
-        yield Finding("warning", state.name, "doctor.too-seldom", message, hint)
+        yield DoctorFinding("warning", state.name, "doctor.too-seldom", message, hint)
 
 
 def _gone(state: AggregateState, newest: int) -> int:
@@ -160,14 +160,14 @@ def _gone(state: AggregateState, newest: int) -> int:
     return sum(not os.path.exists(f"{path}/{unquote(name)}") for name in names)  # noqa: PTH110  text, later a URL
 
 
-def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[Finding]:
+def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[DoctorFinding]:
     """Yield a warning when commits of others changed rows of a table of ours, as far back as its log goes."""
     others = list(islice(_others(path), NAMED + 1))
     if others:
         which = ", ".join(str(c.version) for c in others[:NAMED]) + (" and more" if len(others) > NAMED else "")
         message = f"its {table} was written by others: {others[0].operation or 'a commit'} (version {which})"
         hint = f"'materializer verify {state.name}' tells what differs, 'materializer refresh {state.name} --force' computes all of it again"
-        yield Finding("warning", state.name, "doctor.written-by-others", message, hint)
+        yield DoctorFinding("warning", state.name, "doctor.written-by-others", message, hint)
 
 
 def _others(path: str) -> Iterator[Commit]:
@@ -182,7 +182,7 @@ def _others(path: str) -> Iterator[Commit]:
             yield commit
 
 
-def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """Yield what somebody set on a table of ours that loses data, or keeps us from writing."""
     found = []
     files, log = _kept(properties, _FEED, WEEK_HOURS), _kept(properties, _LOG, MONTH_HOURS)
@@ -202,7 +202,7 @@ def unfit_properties(state: AggregateState, table: str, properties: Mapping[str,
     for key, why, fit in found:
         message = f"its {table} has {key} = {properties.get(key)!r}: {why}"
         hint = f"SET TBLPROPERTIES ({key} = {fit})" if fit else f"UNSET TBLPROPERTIES ({key})"
-        yield Finding("warning", state.name, "doctor.property", message, f"ALTER TABLE … {hint}")
+        yield DoctorFinding("warning", state.name, "doctor.property", message, f"ALTER TABLE … {hint}")
 
 
 def _kept(properties: Mapping[str, str], key: str, default_hours: float) -> float:
@@ -211,7 +211,7 @@ def _kept(properties: Mapping[str, str], key: str, default_hours: float) -> floa
     return default_hours if found is None else found
 
 
-def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[Finding]:
+def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[DoctorFinding]:
     """Yield tables that maintenance would lay out again."""
     for plan in plans(state):
         if not plan.groups:
@@ -221,10 +221,10 @@ def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[Table
         layers = f", up to {plan.deepest:,} over each other" if plan.deepest > 1 else ""
         message = f"its {plan.table} has {plan.files:,} files, {plan.small:,} of them small{layers}; {files:,} are worth writing again"
         level = "warning" if plan.small > WORN_FILES or plan.deepest > WORN_DEPTH else "note"
-        yield Finding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")
+        yield DoctorFinding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")
 
 
-def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[Finding]:
+def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[DoctorFinding]:
     """Yield what a table has that nobody needs, where nothing has to be written again."""
     gathered = [
         f"{plan.leftovers:,} files that nobody needs ({plan.leftover_bytes / 1e6:,.1f} MB)" if plan.leftovers else "",
@@ -234,10 +234,10 @@ def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[Finding]:
     ]
     told = ", ".join(part for part in gathered if part)
     if told:
-        yield Finding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)
+        yield DoctorFinding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)
 
 
-def calendar_ends(state: AggregateState) -> Iterator[Finding]:
+def calendar_ends(state: AggregateState) -> Iterator[DoctorFinding]:
     """Yield that the newest row lies close to the end of the trading calendar that an aggregate keeps."""
     spec = AggregateSpec.from_json(state.spec)
     if not any(name == DAYS for name, _ in spec.params) or state.extent_end == NEG_INF:
@@ -246,6 +246,6 @@ def calendar_ends(state: AggregateState) -> Iterator[Finding]:
     left = calendar.dated.last - calendar.day_of(state.extent_end)
     if left < SOON_DAYS:
         message = f"the trading calendar ends {left} days after the newest row; a row after it stops the refresh"
-        yield Finding(
+        yield DoctorFinding(
             "warning", state.name, "doctor.calendar", message, "apply the definition again for a newer calendar"
         )

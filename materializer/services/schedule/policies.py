@@ -39,10 +39,11 @@ from materializer.errors import (
 from materializer.journal.events import Event, PolicyRan
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
-from materializer.services.definitions.apply import Change, Definitions
+from materializer.services.definitions.apply import Definitions
+from materializer.services.definitions.changes import DefinitionChange
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.planning.runs import Request
@@ -90,18 +91,18 @@ class PolicyReport:
 
 
 def policy_states(
-    state: AggregateState, bound: Bound, now: int | None, clock: int, *, is_by_clock: bool
+    state: AggregateState, aggregate: Aggregate, now: int | None, clock: int, *, is_by_clock: bool
 ) -> tuple[PolicyState, ...]:
     """Return the policies of an aggregate, newest window first, as they stand at *now*.
 
     Args:
         state: The aggregate.
-        bound: The same, compiled.
+        aggregate: The same, compiled.
         now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
         clock: By which instant schedules are judged, microseconds since the epoch.
         is_by_clock: Whether that is what the clock says, and not what somebody asked for.
     """
-    grid, policies = bound.definition.grid, policies_of(bound.definition.spec)
+    grid, policies = aggregate.definition.grid, policies_of(aggregate.definition.spec)
     found = []
     for policy in policies:
         last = state.policy_runs.get(policy.name)
@@ -113,15 +114,15 @@ def policy_states(
     return tuple(found)
 
 
-def outside(state: AggregateState, bound: Bound, now: int | None) -> SpanSet | None:
+def outside(state: AggregateState, aggregate: Aggregate, now: int | None) -> SpanSet | None:
     """Return what is dirty below the newest row and lies in no policy's window at *now*.
 
     None when there is no policy, or nobody can tell what now is.
     """
-    policies = policies_of(bound.definition.spec)
+    policies = policies_of(aggregate.definition.spec)
     if not policies or now is None:
         return None
-    return dirty_below_newest(state) & beyond(policies, now, bound.definition.grid)
+    return dirty_below_newest(state) & beyond(policies, now, aggregate.definition.grid)
 
 
 def now_to_look(given: str | int | None, state: AggregateState, grid: Grid, clock: int) -> int | None:
@@ -158,15 +159,17 @@ class Policies:
             state = view.named(each)
             if not policies_of(AggregateSpec.from_json(state.spec)):
                 continue
-            bound = self.lake.bound(state)
+            aggregate = self.lake.aggregate(state)
             clock = self.clock()
-            at = now_to_look(now, state, bound.definition.grid, clock)
-            is_clock = at is not None and has_clock(bound.definition.grid)
+            at = now_to_look(now, state, aggregate.definition.grid, clock)
+            is_clock = at is not None and has_clock(aggregate.definition.grid)
             judged = at if at is not None and is_clock else clock
-            found += policy_states(state, bound, at, judged, is_by_clock=now is None)
+            found += policy_states(state, aggregate, at, judged, is_by_clock=now is None)
         return found
 
-    def add(self, name: str, policy: str, given: Mapping[str, str], *, max_staleness: str | None = None) -> Change:
+    def add(
+        self, name: str, policy: str, given: Mapping[str, str], *, max_staleness: str | None = None
+    ) -> DefinitionChange:
         """Add a policy to an applied definition; nothing is computed again.
 
         Args:
@@ -205,7 +208,7 @@ class Policies:
 
         return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
-    def remove(self, name: str, policy: str = DEFAULT) -> Change:
+    def remove(self, name: str, policy: str = DEFAULT) -> DefinitionChange:
         """Remove a policy from an applied definition; what it refreshed stays.
 
         Raises:
@@ -249,7 +252,7 @@ class Policies:
             MaterializerError: Whatever the refresh found.
         """
         state = self.lake.journal.view().named(name)
-        grid = self.lake.bound(state).definition.grid
+        grid = self.lake.aggregate(state).definition.grid
         policies = policies_of(AggregateSpec.from_json(state.spec))
         mine = next((p for p in policies if p.name == policy.lower()), None)
         if mine is None:

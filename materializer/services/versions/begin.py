@@ -21,8 +21,8 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import build_path, partials_path
 from materializer.services.commit.lake import Lake
-from materializer.services.commit.ports import Workbench
-from materializer.services.definitions.apply import Prepared
+from materializer.services.commit.ports import DeltaPorts
+from materializer.services.definitions.changes import CheckedDefinition
 from materializer.services.definitions.tables import create_tables
 from materializer.services.planning.runs import Request
 
@@ -30,7 +30,7 @@ COPIED: Final = 1
 """Refresh number of the tables of a build that starts from partials that are there already."""
 
 
-def empty(lake: Lake, state: AggregateState, prepared: Prepared) -> None:
+def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> None:
     """Start a build of a checked definition that computes everything from its source."""
     data_version, build = uuid4().hex, uuid4().hex
     paths = {
@@ -74,24 +74,24 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     version = {**version, "data_version": data_version, "written_n": COPIED}
     spec = AggregateSpec.from_json(version["spec"])
     new = AggregateState(id=build, name=state.name, builds=state.id, last_n=COPIED, **fields_of(version))
-    old = lake.bound(replace(state, **fields_of(origin)))
-    bound = lake.bound(new)
+    old = lake.aggregate(replace(state, **fields_of(origin)))
+    aggregate = lake.aggregate(new)
     head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
     found = head.transaction_version(old.app_ids["partials"]) or 0
     if found != n:
         msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
         raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
     lake.on_checkpoint("version_tables")
-    tables = create_tables(bound.paths, spec, version["schemas"], build)
+    tables = create_tables(aggregate.paths, spec, version["schemas"], build)
     lake.on_checkpoint("version_partials")
     copy_rows(
         old.paths["partials"],
         head.head().version,
-        bound.paths["partials"],
-        bound.definition.partial_columns,
-        bound.slice_column("partials").name,
-        bound.definition.time_type,
-        bound.app_ids["partials"],
+        aggregate.paths["partials"],
+        aggregate.definition.partial_columns,
+        aggregate.slice_column("partials").name,
+        aggregate.definition.time_type,
+        aggregate.app_ids["partials"],
         COPIED,
         {"plan": "", "n": COPIED, "kind": "data", "source_version": version["cursor"]},
     )
@@ -99,7 +99,7 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
     plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
     lake.on_checkpoint("version_output")
-    Workbench(lake.journal, bound, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
+    DeltaPorts(lake.journal, aggregate, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
     lake.on_checkpoint("version_journal")
     event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
     lake.journal.insist([(build, event)])

@@ -11,7 +11,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import NotCoveredError
 from materializer.journal.state import AggregateState
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import Lack, lack_of, required_start
 from materializer.services.planning import runs as planning
 from materializer.services.planning.runs import Request
@@ -91,23 +91,25 @@ class Builder:
         v = self.versions
         v.refuse_unfit(name, request.publish_anyway)
         state, build = self._both(name)
-        bound = Bound.of(build, v.lake.root)
+        aggregate = Aggregate.of(build, v.lake.root)
         done: list[RefreshReport] = []
         left = max_runs
         lack = Lack()
         for _ in range(PASSES):
             start = required_start(
-                state, bound.definition.time_type, bound.definition.spec.resolution, bound.definition.grid
+                state, aggregate.definition.time_type, aggregate.definition.spec.resolution, aggregate.definition.grid
             )
             asked = replace(request, start=None if start == NEG_INF else start, end=None)
             report = self.refresher.refresh(build.id, asked, max_runs=left, on_plan=on_plan, on_run=on_run)
             done.append(report)
             state, build = self._both(name)
-            lack = lack_of(state, build, bound.definition.grid)
+            lack = lack_of(state, build, aggregate.definition.grid)
             left = None if left is None else left - len(report.runs)
             if not lack or left == 0 or not report.runs:
                 break
-        found = BuildReport(name, bound.definition.time_type, tuple(done), lack, seconds=time.perf_counter() - began)
+        found = BuildReport(
+            name, aggregate.definition.time_type, tuple(done), lack, seconds=time.perf_counter() - began
+        )
         if not switches:
             return replace(found, why_not="asked")
         try:

@@ -12,7 +12,7 @@ from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.services import processes
-from materializer.services.aggregate import Bound
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import lack_of, required_start
 
 
@@ -64,11 +64,11 @@ def next_version(state: AggregateState, build: AggregateState | None, root: Path
     """Return how far *build*, the next version of *state*, is; None without one."""
     if build is None:
         return None
-    bound = Bound.of(build, root)
-    spec, grid = bound.definition.spec, bound.definition.grid
+    aggregate = Aggregate.of(build, root)
+    spec, grid = aggregate.definition.spec, aggregate.definition.grid
     lack = lack_of(state, build, grid)
-    extent = files(build.source.path, build.cursor, spec.time_column, bound.definition.time_type)
-    start = required_start(state, bound.definition.time_type, spec.resolution, grid)
+    extent = files(build.source.path, build.cursor, spec.time_column, aggregate.definition.time_type)
+    start = required_start(state, aggregate.definition.time_type, spec.resolution, grid)
     needed = extent.rows_in(SpanSet.of(replace(EVERYTHING, start=start)))
     rows = extent.rows_in(lack.spans)
     return NextVersion(
@@ -76,7 +76,7 @@ def next_version(state: AggregateState, build: AggregateState | None, root: Path
         1.0 if not lack.spans else max(0.0, 1 - rows / needed) if needed else 0.0,
         rows,
         lack.spans,
-        bound.definition.time_type,
+        aggregate.definition.time_type,
         grid.describe(),
         build.cursor,
         lack.behind is not None,

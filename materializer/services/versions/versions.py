@@ -33,6 +33,7 @@ from materializer.errors import (
     NothingBuiltError,
     QualityGateError,
     RetryableError,
+    UsageError,
 )
 from materializer.journal.events import Checked, Described, Dropped, Event
 from materializer.journal.state import AggregateState, Version
@@ -42,7 +43,8 @@ from materializer.services import processes
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import run
 from materializer.services.commit.switch_ports import refuse_uncovered
-from materializer.services.definitions.apply import Change, Definitions, Prepared
+from materializer.services.definitions.apply import Definitions
+from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.lineage import dropped_with, readers_of
 from materializer.services.definitions.refusals import refuse_frozen
 from materializer.services.definitions.tables import remove_tables
@@ -94,7 +96,7 @@ class Versions:
 
     # -- what apply does -------------------------------------------------------------------------------------------------
 
-    def end_open_switches(self, prepared: Iterable[Prepared]) -> bool:
+    def end_open_switches(self, prepared: Iterable[CheckedDefinition]) -> bool:
         """End the switches that dead processes left of the aggregates to apply, and return whether there were any.
 
         What a definition changes has to be found again then: another one is published.
@@ -108,7 +110,7 @@ class Versions:
                 pass
         return bool(left)
 
-    def refuse_frozen(self, prepared: Iterable[Prepared]) -> None:
+    def refuse_frozen(self, prepared: Iterable[CheckedDefinition]) -> None:
         """Refuse to build frozen history from its source again, before anything is written.
 
         Raises:
@@ -118,11 +120,11 @@ class Versions:
             if each.existing is not None and each.change.next in _BUILDS:
                 self._refuse_frozen(each, each.existing)
 
-    def _refuse_frozen(self, prepared: Prepared, state: AggregateState) -> None:
+    def _refuse_frozen(self, prepared: CheckedDefinition, state: AggregateState) -> None:
         if prepared.change.kind != "measures" or state.threshold == NEG_INF or lacks_partials(state):
             refuse_frozen(state, "built again, it")
 
-    def apply(self, prepared: Prepared, publish_anyway: str = "") -> Change:
+    def apply(self, prepared: CheckedDefinition, publish_anyway: str = "") -> DefinitionChange:
         """Write one checked definition; another definition of the data starts a build, and nothing else.
 
         Args:
@@ -155,7 +157,7 @@ class Versions:
                     self.switch(change.name)
         return change
 
-    def _start(self, state: AggregateState, prepared: Prepared, publish_anyway: str) -> None:
+    def _start(self, state: AggregateState, prepared: CheckedDefinition, publish_anyway: str) -> None:
         if prepared.existing is None or prepared.existing.data_version != state.data_version:
             raise RetryableError(f"another version of '{state.name}' was published a moment ago")
         self._refuse_frozen(prepared, state)
@@ -259,11 +261,15 @@ class Versions:
             back: Which of those that are kept; 1 is the newest.
 
         Raises:
+            UsageError: If *back* is less than 1.
             NothingBuiltError: If it is not kept.
             DefinitionError: If it does not divide time as what it reads, or what reads it, needs.
             FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
             LeaseHeldError: If another process works on either.
         """
+        if back < 1:
+            hint = "'materializer status' lists them, newest first"
+            raise UsageError(f"kept versions count from 1, got {back}", hint=hint)
         now = self.lake.journal.view().named(name)
         if not now.switch:  # one that has not ended makes what is published the previous version
             refuse_outlived(now, previous(now, back))
@@ -297,7 +303,7 @@ class Versions:
             with self.lake.lease(build.id):
                 pass  # what a dead run left is ended
         if build is not None and state.plan is None:
-            refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.bound(build))
+            refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.aggregate(build))
         self._publish(state)
         with (
             suppress(LeaseHeldError),
@@ -315,7 +321,7 @@ class Versions:
 
     def _switched(self, name: str, old: AggregateSpec, seconds: float) -> SwitchReport:
         state = self.lake.journal.view().named(name)
-        rows = row_count(self.lake.bound(state).paths["output"])
+        rows = row_count(self.lake.aggregate(state).paths["output"])
         lines = differences(old, AggregateSpec.from_json(state.spec))
         n = next((e.n for e in reversed(state.ended) if e.outcome == "switched"), 0)
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
@@ -333,6 +339,13 @@ class Versions:
             msg = f"no next version of '{state.name}' is being built"
             raise NothingBuiltError(msg, hint="apply a changed definition, or roll back to the previous one")
         return build
+
+    def build_after_switch(self, name: str) -> AggregateState:
+        """Return the next version of an aggregate, after the end of a switch that a dead process began."""
+        if self.lake.journal.view().named(name).switch:
+            with self.lake.lease(name):
+                pass
+        return self.build_of(self.lake.journal.view().named(name))
 
     def drop(self, name: str, *, cascade: bool = False) -> list[str]:
         """Remove an aggregate with all its versions; its source is never touched.
@@ -353,7 +366,7 @@ class Versions:
         state = view.named(name)
         readers = dropped_with(state, self.lake.root, view.all)
         if readers and not cascade:
-            raise _has_readers(state, readers, readers_of(self.lake.bound(state).paths["output"], view.all))
+            raise _has_readers(state, readers, readers_of(self.lake.aggregate(state).paths["output"], view.all))
         gone = [s.name for s in readers if not s.builds]
         done: list[str] = []
         try:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as st
 
 from materializer.core.compiled.definition import SLICE, Definition
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import compile_engine, result_layout
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import build
@@ -36,7 +36,7 @@ def stored_schemas(
     definition = unstored(spec)
     raw = spark.createDataFrame([], source)
     try:
-        frame = results(definition, prepared(definition, raw), Bounds(origin=0, as_of=0, global_max=0))
+        frame = results(definition, prepared(definition, raw), ClosingClock(origin=0, as_of=0, global_max=0))
     except AnalysisException as exc:
         message = str(exc).split("\n", 1)[0].split(" SQLSTATE:", 1)[0]
         message = f"{spec.name}: {message}"

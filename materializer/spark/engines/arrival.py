@@ -25,7 +25,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines import freezing
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.event_time_window import advanced
 from materializer.core.engines.work import Work, raw_spans
@@ -83,7 +83,7 @@ def counted_rows(
 
 
 def late_rows(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
+    spark: SparkSession, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
 ) -> DataFrame:
     """Return the rows that arrived in (after, upto] and were not accepted, with the reason.
 
@@ -101,7 +101,9 @@ def late_rows(
     return rows.select(*[sf.col(quoted(n)) for n in columns], sf.col(LATE).alias("_reason"), VERSION)
 
 
-def arrived(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, at: Bounds) -> DataFrame:
+def arrived(
+    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, at: ClosingClock
+) -> DataFrame:
     """Return every row that ever arrived, with ``_version``, ``_wm`` and the reason why it is late (null if it is not).
 
     Shape:

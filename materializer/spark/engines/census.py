@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.spark.engines.daily_time_series import day_sql
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
 from materializer.spark.engines.run import query_of
@@ -50,7 +50,9 @@ class Census:
     newest: tuple[Any, ...] | None = None
 
 
-def census(definition: Definition, raw: DataFrame, at: Bounds, limit: int, before: Before | None = None) -> Census:
+def census(
+    definition: Definition, raw: DataFrame, at: ClosingClock, limit: int, before: Before | None = None
+) -> Census:
     """Return how many windows prepared *raw* rows would make.
 
     Args:
@@ -145,7 +147,9 @@ def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Param
     return _found(row, other=row["worst"]["end"] if row["worst"] else 0)
 
 
-def _of_gaps(definition: Definition, raw: DataFrame, p: Any, at: Bounds, limit: int, before: Before | None) -> Census:
+def _of_gaps(
+    definition: Definition, raw: DataFrame, p: Any, at: ClosingClock, limit: int, before: Before | None
+) -> Census:
     """Count the windows that are filled from each row of a key to the next, and after its last row as far as windows close."""
     keys = query_of(definition).keys
     groups = [quoted(k) for k in keys] + [PART]

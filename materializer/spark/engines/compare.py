@@ -11,7 +11,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.engines.compile import label_name
 from materializer.spark.query.bucket_sql import instant_of_sql
-from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Compared, counted, kind_of
+from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Comparison, counted, kind_of
 
 NOT_COMPARED = (SLICE, "revision")
 """Columns that describe how a row is stored, not its content."""
@@ -19,7 +19,7 @@ NOT_COMPARED = (SLICE, "revision")
 
 def compare_results(
     definition: Definition, expected: DataFrame, published: DataFrame, *, examples: int, names_slices: bool = False
-) -> Compared:
+) -> Comparison:
     """Compare *published* rows with the *expected* ones.
 
     Rows match by keys and window. Rows that share these (several source rows of one time) match in the order of their values.
@@ -52,7 +52,7 @@ def compare_results(
         at = sf.expr(instant_of_sql("coalesce(o_s, r_s)", definition.time_type)).alias("at")
         slices = both.where(DIFFERS).select(at).distinct().collect()
     rows_found = [row.asDict() for row in found]
-    return Compared(
+    return Comparison(
         rows,
         differing,
         [_example(row, place, values) for row in rows_found],

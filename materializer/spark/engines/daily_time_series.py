@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import Params
 from materializer.core.engines.trading_calendar import Calendar, Session
 from materializer.spark.engines import panes
@@ -26,7 +26,7 @@ _WINDOW: Final = "_window"
 _KNOWN: Final = "apply the definition again for a newer calendar, set calendar_start, or leave the row out with WHERE"
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them."""
     p: Params = e.params
     calendar = p.calendar
@@ -168,7 +168,7 @@ def count_sql(c: Calendar, day: str) -> str:
 # -- closing and filling -------------------------------------------------------------------------------------------------
 
 
-def _is_closed(p: Params, at: Bounds, newest: str) -> str:
+def _is_closed(p: Params, at: ClosingClock, newest: str) -> str:
     """SQL of whether a window is closed, by rows (*newest* is the time of the key's newest one) or by the clock."""
     closes, bounds = f"{_WINDOW}.closes", [f"{newest} - {p.accepted_delay}L"]
     if p.force_trigger_time is not None and at.global_max is not None:
@@ -180,7 +180,7 @@ def _is_closed(p: Params, at: Bounds, newest: str) -> str:
     return f"({' OR '.join(found)})"
 
 
-def _is_flushed(p: Params, at: Bounds) -> str:
+def _is_flushed(p: Params, at: ClosingClock) -> str:
     """SQL of whether a later trading day has begun; the engine then forgets all keys of the earlier day."""
     if not p.key_purge_daily or at.global_max is None:
         return "false"
@@ -188,7 +188,7 @@ def _is_flushed(p: Params, at: Bounds) -> str:
     return "false" if newest is None else f"{DAY} < {newest}L"
 
 
-def _filled(found: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def _filled(found: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Add the closed windows without rows that follow a window with rows; if keys are purged daily, only on the same day."""
     p: Params = e.params
     c = p.calendar

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.event_time_window import Params
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, PANE
@@ -24,7 +24,7 @@ _FIRING: Final = "_firing"
 _ORDINAL: Final = "x_ordinal"
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return the panes of *raw*, as :mod:`materializer.spark.engines.query` describes them.
 
     ``at.global_max`` is the time of the newest row that moved the watermark; ``_wm`` is the watermark less the discard age.

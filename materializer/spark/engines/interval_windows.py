@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, Params
 from materializer.spark.engines.groups import aggregated, measures, same
 from materializer.spark.engines.query import END, PART, TIME, EngineQuery
@@ -19,7 +19,7 @@ _AT = "_place"
 _OPEN_EVENT = "data.open-event: an event without an end is in infinitely many hopping windows; set default_end, or use "
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return one row for each window that holds an event.
 
     Args:

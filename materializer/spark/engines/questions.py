@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, key_column, quoted
 from materializer.core.engines import freezing
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -169,7 +169,7 @@ def kept_rows(
     *,
     since: SpanSet | None,
     carried: Sequence[str] = (),
-) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
+) -> dict[Key, list[tuple[StoredResult, dict[str, Any]]]] | None:
     """Return the stored result rows of some keys, in order of time, with the columns that running state carries on.
 
     The result is None when there are more rows than the driver holds.
@@ -194,25 +194,25 @@ def kept_rows(
         if rows.num_rows > SMALL_KEPT:
             return None
     rows = rows.sort_by([(n, "ascending") for n in order])
-    found: dict[Key, list[tuple[Kept, dict[str, Any]]]] = defaultdict(list)
+    found: dict[Key, list[tuple[StoredResult, dict[str, Any]]]] = defaultdict(list)
     wanted = None if keys is None else set(keys)
     data = {n: rows[n].to_pylist() for n in columns}
     for i in range(rows.num_rows):
         key = frozen([data[n][i] for n in names])
         if wanted is None or key in wanted:
-            kept = Kept(*(data[n][i] for n in _KEPT))
+            kept = StoredResult(*(data[n][i] for n in _KEPT))
             found[key].append((kept, {n: data[n][i] for n in carried}))
     return dict(found)
 
 
-def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[Kept]:
+def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[StoredResult]:
     """Return one result that covers all stored results which begin before *bound* and end after it; none if there are none."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     across = frame.where(f"w_start < {bound}L AND w_end > {bound}L").agg(
         sf.min("w_start").alias("start"), sf.max("w_end").alias("end")
     )
     found = across.collect()[0]
-    return [] if found["start"] is None else [Kept(found["start"], found["end"], None, None, True, 0)]
+    return [] if found["start"] is None else [StoredResult(found["start"], found["end"], None, None, True, 0)]
 
 
 def unsettled(

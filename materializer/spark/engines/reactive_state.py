@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, Params, call_column
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.engines.query import PART, TIME, EngineQuery
@@ -72,7 +72,7 @@ class Ema:
     output: str
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:  # noqa: ARG001
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa: ARG001
     """Return one row for each raw row.
 
     Args:

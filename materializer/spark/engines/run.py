@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
 from materializer.core.engines.registry import ENGINES
@@ -36,7 +36,7 @@ MAX_INLINE: Final = 64
 class Query(Protocol):
     """The Spark part of an engine."""
 
-    def rows(self, raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+    def rows(self, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
         """Return result rows; see :mod:`materializer.spark.engines.query`."""
 
 
@@ -85,7 +85,7 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
     return rows.select("*", *columns)
 
 
-def results(definition: Definition, raw: DataFrame, at: Bounds, before: Before | None = None) -> DataFrame:
+def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Before | None = None) -> DataFrame:
     """Return the result rows over prepared *raw* rows in their stored form, all with revision 0.
 
     The result includes the windows of *before*; see :func:`windows_before`.
@@ -121,7 +121,7 @@ def _query(definition: Definition) -> Query:
 
 
 def everything(
-    definition: Definition, raw: DataFrame, at: Bounds, spans: SpanSet, before: Before | None = None
+    definition: Definition, raw: DataFrame, at: ClosingClock, spans: SpanSet, before: Before | None = None
 ) -> DataFrame:
     """Return all result rows of *spans*, computed from all raw rows; this is also the reference form."""
     found = results(definition, raw, at, before).drop(PART)
@@ -273,7 +273,7 @@ def changed_results(
     raw: DataFrame,
     parts: Sequence[Part],
     frame: DataFrame,
-    at: Bounds,
+    at: ClosingClock,
     kept: DataFrame,
     before: Before | None = None,
 ) -> DataFrame:
@@ -305,7 +305,7 @@ def results_of_parts(
     raw: DataFrame,
     parts: Sequence[Part],
     frame: DataFrame,
-    at: Bounds,
+    at: ClosingClock,
     before: Before | None = None,
 ) -> DataFrame:
     """Return the result rows of *parts*, computed again; the arguments are those of :func:`changed_results`."""

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.session_window import Params
 from materializer.spark.engines.groups import aggregated, measures
 from materializer.spark.engines.query import KNOWN_MAX, PART, TIME, EngineQuery
@@ -18,7 +18,7 @@ _START = "_session"
 _KNOWN = "_known"
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return one row for each session.
 
     Args:
@@ -60,7 +60,7 @@ def _in_sessions(raw: DataFrame, e: EngineQuery) -> DataFrame:
     return marked.withColumn(_START, sf.max(_START).over(so_far))
 
 
-def _is_closed(p: Params, end: Column, at: Bounds) -> Column:
+def _is_closed(p: Params, end: Column, at: ClosingClock) -> Column:
     """Whether the clock closes a session."""
     by_clock = sf.expr("false") if at.as_of is None else end <= sf.lit(at.as_of)
     if p.force_trigger_time is None or at.global_max is None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.time_series import Params, anchor
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
@@ -23,7 +23,7 @@ _BOUND: Final = "_bound"
 _END: Final = "_pane_end"
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them.
 
     A window is identified by its end on the grid, which windows of several sizes share.
@@ -57,7 +57,7 @@ def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
     return whole.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
 
 
-def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
+def with_shut_out(rows: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Add ``_shut_out``: whether all windows of a row were closed when it arrived; false for a row between sub-windows."""
     p: Params = e.params
     placed, marks = _in_panes(rows, e, at)
@@ -66,7 +66,7 @@ def with_shut_out(rows: DataFrame, e: EngineQuery, at: Bounds) -> DataFrame:
     )
 
 
-def _edge(p: Params, at: Bounds) -> str:
+def _edge(p: Params, at: ClosingClock) -> str:
     """SQL of one edge of the grid."""
     return _ANCHOR if p.has_grid_by_key else f"({anchor(p, at.origin)}L)"
 
@@ -81,7 +81,7 @@ def _above(x: str, edge: str, step: int) -> str:
     return f"({x} - pmod(({x}) - {edge}, {step}L) + {step}L)"
 
 
-def _in_panes(raw: DataFrame, e: EngineQuery, at: Bounds) -> tuple[DataFrame, list[str]]:
+def _in_panes(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> tuple[DataFrame, list[str]]:
     """Return rows with the end of their pane, and the names of the columns that identify a pane."""
     p: Params = e.params
     edge, frame = _edge(p, at), raw
@@ -131,7 +131,7 @@ def _windows(p: Params, first: str) -> str:
     return f"concat({', '.join(ends(i) for i in range(len(p.window_sizes)))})"
 
 
-def _bound(p: Params, at: Bounds) -> str:
+def _bound(p: Params, at: ClosingClock) -> str:
     """SQL of the latest closed end of a window (the end of its sub-window, if it has one); null when none is closed."""
     right = 0 if p.closed == "left" else 1
     bounds = [f"{KEY_MAX} - {p.accepted_delay + right}L"]

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines import freezing
-from materializer.core.engines.clock import Bounds
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, Work
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -120,7 +120,7 @@ class Windowing:
         definition: Definition,
         source: SourceIdentity,
         version: int,
-        at: Bounds,
+        at: ClosingClock,
         spans: SpanSet,
         *,
         partials_path: str = "",
@@ -215,7 +215,7 @@ class Windowing:
         return c.finalise(definition, c.kept_partials(definition, results, spans), spans)
 
     def late_rows(
-        self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: Bounds
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
     ) -> tuple[StructType, pa.Table | DataFrame]:
         """Return the rows that arrived in (after, upto] and were not accepted, with the reason; few rows are fetched.
 
@@ -274,12 +274,12 @@ class Windowing:
         *,
         since: SpanSet | None,
         carried: Sequence[str],
-    ) -> dict[Key, list[tuple[Kept, dict[str, Any]]]] | None:
+    ) -> dict[Key, list[tuple[StoredResult, dict[str, Any]]]] | None:
         """Return stored result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
 
-    def kept_across(self, path: str, version: int, bound: int) -> list[Kept]:
+    def kept_across(self, path: str, version: int, bound: int) -> list[StoredResult]:
         """Return the stored results across an instant, joined into one; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_across(self._spark, path, version, bound)

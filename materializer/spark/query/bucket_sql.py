@@ -18,7 +18,7 @@ from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid, limits_of
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, clock_text, date_text
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
-from materializer.core.time.wallclock import FixedLattice, MonthLattice, Piece
+from materializer.core.time.wallclock import FixedLattice, MonthLattice, OffsetRule
 
 MOST_CASES: Final = 64
 """Maximum number of cases to nest; more are looked up in arrays of constants, because Spark would plan them for seconds."""
@@ -213,7 +213,7 @@ def _from_micros(micros: str, grid: Grid) -> str:
 # -- wall clocks ---------------------------------------------------------------------------------------------------------
 
 
-def _pieces(grid: CalendarGrid, inside: SpanSet) -> Iterable[Piece]:
+def _pieces(grid: CalendarGrid, inside: SpanSet) -> Iterable[OffsetRule]:
     for span in inside:
         micros = grid.micros_span(span)
         if micros:
@@ -229,7 +229,7 @@ class _Case:
     shift: int
 
     @classmethod
-    def of(cls, grid: CalendarGrid, piece: Piece, value: int | None) -> _Case:
+    def of(cls, grid: CalendarGrid, piece: OffsetRule, value: int | None) -> _Case:
         start = piece.start + grid.delay
         if value is not None:
             return cls(start, value + grid.delay, 0)

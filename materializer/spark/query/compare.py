@@ -44,7 +44,7 @@ _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "d
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """The result of a comparison.
 
     Args:
@@ -71,7 +71,7 @@ def compare(
     *,
     examples: int,
     bucket: str | None = None,
-) -> Compared:
+) -> Comparison:
     """Compare *published* rows of *spans* with the reference form over *raw*.
 
     Args:
@@ -130,7 +130,7 @@ def compare(
         at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
         buckets = both.where(DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
     rows_found = [r.asDict() for r in found]
-    return Compared(
+    return Comparison(
         rows_compared,
         differing_rows,
         [_example(r, spec.columns, groups) for r in rows_found],

@@ -19,7 +19,7 @@ from materializer.spark.query import compute as c
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 Observed: TypeAlias = tuple[DataFrame, list[Observation]]
 """Rows, and the observations that count their source rows during the computation."""
@@ -36,7 +36,7 @@ class OnTheFly:
         version: The source version.
     """
 
-    def __init__(self, engine: Engine, build: Callable[[], Observed], *, table: str, version: int) -> None:
+    def __init__(self, engine: Spark, build: Callable[[], Observed], *, table: str, version: int) -> None:
         self._engine = engine
         self._build = build
         self._table = table

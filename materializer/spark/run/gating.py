@@ -19,7 +19,7 @@ from materializer.lake.write.commit import part_of
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.query import compute as c
 from materializer.spark.query.bucket_sql import slices_sql
-from materializer.spark.query.compare import Compared, compare
+from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from materializer.core.time.slice_column import SliceColumn
     from materializer.spark.run.computed import Computed
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 
-def output_frame(engine: Engine, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
+def output_frame(engine: Spark, definition: Definition, computed: Computed, where: str | None) -> DataFrame:
     """Return the computed output rows as a frame; only those that match *where*, if it is given.
 
     Fetched rows are few, so they go into one partition, in which windows and aggregates need no shuffle.
@@ -42,7 +42,7 @@ def output_frame(engine: Engine, definition: Definition, computed: Computed, whe
 
 
 def part(
-    engine: Engine,
+    engine: Spark,
     computed: Computed,
     spans: SpanSet,
     of_partials: SliceColumn,
@@ -82,7 +82,7 @@ def part(
 
 @contextmanager
 def expected_slices(
-    engine: Engine,
+    engine: Spark,
     definition: Definition,
     source: SourceIdentity,
     version: int,
@@ -113,7 +113,7 @@ def expected_slices(
 
 def compare_slices(
     definition: Definition, expected: DataFrame, rows: DataFrame, *, where: str, examples: int
-) -> Compared:
+) -> Comparison:
     """Compare output *rows* of a few slices of an engine with the *expected* ones.
 
     Args:
@@ -130,7 +130,7 @@ def compare_slices(
 
 
 def compare_buckets(
-    engine: Engine,
+    engine: Spark,
     definition: Definition,
     source: SourceIdentity,
     version: int,
@@ -140,7 +140,7 @@ def compare_buckets(
     where: str,
     bucket: str,
     examples: int,
-) -> Compared:
+) -> Comparison:
     """Compare output *rows* of a few buckets with the reference form over the source at *version*.
 
     Args:

@@ -11,12 +11,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.refresh.output_feed import CHANGE, META, REASON, Change, Reason
+from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason
 from materializer.lake.log import DataFile
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Engine
+    from materializer.spark.run.spark import Spark
 
 _SIGN: Final = "__sign"
 _GONE: Final = "__gone"
@@ -24,7 +24,7 @@ _CAME: Final = "__came"
 _FORMS: Final = "__form_{}"
 
 
-def rows_of(engine: Engine, path: str, version: int, files: Sequence[DataFile] | None) -> DataFrame:
+def rows_of(engine: Spark, path: str, version: int, files: Sequence[DataFile] | None) -> DataFrame:
     """Return the rows of some files of a table, at a version that includes the files; all rows if *files* is None."""
     with spoken("reading what was published", table=path, version=version):
         frame = engine.spark.read.format("delta").option("versionAsOf", version).load(path)
@@ -35,7 +35,7 @@ def rows_of(engine: Engine, path: str, version: int, files: Sequence[DataFile] |
 
 def replayed(feed: DataFrame) -> DataFrame:
     """Return the rows that result from a feed; see :func:`materializer.lake.output_diff.replayed`."""
-    came = sf.col(CHANGE).isin(Change.INSERT.value, Change.POSTIMAGE.value)
+    came = sf.col(CHANGE).isin(ChangeType.INSERT.value, ChangeType.POSTIMAGE.value)
     rows = feed.withColumn(_SIGN, sf.when(came, 1).otherwise(-1)).drop(*[name for name, _ in META])
     return _repeated(_summed(rows), sf.col(_SIGN)).drop(_SIGN)
 
@@ -55,10 +55,10 @@ def changed(old: DataFrame, new: DataFrame, place: Sequence[str] | None) -> Data
         is_pair = (sf.col(_GONE) == 1) & (sf.col(_CAME) == 1)
     is_new = sf.col(_SIGN) > 0
     change = (
-        sf.when(is_pair & is_new, Change.POSTIMAGE.value)
-        .when(is_pair, Change.PREIMAGE.value)
-        .when(is_new, Change.INSERT.value)
-        .otherwise(Change.DELETE.value)
+        sf.when(is_pair & is_new, ChangeType.POSTIMAGE.value)
+        .when(is_pair, ChangeType.PREIMAGE.value)
+        .when(is_new, ChangeType.INSERT.value)
+        .otherwise(ChangeType.DELETE.value)
     )
     rows = _repeated(both.withColumn(CHANGE, change), sf.abs(sf.col(_SIGN)))
     return rows.select(*map(_named, columns), CHANGE)
@@ -69,8 +69,8 @@ def reasoned(rows: DataFrame, new: str, late: str, beyond: Reason) -> DataFrame:
     is_new, is_late = (sf.expr(where) if where else sf.expr("false") for where in (new, late))
     change = sf.col(CHANGE)
     reason = (
-        sf.when(change == Change.DELETE.value, Reason.DELETE.value)
-        .when(is_new & (change == Change.INSERT.value), Reason.NEW.value)
+        sf.when(change == ChangeType.DELETE.value, Reason.DELETE.value)
+        .when(is_new & (change == ChangeType.INSERT.value), Reason.NEW.value)
         .when(is_new, Reason.CORRECTION.value)
         .when(is_late, Reason.LATE.value)
         .otherwise(beyond.value)
@@ -83,8 +83,8 @@ def alike(rows: DataFrame, reason: Reason | None) -> DataFrame:
     if reason is not None:
         return rows.withColumn(REASON, sf.lit(reason.value))
     change = sf.col(CHANGE)
-    by_change = sf.when(change == Change.DELETE.value, Reason.DELETE.value).when(
-        change == Change.INSERT.value, Reason.NEW.value
+    by_change = sf.when(change == ChangeType.DELETE.value, Reason.DELETE.value).when(
+        change == ChangeType.INSERT.value, Reason.NEW.value
     )
     return rows.withColumn(REASON, by_change.otherwise(Reason.CORRECTION.value))
 

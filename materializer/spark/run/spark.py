@@ -1,6 +1,6 @@
 """Spark as the services use it: compute a plan, commit a large result, read changes, answer questions about a source.
 
-:class:`Engine` has its own session (UTC, ANSI on) next to the user's. The session is created on first use, because starting
+:class:`Spark` has its own session (UTC, ANSI on) next to the user's. The session is created on first use, because starting
 a JVM takes longer than all work that needs no JVM.
 """
 
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.compiled.definition import SLICE, Definition
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.spec.spec import AggregateSpec
@@ -41,7 +41,7 @@ from materializer.spark.engines.windowing import Windowing
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.query import write as spark_commit
-from materializer.spark.query.compare import Compared, compare
+from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.run import options, plan_rows, questions, row_counts
 from materializer.spark.run.capture import Changes, changes
 from materializer.spark.run.computed import Computed
@@ -59,7 +59,7 @@ FEW_WINDOWS: Final = 10 * ONE_PARTITION
 
 
 @watched
-class Engine:
+class Spark:
     """Spark for one lake.
 
     Args:
@@ -406,7 +406,7 @@ class Engine:
         most_rows: int = ONE_PARTITION + 1,
         partials: str = "",
         frozen: int = NEG_INF,
-    ) -> Compared:
+    ) -> Comparison:
         """Compare published rows with the reference form; see :mod:`materializer.spark.query.compare`.
 
         *most_rows* is an upper bound of the raw rows; if it is small, Spark plans the query without stage compilation.
@@ -417,7 +417,7 @@ class Engine:
         with simply, spoken("comparing with plain Spark", table=source.path, version=version):
             published = self.spark.read.format("delta").load(path).where(predicate)
             if definition.engine is not None:
-                at = Bounds.of(memory)
+                at = ClosingClock.of(memory)
                 expected = self.windows.everything(
                     definition, source, version, at, spans, partials_path=partials, since=frozen
                 )

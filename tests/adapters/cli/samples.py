@@ -28,7 +28,7 @@ from materializer.adapters.cli.render.show import ChangesResult, FreshCost, Show
 from materializer.adapters.cli.render.status import StatusResult
 from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.core.engines.guides import GUIDES
-from materializer.core.policy.compaction import Group, Piece
+from materializer.core.policy.compaction import FileExtent, Group
 from materializer.core.policy.policies import Policy
 from materializer.core.quality.canaries import Canaries
 from materializer.core.quality.failing import FailingRow
@@ -53,28 +53,28 @@ from materializer.core.spec.spec import GridSpec, TimeType, Width
 from materializer.core.time.grid import build
 from materializer.core.time.instants import parse
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.demo.prepare import Prepared
+from materializer.demo.prepare import PreparedDemo
 from materializer.errors import Problem
 from materializer.journal.events import Captured
 from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
-from materializer.services.definitions.apply import Change, Kept, Reads
+from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.coverage import Lack
 from materializer.services.maintenance.expire import Expiry, Thaw
 from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
-from materializer.services.observe.source_deletes import Reader
+from materializer.services.observe.source_deletes import OtherReader
 from materializer.services.quality.check import CheckReport
 from materializer.services.quality.gate import summary
 from materializer.services.quality.verify import Difference, VerifyReport
 from materializer.services.refresh.preview import Preview
 from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.repair.apply import RepairReport
-from materializer.services.repair.backup import BackupReport, Compared, RestoreReport
+from materializer.services.repair.backup import BackupReport, RestoreReport, TableComparison
 from materializer.services.repair.plan import Mending, Table
 from materializer.services.report.freshness import Freshness
 from materializer.services.report.source_lateness import SourceLateness
 from materializer.services.report.status import PastClock, Status
-from materializer.services.report.tables import Finding
+from materializer.services.report.tables import DoctorFinding
 from materializer.services.schedule.policies import PolicyState
 from materializer.services.versions.build import BuildReport
 from materializer.services.versions.progress import NextVersion, PreviousVersion
@@ -143,7 +143,7 @@ CAPTURED = Captured(341, (Entry(Span(day(5, 3), day(5, 5)), 340, Cause.CHANGE),)
 PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, CAPTURED, DIRTY, SpanSet.of(Span(day(9), day(10))), PLAN, 3, 11)
 IDLE_PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, None, SpanSet(), SpanSet(), None, 0)
 RUN = RunDone(PLAN, REPORT, WINDOW, 2)
-SMALL = Group(tuple(Piece(f"part-{i}", 12, 2_000, day(1, i), day(1, i + 1)) for i in range(9)), "small")
+SMALL = Group(tuple(FileExtent(f"part-{i}", 12, 2_000, day(1, i), day(1, i + 1)) for i in range(9)), "small")
 MAINTAIN = MaintainReport(
     "flights_hourly",
     (
@@ -172,7 +172,7 @@ REFRESH = RefreshReport(
     day(1),
     SpanSet.of(Span(day(1, 3), day(1, 5))),
     "DELETE FROM delta.`lake/flights` WHERE `time_hour` < TIMESTAMP_LTZ '2013-12-01 00:00:00Z'",
-    (Reader("flights_daily", "not frozen"),),
+    (OtherReader("flights_daily", "not frozen"),),
 )
 IDLE_REFRESH = RefreshReport("flights_hourly", "up-to-date", WINDOW, 341, seconds=0.0021)
 POLICY = PolicyState(
@@ -235,7 +235,7 @@ STATUS = Status(
     previous=(PreviousVersion(330, DIFFERENCES),),
     frozen=day(1),
     delete="DELETE FROM delta.`/data/trades` WHERE `ts` < TIMESTAMP '2024-03-01 00:00:00+00:00'",
-    readers=(Reader("by_day", "not frozen"),),
+    readers=(OtherReader("by_day", "not frozen"),),
     retired=day(1, 1),
     expired_rows=1_200,
     stuck=((Span(NEG_INF, day(1)), reason_of(Cause.CONFLICT)),),
@@ -252,7 +252,7 @@ EXPIRY = Expiry(
     Estimate(12_000, 1_300_000, 4),
     SpanSet.of(Span(day(1, 3), day(1, 5))),
     "DELETE FROM delta.`lake/flights` WHERE `time_hour` < TIMESTAMP_LTZ '2013-12-02 00:00:00Z'",
-    (Reader("flights_daily", "not frozen"),),
+    (OtherReader("flights_daily", "not frozen"),),
     ("the source has no change feed: rows that come below the bound cannot be merged, only reported",),
     is_dry_run=True,
 )
@@ -327,7 +327,7 @@ RESTORED = RestoreReport(
     "backups/2013-12-02",
     MANIFEST,
     "restored",
-    (Compared("flights_daily", 17, 17, "same"), Compared("flights_hourly", 42, None, "back")),
+    (TableComparison("flights_daily", 17, 17, "same"), TableComparison("flights_hourly", 42, None, "back")),
     "the journal is damaged",
     "lake/_materializer.aside",
     {"flights_hourly": ("its output table carries refresh 43, the journal left it at 42",)},
@@ -339,7 +339,7 @@ RESULTS: dict[str, Result] = {
     "engines": EnginesResult((GUIDES["session_window"],), is_detailed=True),
     "apply": ApplyResult(
         (
-            Change(
+            DefinitionChange(
                 "flights_hourly",
                 "data",
                 DIFFERENCES,
@@ -347,7 +347,7 @@ RESULTS: dict[str, Result] = {
                 341,
                 "started",
                 Reads(336_776, 12_345_678, 12, 2),
-                Kept(5_040, 1_234_567, 3),
+                ReusedPartials(5_040, 1_234_567, 3),
             ),
         ),
         (PROBLEM,),
@@ -390,37 +390,43 @@ RESULTS: dict[str, Result] = {
     "drop": DropResult("flights_hourly", ("flights_daily",)),
     "doctor": DoctorResult(
         (
-            Finding("ok", "environment", "doctor.java", "Java 17"),
-            Finding("warning", "flights_hourly", "doctor.no-feed", "the source has no change feed", "switch it on"),
+            DoctorFinding("ok", "environment", "doctor.java", "Java 17"),
+            DoctorFinding(
+                "warning", "flights_hourly", "doctor.no-feed", "the source has no change feed", "switch it on"
+            ),
         )
     ),
     "repair": RepairResult(REPAIRED),
     "backup": BackupResult(BackupReport("backups/2013-12-02", MANIFEST, 0.02)),
     "restore": RestoreResult(RESTORED),
     "setup": SetupResult(
-        Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 31.5, is_new=True)
+        PreparedDemo(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 31.5, is_new=True)
     ),
     "version": VersionResult({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 OTHERS: dict[str, Result] = {
     "setup again": SetupResult(
-        Prepared(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)
+        PreparedDemo(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)
     ),
-    "setup without": SetupResult(Prepared(("delta-spark.jar",), None, 0, 0.1, is_new=False, reason="profile 'long'")),
+    "setup without": SetupResult(
+        PreparedDemo(("delta-spark.jar",), None, 0, 0.1, is_new=False, reason="profile 'long'")
+    ),
     "build in part": BuildResult(HALF_BUILT),
     "build without a switch": BuildResult(replace(HALF_BUILT, lack=Lack(), why_not="asked")),
     "status of what is ready": StatusResult((replace(STATUS, next=replace(NEXT, state="ready")),), is_detailed=True),
     **{
         f"apply {kind} {what}": ApplyResult(
-            (Change("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4), kept),)
+            (DefinitionChange("flights_daily", kind, DIFFERENCES, "lake/flights", 3, what, Reads(1, 2, 3, 4), kept),)
         )
-        for kind, kept in (("data", None), ("measures", Kept(5_040, 1_234_567, 3)))
+        for kind, kept in (("data", None), ("measures", ReusedPartials(5_040, 1_234_567, 3)))
         for what in ("started", "replaced", "building", "switched")
     },
-    "apply what is published": ApplyResult((Change("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)),
+    "apply what is published": ApplyResult(
+        (DefinitionChange("flights_daily", "metadata", DIFFERENCES, next="abandoned"),)
+    ),
 }
 IDLE: dict[str, Result] = {
-    "apply": ApplyResult((Change("flights_daily", "unchanged"),)),
+    "apply": ApplyResult((DefinitionChange("flights_daily", "unchanged"),)),
     "plan": PlanResult(IDLE_PREVIEW),
     "maintain": MaintainResult(MaintainReport(None, (TablePlan("journal", 2, 30, 9_000, fold=0),), seconds=0.004)),
     "refresh": RefreshResult(IDLE_REFRESH, TS),

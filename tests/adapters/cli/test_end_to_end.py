@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import defining, looking, policies, refreshing, versions
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
@@ -51,14 +51,14 @@ def lake(tmp_path_factory, spark) -> Materializer:
 
 def told(lake: Materializer, body, *arguments, status: int = 0, **options) -> str:
     out, err = io.StringIO(), io.StringIO()
-    call = Call(TextOutput(out, err), opened=lake)
+    call = CommandCall(TextOutput(out, err), opened=lake)
     assert guarded(call, lambda: body(call, *arguments, **options)) == status, err.getvalue()
     return out.getvalue() + err.getvalue()
 
 
 def formed(lake: Materializer, body, *arguments, **options):
     out = io.StringIO()
-    call = Call(JsonOutput(out, io.StringIO()), opened=lake)
+    call = CommandCall(JsonOutput(out, io.StringIO()), opened=lake)
     assert guarded(call, lambda: body(call, *arguments, **options)) == 0
     return json.loads(out.getvalue())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from materializer.adapters.cli import main
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.output import JsonOutput, Pipe, TextOutput
 from materializer.errors import LeaseHeldError, RefreshWindowError
 from tests.adapters.cli import samples
@@ -27,12 +27,12 @@ def _own_folder(tmp_path, monkeypatch):
 
 def ended(body, **options) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    call = Call(TextOutput(out, err), **options)
+    call = CommandCall(TextOutput(out, err), **options)
     return guarded(call, lambda: body(call)), out.getvalue(), err.getvalue()
 
 
 def raising(error: BaseException):
-    def body(_: Call) -> None:
+    def body(_: CommandCall) -> None:
         raise error
 
     return body
@@ -121,7 +121,7 @@ def test_ctrl_c_says_what_is_left_and_exits_130():
     An interrupted command explains how to go on.
     """
 
-    def body(call: Call) -> None:
+    def body(call: CommandCall) -> None:
         call.lake.status()
         raise KeyboardInterrupt
 
@@ -186,7 +186,7 @@ def test_json_of_all_aggregates_is_one_document():
     """
     for names in ([], ["a", "b"]):
         out = io.StringIO()
-        call = Call(JsonOutput(out, io.StringIO()))
+        call = CommandCall(JsonOutput(out, io.StringIO()))
         guarded(call, lambda c=call, n=names: c.each("refreshes", n, lambda _: samples.RESULTS["refresh"]))
         assert len(json.loads(out.getvalue())["refreshes"]) == len(names)
 

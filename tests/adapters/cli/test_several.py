@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.output import JsonOutput
 from materializer.adapters.cli.render.drop import DropResult
 from materializer.errors import DataError, LeaseHeldError, SparkDiedError, VerifyFailedError
@@ -18,7 +18,7 @@ BUG = ZeroDivisionError("surprise")
 def ended(*failures: Exception | None) -> tuple[int, list[str], list[str]]:
     """Do one thing after the other; return the exit status, which were done, and the codes that were told."""
     out, err = io.StringIO(), io.StringIO()
-    call = Call(JsonOutput(out, err))
+    call = CommandCall(JsonOutput(out, err))
     done: list[str] = []
 
     def one(item: tuple[int, Exception | None]) -> DropResult:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range
 from materializer.spark.engines.query import EngineQuery
 from tests.core.engines.histories import OPEN, History, Kind, Naive, Planner, Result, Row, overlaps
@@ -46,9 +46,9 @@ def drawn(rng: random.Random, kind: Kind) -> dict[Key, History]:
     }
 
 
-def bounds(history: History) -> Bounds:
+def bounds(history: History) -> ClosingClock:
     """What closes windows after the change."""
-    return Bounds(as_of=history.now.as_of, global_max=history.now.global_max)
+    return ClosingClock(as_of=history.now.as_of, global_max=history.now.global_max)
 
 
 def frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], *, lasting: bool, more: str = "") -> DataFrame:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.time.spans import POS_INF
 
 OPEN = 2**62
@@ -49,9 +49,9 @@ class Result:
     values: tuple[Any, ...] = ()
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> StoredResult:
         """The row as a planner sees it."""
-        return Kept(self.w_start, self.w_end, self.first_t, self.last_t, self.is_final, self.n)
+        return StoredResult(self.w_start, self.w_end, self.first_t, self.last_t, self.is_final, self.n)
 
 
 Naive = Callable[[Sequence[Row], int | None, Clock], list[Result]]

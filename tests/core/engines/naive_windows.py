@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 
 Window = tuple[int, int, int]
 """Start, end, and the time at which it is closed."""
@@ -55,11 +55,11 @@ class Result:
     filled_from: tuple[int, ...] = ()
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> StoredResult:
         """The row as a planner sees it."""
         start, end, _ = self.window
         times = self.times
-        return Kept(start, end, min(times, default=None), max(times, default=None), self.is_final, len(times))
+        return StoredResult(start, end, min(times, default=None), max(times, default=None), self.is_final, len(times))
 
 
 def results(

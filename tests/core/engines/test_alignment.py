@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.engines.alignment import alignment_size, anchor, first_window, scale
-from materializer.core.engines.params import About, Reader
+from materializer.core.engines.params import About, ParamReader
 from materializer.core.spec.spec import Resolution, TimeType
 from tests.cases.reading import DATA
 
@@ -108,7 +108,7 @@ def test_alignment_counts_ticks_of_the_column(
     """
     The tables count units of a type; steps and sizes come and go in the ticks of the column.
     """
-    reader = Reader({"time_kind": kind} if kind else {}, About(time_type, resolution))
+    reader = ParamReader({"time_kind": kind} if kind else {}, About(time_type, resolution))
 
     assert expected == scale(reader).alignment(step, round_time=True, profile="en")
     assert not reader.troubles

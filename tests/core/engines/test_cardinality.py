@@ -15,8 +15,8 @@ from materializer.core.engines.cardinality import (
     is_too_many,
     share,
 )
-from materializer.core.engines.clock import Bounds
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import Part
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
@@ -95,26 +95,30 @@ def test_filling_goes_on_until_what_closes_windows() -> None:
     Without a force the newest row of all keys closes nothing; the clock always does. Where keys are forgotten daily, nothing
     is filled after the day.
     """
-    clock = Bounds(None, 70, 90)
+    clock = ClosingClock(None, 70, 90)
     assert 70 == filled_until(bars(10), clock)
     assert 90 == filled_until(bars(10, force_trigger_time=5), clock)
     assert 90 == filled_until(DAILY, clock)
     purged = daily_time_series.Params(step=7, sessions=((10, 40),), day=100, fills=FILL)
     assert filled_until(purged, clock) is None
     assert filled_until(bars(10, fills=()), clock) is None
-    assert filled_until(bars(10), Bounds()) is None
+    assert filled_until(bars(10), ClosingClock()) is None
 
 
 def test_an_open_range_ends_with_the_life_of_its_key() -> None:
     """
     A range without an end is no longer than what is known of its key, or than what is filled after it.
     """
-    lives = {("a",): Life.of([(100, 110)], [Kept(40, 50, 41, 49, True, 2), Kept(200, 210, 201, 202, True, 1)])}
+    lives = {
+        ("a",): Life.of(
+            [(100, 110)], [StoredResult(40, 50, 41, 49, True, 2), StoredResult(200, 210, 201, 202, True, 1)]
+        )
+    }
     assert Life(40, 210) == lives["a",]
     p = bars(10)
-    assert 12 + 1 == in_parts(p, [part(100, POS_INF)], lives, None, Bounds())
-    assert 91 + 1 == in_parts(p, [part(100, POS_INF)], lives, None, Bounds(None, 1_000))
-    assert 3 + 1 == in_parts(p, [part(100, 120)], lives, None, Bounds(None, 1_000)), "the next row ends it"
+    assert 12 + 1 == in_parts(p, [part(100, POS_INF)], lives, None, ClosingClock())
+    assert 91 + 1 == in_parts(p, [part(100, POS_INF)], lives, None, ClosingClock(None, 1_000))
+    assert 3 + 1 == in_parts(p, [part(100, 120)], lives, None, ClosingClock(None, 1_000)), "the next row ends it"
 
 
 def test_a_range_without_a_beginning_begins_with_the_rows() -> None:
@@ -123,8 +127,8 @@ def test_a_range_without_a_beginning_begins_with_the_rows() -> None:
     """
     lives = {("a",): Life.of([(100, 110)], [])}
     everything = [part(NEG_INF, POS_INF)]
-    assert 61 + 1 + 1 == in_parts(bars(10), everything, lives, Span(-500, 700), Bounds())
-    assert in_parts(bars(10), everything, lives, None, Bounds()) is None
+    assert 61 + 1 + 1 == in_parts(bars(10), everything, lives, Span(-500, 700), ClosingClock())
+    assert in_parts(bars(10), everything, lives, None, ClosingClock()) is None
 
 
 def test_too_many_is_one_row_or_all_of_them() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from materializer.core.engines.event_time_window import Params, advanced, ranges, read, watermarks
 from materializer.core.engines.params import About
-from materializer.core.engines.ranges import Kept
+from materializer.core.engines.ranges import StoredResult
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.instants import parse
 from tests.cases.reading import DATA
@@ -133,7 +133,11 @@ def test_what_a_watermark_that_lags_by_the_gap_leaves_open_is_planned() -> None:
     assert [(0, 16), (2, 37)] == list(watermarks([19, 25, 40], p.lag, p.minimum_gap))
     assert [(0, 16)] == list(watermarks([19, 25], p.lag, p.minimum_gap))
 
-    kept = [Kept(10, 20, 19, 19, True, 1), Kept(20, 30, 25, 25, True, 1), Kept(40, 50, 40, 40, False, 1)]
+    kept = [
+        StoredResult(10, 20, 19, 19, True, 1),
+        StoredResult(20, 30, 25, 25, True, 1),
+        StoredResult(40, 50, 40, 40, False, 1),
+    ]
     found = ranges(p, [(40, 40)], kept, is_complete=True)
     assert found is not None
     assert any(r.start <= 10 < r.end for r in found)

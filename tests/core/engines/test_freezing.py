@@ -27,7 +27,7 @@ from materializer.core.engines.freezing import (
     lasts_from,
     why_not,
 )
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.language.define import define
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
@@ -85,14 +85,14 @@ def test_panes_that_take_a_row(t: int, below: int, duration: int, period: int, o
     assert expected == begins_below(p, t, bound, [])
 
 
-def sessions(times: list[int], gap: int) -> list[Kept]:
+def sessions(times: list[int], gap: int) -> list[StoredResult]:
     """Sessions by a loop over the rows of one key."""
     found: list[list[int]] = []
     for t in sorted(times):
         if not found or t - found[-1][-1] >= gap:
             found.append([])
         found[-1].append(t)
-    return [Kept(g[0], g[-1] + gap, g[0], g[-1], True, len(g)) for g in found]
+    return [StoredResult(g[0], g[-1] + gap, g[0], g[-1], True, len(g)) for g in found]
 
 
 @given(
@@ -110,7 +110,7 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
     kept = [k for k in sessions(times, gap) if k.w_start < bound]
     [r] = above(p, [EVERYTHING], bound, kept)
 
-    def computed(rows: list[int]) -> list[Kept]:
+    def computed(rows: list[int]) -> list[StoredResult]:
         return kept + sessions([t for t in rows if r.raw_start <= t < r.raw_end], gap)
 
     assert sessions(times, gap) == computed(times)
@@ -129,7 +129,7 @@ LASTING = {
 }
 
 
-def lasting(kind: str, events: list[tuple[int, int, int]]) -> list[tuple[Kept, int]]:
+def lasting(kind: str, events: list[tuple[int, int, int]]) -> list[tuple[StoredResult, int]]:
     """Results of events (start, end, value) by the oracle, in order, each with the sum of its values; 99 is no end."""
     rows = [
         intervals.Lasting(Event(start, 0, i, (), {"v": value}), start, None if end == 99 else max(end, start + 1))
@@ -147,7 +147,7 @@ def lasting(kind: str, events: list[tuple[int, int, int]]) -> list[tuple[Kept, i
         case _:
             found = intervals.counts(rows, seen, count=p.count)
     ends = [(row["window_start"], row["window_end"], row["s"]) for row in found.final]
-    return [(Kept(s, 99 if e is None else e, s, s, True, 1), v) for s, e, v in sorted(ends, key=lambda r: r[0])]
+    return [(StoredResult(s, 99 if e is None else e, s, s, True, 1), v) for s, e, v in sorted(ends, key=lambda r: r[0])]
 
 
 EVENT = st.tuples(st.integers(0, 30), st.integers(0, 40) | st.just(99), st.integers(1, 9))
@@ -210,7 +210,7 @@ def test_ranges_below_are_left_alone() -> None:
     """
     found = above(SERIES, [Range(0, 9, 0, 12), Range(6, 20, 3, 23), Range(30, 40, 27, 43)], 12, [])
     assert [Range(12, 20, 12, 23), Range(30, 40, 27, 43)] == found
-    assert [] == above(session_window.Params(5), [Range(8, 16, 8, 16)], 12, [Kept(8, 17, 8, 12, True, 2)])
+    assert [] == above(session_window.Params(5), [Range(8, 16, 8, 16)], 12, [StoredResult(8, 17, 8, 12, True, 2)])
 
 
 @given(

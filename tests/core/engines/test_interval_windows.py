@@ -11,7 +11,7 @@ import pytest
 
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, Params, ranges, read
 from materializer.core.engines.params import About
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import TimeType
 from tests.core.engines.histories import OPEN, Clock, Kind, Naive, Result, Row, hold, keeps_true
 
@@ -133,7 +133,7 @@ def test_a_snapshot_plan_is_small() -> None:
     """
     An event inside one stretch touches that stretch, read so wide that the events that make its edges are seen.
     """
-    kept = [Kept(a, b, a, a, True, 1) for a, b in ((0, 10), (10, 20), (20, 30), (30, 40))]
+    kept = [StoredResult(a, b, a, a, True, 1) for a, b in ((0, 10), (10, 20), (20, 30), (30, 40))]
 
     assert ranges(Params(SNAPSHOT, "e"), [(12, 14)], kept, is_complete=True) == [Range(10, 20, 9, 21)]
     assert ranges(Params(SNAPSHOT, "e"), [(20, 24)], kept, is_complete=True) == [Range(10, 30, 9, 31)]
@@ -143,7 +143,7 @@ def test_a_count_plan_is_small() -> None:
     """
     Windows of three starts: the two starts before a changed one, and read until the two after it.
     """
-    kept = [Kept(t, t + 21, t, t + 20, True, 3) for t in range(0, 100, 10)]
+    kept = [StoredResult(t, t + 21, t, t + 20, True, 3) for t in range(0, 100, 10)]
 
     assert ranges(Params(COUNT, count=3), [(45, 45)], kept, is_complete=True) == [Range(30, 46, 30, 61)]
     assert ranges(Params(COUNT, count=1), [(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]

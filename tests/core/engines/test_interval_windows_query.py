@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, Params, ranges
 from materializer.spark.engines import interval_windows
 from tests.core.engines.frames import IDS, check, drawn, frame, query_of
@@ -46,7 +46,7 @@ def test_an_open_event_without_a_bound_is_an_error(spark: SparkSession) -> None:
     raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None)], lasting=True)
 
     with pytest.raises(Exception, match=r"data\.open-event.*default_end"):
-        interval_windows.rows(raw, query_of(Params(HOPPING, "e", 5, 2), {"ids": IDS}), Bounds()).collect()
+        interval_windows.rows(raw, query_of(Params(HOPPING, "e", 5, 2), {"ids": IDS}), ClosingClock()).collect()
 
 
 def test_an_open_event_never_ends_a_snapshot(spark: SparkSession) -> None:
@@ -56,7 +56,7 @@ def test_an_open_event_never_ends_a_snapshot(spark: SparkSession) -> None:
     raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None), ("a", 2, 1.0, 3, 0, None, 5)], lasting=True)
     e = query_of(Params(SNAPSHOT, "e"), {"n": "count(*)"})
 
-    found = {at: interval_windows.rows(raw, e, Bounds(as_of=at)).orderBy("w_start").collect() for at in (None, 4)}
+    found = {at: interval_windows.rows(raw, e, ClosingClock(as_of=at)).orderBy("w_start").collect() for at in (None, 4)}
 
     assert [(r.w_start, r.w_end, r.v_n) for r in found[None]] == [(0, 3, 1), (3, 5, 2), (5, OPEN, 1)]
     assert [r.is_final for r in found[None]] == [True, True, True]
@@ -73,6 +73,6 @@ def test_the_output_policy_makes_a_point_or_the_whole_window(
     raw = frame(spark, [("a", 1, 1.0, 1, 0, None, 2)], lasting=True)
     e = query_of(Params(HOPPING, "e", 5, 5, output_policy=policy), {"n": "count(*)"})
 
-    (row,) = interval_windows.rows(raw, e, Bounds()).collect()
+    (row,) = interval_windows.rows(raw, e, ClosingClock()).collect()
 
     assert (row.x_event_start, row.x_event_end, row.label) == lives

@@ -10,7 +10,7 @@ import pytest
 
 from materializer.core.engines import freezing
 from materializer.core.engines.params import About
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.reactive_state import Params, ranges, read
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF
@@ -105,7 +105,7 @@ def test_a_change_touches_as_many_rows_as_a_function_looks_back() -> None:
     """
     With ``mavg`` over 3 rows: the changed row and the two after it, from the two before it.
     """
-    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+    kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
 
     assert ranges(params_of("mavg(v, 3)"), [(45, 45)], kept, is_complete=True) == [Range(45, 61, 30, 61)]
     assert ranges(params_of("prev(v)"), [(45, 45)], kept, is_complete=True) == [Range(45, 51, 40, 51)]
@@ -116,7 +116,7 @@ def test_a_change_touches_every_later_row_of_a_running_sum() -> None:
     """
     A cumulative function is computed on from the first change to the end of the key.
     """
-    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+    kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
     both = params_of("cumsum(v)", "mavg(v, 2)")
 
     assert ranges(params_of("cumsum(v)"), [(45, 45), (70, 70)], kept, is_complete=True) == [
@@ -129,7 +129,7 @@ def test_rows_that_may_be_gone_are_not_counted_on() -> None:
     """
     Kept rows inside a changed span may be deleted, so a plan reaches past them on both sides.
     """
-    kept = [Kept(t, t, t, t, True, 1) for t in range(0, 100, 10)]
+    kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
 
     assert ranges(params_of("prev(v)"), [(30, 40), (50, 50)], kept, is_complete=True) == [Range(30, 61, 20, 61)]
 
@@ -138,7 +138,7 @@ def test_state_is_only_carried_from_a_row_that_was_shown() -> None:
     """
     Without a kept row before the change the state to go on from is unknown, unless there is none.
     """
-    kept = [Kept(50, 50, 50, 50, True, 1)]
+    kept = [StoredResult(50, 50, 50, 50, True, 1)]
 
     assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=False) is None
     assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=True) == [Range(40, POS_INF, 40, POS_INF)]

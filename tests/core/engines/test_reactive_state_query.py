@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range
 from materializer.core.engines.reactive_state import ranges
 from materializer.spark.engines import reactive_state
@@ -114,7 +114,7 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
             reactive_state.rows(
                 frames.frame(spark, frames.all_rows(histories, lasting=False, before=is_before), lasting=False),
                 e,
-                Bounds(),
+                ClosingClock(),
             ).collect()
         )
         for is_before in (True, False)
@@ -140,7 +140,7 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
 
     more = "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
     raw = frames.part_rows(histories, kept, plans, lasting=False, carry=carry)
-    found = reactive_state.rows(frames.frame(spark, raw, lasting=False, more=more), e, Bounds()).collect()
+    found = reactive_state.rows(frames.frame(spark, raw, lasting=False, more=more), e, ClosingClock()).collect()
     cuts = {number: r for mine in plans.values() for number, r in mine}
     anew = states([row for row in found if frames.is_inside(row.w_start, [cuts[row._part]])])
     for key in histories:
@@ -159,7 +159,7 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
     p = params_of(*texts, "1 / coalesce(id + 1, 0)", f"msum(1 DIV coalesce(id + 1, 0), {N})")
     e = frames.query_of(p, {name: "" for name, _ in p.metrics})
     rows = frames.all_rows(histories, lasting=False)
-    full = states(reactive_state.rows(frames.frame(spark, rows, lasting=False), e, Bounds()).collect())
+    full = states(reactive_state.rows(frames.frame(spark, rows, lasting=False), e, ClosingClock()).collect())
     bound = rng.randint(-6, 6)
     fields = [f for f in _schema(spark, e) if f.name.startswith("x_")]
     arguments = [f for f in fields if f.name in {"x_ordinal", *p.arguments.values()}]
@@ -176,7 +176,9 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
     rng.shuffle(lines)
     more = "".join(f", _kept_{f.name} {f.dataType.simpleString()}" for f in arguments)
     more += "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
-    found = states(reactive_state.rows(frames.frame(spark, lines, lasting=False, more=more), e, Bounds()).collect())
+    found = states(
+        reactive_state.rows(frames.frame(spark, lines, lasting=False, more=more), e, ClosingClock()).collect()
+    )
 
     assert {"x_arg0", f"x_arg{len(p.calls) - 1}"} == {*p.arguments.values()}
     for key, mine in full.items():
@@ -185,7 +187,7 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
 
 
 def _schema(spark: SparkSession, e: Any) -> Any:
-    return reactive_state.rows(frames.frame(spark, [], lasting=False), e, Bounds()).schema
+    return reactive_state.rows(frames.frame(spark, [], lasting=False), e, ClosingClock()).schema
 
 
 def test_the_filter_chooses_what_is_shown_and_never_what_counts(spark: SparkSession) -> None:
@@ -195,7 +197,9 @@ def test_the_filter_chooses_what_is_shown_and_never_what_counts(spark: SparkSess
     rows = [("a", i, v, i, 0, None) for i, v in enumerate((1.0, 2.0, None, -1.0))]
     p = params_of("cumsum(v)", "ema(v, 1)", filter="m0 > 1 AND v > 0")
 
-    found = reactive_state.rows(frames.frame(spark, rows, lasting=False), frames.query_of(p, dict(p.metrics)), Bounds())
+    found = reactive_state.rows(
+        frames.frame(spark, rows, lasting=False), frames.query_of(p, dict(p.metrics)), ClosingClock()
+    )
 
     assert [(r.v_m0, r.is_shown) for r in found.orderBy("w_start").collect()] == [
         (1.0, False),
@@ -212,10 +216,10 @@ def test_running_sums_keep_their_type(spark: SparkSession) -> None:
     raw = frames.frame(spark, [("a", 1, 1.0, 0, 0, None), ("a", 2, 2.5, 1, 0, None)], lasting=False)
     p = params_of("cumsum(CAST(v AS decimal(10, 2)))", "cumsum(id)")
     e = frames.query_of(p, dict(p.metrics))
-    full = reactive_state.rows(raw, e, Bounds())
+    full = reactive_state.rows(raw, e, ClosingClock())
     first = full.where("w_start = 0").selectExpr("x_at _carry_x_at", "x_s0 _carry_x_s0", "x_s1 _carry_x_s1")
 
-    rest = reactive_state.rows(raw.where("_t = 1").crossJoin(first), e, Bounds())
+    rest = reactive_state.rows(raw.where("_t = 1").crossJoin(first), e, ClosingClock())
 
     assert [f.dataType for f in rest.schema] == [f.dataType for f in full.schema]
     assert rest.collect() == full.where("w_start = 1").collect()

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from materializer.core.engines.params import About
-from materializer.core.engines.ranges import Kept, Range
+from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.session_window import Params, ranges, read
 from materializer.core.spec.spec import Resolution, TimeType
 from tests.core.engines.histories import Clock, Kind, Result, Row, hold, keeps_true
@@ -75,7 +75,7 @@ def test_a_late_row_bridges_two_sessions_and_nothing_else() -> None:
     """
     A row between two sessions touches both, and neither their neighbours nor rows far away.
     """
-    kept = [Kept(t, t + 5, t, t, t < 90, 1) for t in (0, 10, 18, 30, 90)]
+    kept = [StoredResult(t, t + 5, t, t, t < 90, 1) for t in (0, 10, 18, 30, 90)]
 
     assert ranges(Params(5), [(14, 14)], kept[:4], is_complete=True) == [
         Range(10, 19, 10, 19),
@@ -86,7 +86,7 @@ def test_a_row_at_the_end_of_the_gap_touches_no_session() -> None:
     """
     A difference equal to the gap separates (D13).
     """
-    kept = [Kept(0, 5, 0, 0, True, 1), Kept(20, 25, 20, 20, True, 1)]
+    kept = [StoredResult(0, 5, 0, 0, True, 1), StoredResult(20, 25, 20, 20, True, 1)]
 
     assert ranges(Params(5), [(5, 5)], kept, is_complete=True) == [Range(5, 6, 5, 6)]
     assert ranges(Params(5), [(15, 15)], kept, is_complete=True) == [Range(15, 16, 15, 16)]
@@ -104,7 +104,7 @@ def test_older_sessions_are_asked_for_where_the_change_may_touch_them() -> None:
     """
     A session that was not read ends before the oldest that was: a change at its end or later cannot touch it.
     """
-    kept = [Kept(20, 25, 20, 20, True, 1), Kept(90, 95, 90, 90, False, 1)]
+    kept = [StoredResult(20, 25, 20, 20, True, 1), StoredResult(90, 95, 90, 90, False, 1)]
 
     assert ranges(Params(5), [(24, 24)], kept, is_complete=False) is None
     assert ranges(Params(5), [(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26), Range(90, 91, 90, 91)]
@@ -114,7 +114,7 @@ def test_deleting_the_newest_session_may_open_the_one_before() -> None:
     """
     The session before the newest is looked at when the newest may be gone.
     """
-    kept = [Kept(0, 5, 0, 0, True, 1), Kept(20, 25, 20, 20, False, 1)]
+    kept = [StoredResult(0, 5, 0, 0, True, 1), StoredResult(20, 25, 20, 20, False, 1)]
 
     assert ranges(Params(5), [(20, 20)], kept, is_complete=True) == [Range(0, 1, 0, 1), Range(20, 21, 20, 21)]
 
@@ -123,7 +123,7 @@ def test_a_forced_session_is_looked_at_again_when_only_the_bound_moved() -> None
     """
     A newer row of another key may open it; without a force nothing can.
     """
-    kept = [Kept(0, 9, 0, 0, True, 1), Kept(20, 29, 20, 20, True, 1)]
+    kept = [StoredResult(0, 9, 0, 0, True, 1), StoredResult(20, 29, 20, 20, True, 1)]
 
     assert ranges(Params(9, force_trigger_time=3), [], kept, is_complete=True) == [Range(20, 21, 20, 21)]
     assert ranges(Params(9), [], kept, is_complete=True) == []
@@ -133,7 +133,7 @@ def test_without_old_rows_an_old_change_cannot_be_planned() -> None:
     """
     A change at or before the oldest kept row that is shown needs older ones.
     """
-    kept = [Kept(20, 25, 20, 20, True, 1)]
+    kept = [StoredResult(20, 25, 20, 20, True, 1)]
 
     assert ranges(Params(5), [(22, 22)], kept, is_complete=False) is None
     assert ranges(Params(5), [(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from materializer.core.engines.clock import Bounds
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.session_window import Params, ranges
 from materializer.spark.engines import session_window
 from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of
@@ -37,7 +37,7 @@ def test_open_sessions_are_shown_with_an_update_time(spark: SparkSession) -> Non
     raw = frame(spark, [(None, i, 1.0, t, 0, None) for i, t in enumerate((0, 3, 8, 9))], lasting=False)
     e = query_of(Params(5, update_time=1), {"total": "sum(v)"}, keys=())
 
-    rows = session_window.rows(raw, e, Bounds()).orderBy("w_start").collect()
+    rows = session_window.rows(raw, e, ClosingClock()).orderBy("w_start").collect()
 
     assert [(r.w_start, r.w_end, r.v_total, r.is_final, r.is_shown) for r in rows] == [
         (0, 8, 2.0, True, True),

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.adapters.cli.call import Call, guarded
+from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import looking, refreshing
 from materializer.adapters.cli.output import JsonOutput
 from materializer.api import Materializer
@@ -44,10 +44,10 @@ class Killer:
         os.kill(pid, signal.SIGKILL)
 
 
-def said(lake: Materializer, command: str, body: Callable[[Call], None]) -> None:
+def said(lake: Materializer, command: str, body: Callable[[CommandCall], None]) -> None:
     """Run a command and print what came of it."""
     out, err = io.StringIO(), io.StringIO()
-    call = Call(JsonOutput(out, err), opened=lake)
+    call = CommandCall(JsonOutput(out, err), opened=lake)
     status = guarded(call, lambda: body(call))
     errors: list[Any] = [json.loads(line)["error"] for line in err.getvalue().splitlines()]
     print(json.dumps({"command": command, "status": status, "done": json.loads(out.getvalue()), "errors": errors}))

@@ -33,7 +33,7 @@ _FORMAT: Final = f"2 of {__version__}"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """One aggregate, or the reason why it cannot be read.
 
     Args:
@@ -51,7 +51,7 @@ class Entry:
     problem: str = ""
 
 
-def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) -> list[Entry]:
+def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) -> list[CatalogEntry]:
     """Return the aggregates of the lake at *root*, by name.
 
     Args:
@@ -73,7 +73,7 @@ def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) 
 
 def read_folder(
     folder: Path, root: Path, *, kept: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
-) -> list[Entry]:
+) -> list[CatalogEntry]:
     """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file affects only its aggregate.
 
     Args:
@@ -82,7 +82,7 @@ def read_folder(
         kept: Folder for the cache between processes, or None; with a cache only changed files are parsed.
         sources: Paths of the sources in the configuration, by name.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CatalogEntry] = {}
     keeper = _Keeper(kept, folder)
     for file in sorted(folder.glob("*.sql")):
         rows = keeper.get(file.name, _file_stamp(file), partial(_file_rows, file))
@@ -92,7 +92,7 @@ def read_folder(
                 entries[entry.name.lower()] = entry
             else:
                 problem = f"{entry.name} is defined twice, the second time in {file}"
-                entries[entry.name.lower()] = Entry(twice.name, problem=twice.problem or problem)
+                entries[entry.name.lower()] = CatalogEntry(twice.name, problem=twice.problem or problem)
     keeper.close()
     names = {e.name.lower(): e.name for e in entries.values()}
     placed = [replace(e, source=_source(e.spec, names, root, sources)) if e.spec else e for e in entries.values()]
@@ -132,14 +132,14 @@ def _journal_rows(root: Path) -> list[dict[str, Any]]:
     return [as_json(row) for row in catalog.listed(Journal(root).view())]
 
 
-def _entry(row: Listed, problem: str = "") -> Entry:
+def _entry(row: Listed, problem: str = "") -> CatalogEntry:
     if problem:
-        return Entry(row.name, problem=problem)
+        return CatalogEntry(row.name, problem=problem)
     try:
         spec = AggregateSpec.from_json(row.spec)
     except (KeyError, TypeError, ValueError, DefinitionError) as exc:
-        return Entry(row.name, problem=f"the journal holds a definition that cannot be read: {exc!r}")
-    return Entry(row.name, spec, row.source, row.last)
+        return CatalogEntry(row.name, problem=f"the journal holds a definition that cannot be read: {exc!r}")
+    return CatalogEntry(row.name, spec, row.source, row.last)
 
 
 # -- kept between processes ----------------------------------------------------------------------------------------------

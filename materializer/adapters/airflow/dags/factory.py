@@ -26,7 +26,7 @@ from airflow.sdk import (
 )
 
 from materializer import config as configuration
-from materializer.adapters.airflow.dags.catalog import Entry, output_of, read_folder, read_lake
+from materializer.adapters.airflow.dags.catalog import CatalogEntry, output_of, read_folder, read_lake
 from materializer.adapters.airflow.dags.form import form
 from materializer.adapters.airflow.dags.pages import broken_page, page
 from materializer.adapters.airflow.dags.scheduled import BrokenOperator, PoliciesOperator
@@ -77,7 +77,7 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
 class _Factory:
     """Generates the DAGs of one lake, which share assets."""
 
-    def __init__(self, settings: Settings, entries: list[Entry]) -> None:
+    def __init__(self, settings: Settings, entries: list[CatalogEntry]) -> None:
         self.settings = settings
         self.root = settings.root
         self.policies: dict[str, tuple[Policy, ...]] = {}
@@ -96,7 +96,7 @@ class _Factory:
         }
         """Sources with a DAG that waits for them: Airflow uses one of several equal assets, so all must have the watcher."""
 
-    def dag(self, entry: Entry) -> DAG | None:
+    def dag(self, entry: CatalogEntry) -> DAG | None:
         """Return the DAG of an aggregate; None if the aggregate has no policies."""
         problem = self.problems[entry.name]
         if problem or entry.spec is None:
@@ -108,7 +108,7 @@ class _Factory:
         except (MaterializerError, ValueError, TypeError) as exc:
             return self._broken(entry, f"no DAG can be made of it: {exc}")
 
-    def _dag(self, entry: Entry, spec: AggregateSpec) -> DAG:
+    def _dag(self, entry: CatalogEntry, spec: AggregateSpec) -> DAG:
         settings, policies = self.settings, self.policies[entry.name]
         source = self._source(entry)
         with DAG(
@@ -139,7 +139,7 @@ class _Factory:
         dag.params.update(form(spec.time_type))
         return dag
 
-    def check(self, entry: Entry) -> DAG | None:
+    def check(self, entry: CatalogEntry) -> DAG | None:
         """Return the DAG that checks an aggregate's output; None if its definition names no schedule for checks."""
         schedule = entry.spec.property_map.get("quality.schedule") if entry.spec else None
         if schedule is None or self.problems[entry.name]:
@@ -162,7 +162,7 @@ class _Factory:
             )
         return dag
 
-    def _broken(self, entry: Entry, problem: str) -> DAG:
+    def _broken(self, entry: CatalogEntry, problem: str) -> DAG:
         with DAG(
             self.settings.prefix + entry.name,
             dag_display_name=f"{self.settings.prefix}{entry.name} (broken definition)",
@@ -175,7 +175,7 @@ class _Factory:
             BrokenOperator(task_id=TASK, problem=problem, **self._common(entry))
         return dag
 
-    def _common(self, entry: Entry) -> Mapping[str, Any]:
+    def _common(self, entry: CatalogEntry) -> Mapping[str, Any]:
         settings = self.settings
         return {
             "lake": str(self.root),
@@ -190,7 +190,7 @@ class _Factory:
     def _output(self, name: str) -> Asset:
         return Asset(self.settings.prefix + name, uri=_uri(output_of(self.root, name)), group="materializer")
 
-    def _source(self, entry: Entry) -> Asset | None:
+    def _source(self, entry: CatalogEntry) -> Asset | None:
         """Return the asset of an aggregate's source; it has a watcher if a DAG waits for it and no DAG of ours emits it."""
         if not entry.source:
             return None
@@ -206,7 +206,7 @@ class _Factory:
             watchers.append(AssetWatcher(name=f"{name} changes", trigger=changes))
         return Asset(name, uri=_uri(entry.source), group="materializer", watchers=watchers)
 
-    def _deadline(self, entry: Entry, spec: AggregateSpec) -> DeadlineAlert | None:
+    def _deadline(self, entry: CatalogEntry, spec: AggregateSpec) -> DeadlineAlert | None:
         promise = promise_of(spec)
         if promise is None or promise.ticks is not None:
             return None
@@ -221,7 +221,7 @@ class _Factory:
         )
 
 
-def _ids(settings: Settings, entry: Entry) -> tuple[str, str]:
+def _ids(settings: Settings, entry: CatalogEntry) -> tuple[str, str]:
     """Return the ids of the DAGs that an aggregate may have: one that refreshes it, and one that checks it."""
     return settings.prefix + entry.name, settings.prefix + entry.name + CHECKS
 

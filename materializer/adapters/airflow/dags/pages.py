@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from materializer.adapters.airflow.dags.catalog import Entry
+from materializer.adapters.airflow.dags.catalog import CatalogEntry
 from materializer.adapters.airflow.dags.settings import Settings
 from materializer.core.policy.policies import MAX_STALENESS, Policy, describe_offset
 from materializer.core.spec.spec import AggregateSpec
@@ -21,7 +21,7 @@ _MARKUP: Final = re.compile(r"[!-/:-@\[-`{-~]")
 _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def page(entry: Entry, spec: AggregateSpec, policies: Sequence[Policy], settings: Settings) -> str:
+def page(entry: CatalogEntry, spec: AggregateSpec, policies: Sequence[Policy], settings: Settings) -> str:
     """Return the page of an aggregate.
 
     Args:

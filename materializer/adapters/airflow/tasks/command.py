@@ -28,7 +28,7 @@ LINE: Final = 100
 """Maximum length of a log line, as in the output of the command line."""
 
 
-class Verdict(Enum):
+class TaskVerdict(Enum):
     """The meaning of a command's end for its task."""
 
     DONE = "done"
@@ -44,7 +44,7 @@ _RETRIED_CODES: Final = frozenset({"spark.failed", "spark.died", "spark.result-t
 """Errors to retry although their exit status is not retried: a lost executor, for example, but not a missing Java."""
 
 
-def verdict(status: int, codes: Sequence[str] = ()) -> Verdict:
+def verdict(status: int, codes: Sequence[str] = ()) -> TaskVerdict:
     """Return the meaning of an exit status.
 
     Args:
@@ -56,12 +56,12 @@ def verdict(status: int, codes: Sequence[str] = ()) -> Verdict:
         (<Verdict.RETRY: 'may succeed later'>, <Verdict.FAIL: 'fails again'>, <Verdict.RETRY: 'may succeed later'>)
     """
     if status == 0:
-        return Verdict.DONE
+        return TaskVerdict.DONE
     if status == _IDLE:
-        return Verdict.IDLE
+        return TaskVerdict.IDLE
     # a shell reports a process that a signal ended as 128 plus the signal
     is_retried = status < 0 or status > 128 or status in _RETRIED or bool(_RETRIED_CODES.intersection(codes))
-    return Verdict.RETRY if is_retried else Verdict.FAIL
+    return TaskVerdict.RETRY if is_retried else TaskVerdict.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Outcome:
     errors: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TaskVerdict:
         """The meaning for the task."""
         return verdict(self.status, [str(e.get("code", "")) for e in self.errors])
 

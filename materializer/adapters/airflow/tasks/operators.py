@@ -25,7 +25,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from materializer.adapters.airflow.tasks import results
-from materializer.adapters.airflow.tasks.command import Command, Outcome, Verdict
+from materializer.adapters.airflow.tasks.command import Command, Outcome, TaskVerdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -78,7 +78,7 @@ class CommandOperator(BaseOperator):
         )
         self.log.info("Running %s", self._command.text)
         outcome = self._command.run(self.log.info)
-        if outcome.verdict in {Verdict.FAIL, Verdict.RETRY}:
+        if outcome.verdict in {TaskVerdict.FAIL, TaskVerdict.RETRY}:
             for line in outcome.problem_lines:
                 self.log.error("%s", line)
         return outcome
@@ -97,9 +97,9 @@ def judge(outcomes: Sequence[Outcome]) -> None:
         CommandFailedError: If a retry may succeed.
         AirflowFailException: If a retry would fail again.
     """
-    failed = [o for o in outcomes if o.verdict in {Verdict.FAIL, Verdict.RETRY}]
+    failed = [o for o in outcomes if o.verdict in {TaskVerdict.FAIL, TaskVerdict.RETRY}]
     problem = "\n".join(o.problem for o in failed)
-    if any(o.verdict is Verdict.RETRY for o in failed):
+    if any(o.verdict is TaskVerdict.RETRY for o in failed):
         raise CommandFailedError(problem)
     if failed:
         raise AirflowFailException(problem)
@@ -120,7 +120,7 @@ class RefreshingOperator(CommandOperator):
         judge(outcomes)
         document = results.shortened(results.merged(o.document for o in outcomes))
         told = results.summary(document)
-        if all(o.verdict is Verdict.IDLE for o in outcomes) and not is_owed:
+        if all(o.verdict is TaskVerdict.IDLE for o in outcomes) and not is_owed:
             self._settle_debt(context)
             self.skip_with(context, document, told)
         self.log.info("%s", told)

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from materializer.adapters.cli import options
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.render.about import SetupResult, VersionResult
 
 PANEL = "Get to know"
@@ -23,21 +23,21 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def demo(call: Call) -> None:
+def demo(call: CommandCall) -> None:
     """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
     from materializer.demo.run import main
 
     call.status = main(lake=Path(call.root) if call.root else None)
 
 
-def setup(call: Call, *, again: options.Again = False) -> None:
+def setup(call: CommandCall, *, again: options.Again = False) -> None:
     """Fetch Spark's jars, and keep what Java loads of them, so that later commands start quicker."""
     from materializer.demo.prepare import prepare
 
     call.show(SetupResult(prepare(call.lake.config, again=again)))
 
 
-def version(call: Call) -> None:
+def version(call: CommandCall) -> None:
     """Print what is installed."""
     from importlib import metadata
 

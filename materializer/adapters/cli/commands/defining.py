@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.commands.versions import build_one
 from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
 from materializer.adapters.cli.render.apply import ApplyResult
@@ -27,7 +27,12 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(
-    call: Call, paths: Paths, *, dry_run: DryRun = False, build: BuildNow = False, publish_anyway: PublishAnyway = ""
+    call: CommandCall,
+    paths: Paths,
+    *,
+    dry_run: DryRun = False,
+    build: BuildNow = False,
+    publish_anyway: PublishAnyway = "",
 ) -> None:
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
     specs, warnings = call.lake.read_definitions(paths)
@@ -39,11 +44,11 @@ def apply(
     call.show(ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
 
 
-def _build(call: Call, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
+def _build(call: CommandCall, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
     done.append(build_one(call, name, publish_anyway=publish_anyway))
 
 
-def drop(call: Call, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
+def drop(call: CommandCall, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
     """Remove an aggregate with its tables; its source is never touched."""
     if not yes:
         what = f"'{name}', what reads it, and their tables" if cascade else f"'{name}' and its tables"

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.core.engines.guides import GUIDES
 from materializer.core.sql.functions import nearest
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     command(app, panel=PANEL)(engines)
 
 
-def engines(call: Call, name: MaybeEngine = None) -> None:
+def engines(call: CommandCall, name: MaybeEngine = None) -> None:
     """Print the engines, or the parameters and an example of one."""
     if name is None:
         call.show(EnginesResult(tuple(GUIDES.values())))

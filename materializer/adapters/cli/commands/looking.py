@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     After,
     All,
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
+def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
     found = tuple(call.lake.status(name, now))
     call.show(StatusResult(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
@@ -45,14 +45,14 @@ def status(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
         call.fail(error)
 
 
-def history(call: Call, name: Name, *, limit: Limit = 20) -> None:
+def history(call: CommandCall, name: Name, *, limit: Limit = 20) -> None:
     """Print the last refreshes of an aggregate, newest first."""
     ended = call.lake.history(name, limit)
     call.show(HistoryResult(name, call.lake.grid(name).time_type, tuple(ended)))
 
 
 def show(
-    call: Call, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
+    call: CommandCall, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
 ) -> None:
     """Print rows of an aggregate, newest bucket first."""
     if fresh:
@@ -62,13 +62,17 @@ def show(
     call.show(ShowResult(name, tuple(columns), tuple(rows)))
 
 
-def changes(call: Call, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20) -> None:
+def changes(
+    call: CommandCall, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20
+) -> None:
     """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
     columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
     call.show(ChangesResult(name, tuple(columns), tuple(rows), total))
 
 
-def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None) -> None:
+def verify(
+    call: CommandCall, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None
+) -> None:
     """Compare aggregates with plain Spark over their source; exits 1 when one differs."""
 
     def one(name: str) -> VerifyResult:
@@ -89,7 +93,7 @@ def verify(call: Call, name: NameOrAll = None, *, every: All = False, start: Sta
 
 
 def check(
-    call: Call,
+    call: CommandCall,
     name: NameOrAll = None,
     *,
     every: All = False,
@@ -118,12 +122,12 @@ def check(
         call.fail(error)
 
 
-def doctor(call: Call, name: MaybeName = None) -> None:
+def doctor(call: CommandCall, name: MaybeName = None) -> None:
     """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
     call.show(DoctorResult(tuple(call.lake.doctor(name))))
 
 
-def _fresh(call: Call, name: str, limit: int, start: str | None, end: str | None) -> ShowResult:
+def _fresh(call: CommandCall, name: str, limit: int, start: str | None, end: str | None) -> ShowResult:
     read = call.lake.fresh(name, start, end)
     found = read.fetch(limit)
     rows = tuple(tuple(row.values()) for row in found.table.to_pylist())

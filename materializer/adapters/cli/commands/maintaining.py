@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import All, DryRun, Names
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.errors import UsageError
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     command(app, panel=PANEL)(maintain)
 
 
-def maintain(call: Call, names: Names = None, *, every: All = False, dry_run: DryRun = False) -> None:
+def maintain(call: CommandCall, names: Names = None, *, every: All = False, dry_run: DryRun = False) -> None:
     """Lay tables out in time again, remove files that nobody needs, keep logs and journal short; changes no row."""
     if bool(names) == every:
         raise UsageError(

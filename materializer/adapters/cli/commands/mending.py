@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import All, BackupFolder, DefinitionFiles, NameOrAll, NewFolder, Yes
 from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
 from materializer.adapters.cli.render.repair import RepairResult
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def repair(
-    call: Call,
+    call: CommandCall,
     name: NameOrAll = None,
     *,
     every: All = False,
@@ -48,7 +48,7 @@ def repair(
         call.fail(JournalLostError(f"the journal does not know {', '.join(lost)}, but tables of them are there"))
 
 
-def _mend(call: Call, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
+def _mend(call: CommandCall, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
     """Mend what is wrong; without ``--yes``, show it first and mend it only after a yes at the terminal."""
     wrong: list[str] = []
 
@@ -64,19 +64,19 @@ def _mend(call: Call, names: Sequence[str], work: Callable[[str, bool], RepairRe
     call.each("repairs", names if yes else wrong, lambda name: RepairResult(work(name, False)))
 
 
-def _agreed(call: Call) -> bool:
+def _agreed(call: CommandCall) -> bool:
     if call.output.can_ask and call.output.ask("do it?"):
         return True
     call.status = call.status or FOUND
     return False
 
 
-def backup(call: Call, folder: NewFolder) -> None:
+def backup(call: CommandCall, folder: NewFolder) -> None:
     """Copy the journal into a new folder, at one version, and check the copy; refreshes may go on."""
     call.show(BackupResult(call.lake.backup(folder)))
 
 
-def restore(call: Call, folder: BackupFolder, *, yes: Yes = False) -> None:
+def restore(call: CommandCall, folder: BackupFolder, *, yes: Yes = False) -> None:
     """Put the journal of a backup in place; the one that is there is kept beside it. Says what needs a repair then."""
     if not yes:
         call.show(RestoreResult(call.lake.restore(folder, dry_run=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     CatchDirt,
     Due,
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def add(
-    call: Call,
+    call: CommandCall,
     name: Name,
     *,
     policy: PolicyName = DEFAULT,
@@ -65,17 +65,19 @@ def add(
     call.show(ApplyResult((change,)))
 
 
-def show(call: Call, name: MaybeName = None, *, now: Now = None) -> None:
+def show(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print the policies of an aggregate, or of all: windows, schedules, when they are due."""
     call.show(PolicyListResult(tuple(call.lake.policies(name, now))))
 
 
-def remove(call: Call, name: Name, *, policy: PolicyName = DEFAULT) -> None:
+def remove(call: CommandCall, name: Name, *, policy: PolicyName = DEFAULT) -> None:
     """Remove a policy from an applied definition; what it refreshed stays."""
     call.show(ApplyResult((call.lake.remove_policy(name, policy),)))
 
 
-def run(call: Call, name: MaybeName = None, *, policy: MaybePolicy = None, now: Now = None, due: Due = False) -> None:
+def run(
+    call: CommandCall, name: MaybeName = None, *, policy: MaybePolicy = None, now: Now = None, due: Due = False
+) -> None:
     """Refresh the window that a policy has now; with --due, of every policy whose schedule came due."""
     if due and policy is not None:
         raise UsageError("--due finds the policies itself and takes no --policy", hint="leave one of the two out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     AcceptFewerRows,
     All,
@@ -38,14 +38,14 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    call: Call, name: Name, *, start: Start = None, end: End = None, force: Force = False, strict: Strict = False
+    call: CommandCall, name: Name, *, start: Start = None, end: End = None, force: Force = False, strict: Strict = False
 ) -> None:
     """Print what a refresh would do, and why; write nothing."""
     call.show(PlanResult(call.lake.plan(name, start, end, force=force, strict=strict)))
 
 
 def refresh(
-    call: Call,
+    call: CommandCall,
     name: NameOrAll = None,
     *,
     every: All = False,
@@ -82,7 +82,7 @@ def refresh(
 
 
 def backfill(
-    call: Call,
+    call: CommandCall,
     name: NameOrAll = None,
     *,
     every: All = False,
@@ -119,7 +119,13 @@ def backfill(
 
 
 def invalidate(
-    call: Call, name: Name, *, start: Start = None, end: End = None, all_time: AllTime = False, reason: Reason = ""
+    call: CommandCall,
+    name: Name,
+    *,
+    start: Start = None,
+    end: End = None,
+    all_time: AllTime = False,
+    reason: Reason = "",
 ) -> None:
     """Declare a window dirty, rounded outward to whole buckets; the next refresh computes it again."""
     if all_time == (start is not None or end is not None):

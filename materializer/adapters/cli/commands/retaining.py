@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import AsStored, Before, Name, Yes
 from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
 
@@ -17,11 +17,11 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def expire(call: Call, name: Name, *, before: Before, as_stored: AsStored = False, yes: Yes = False) -> None:
+def expire(call: CommandCall, name: Name, *, before: Before, as_stored: AsStored = False, yes: Yes = False) -> None:
     """Freeze history before its raw rows go, and print the statement that deletes them; writes to no source."""
     call.show(ExpireResult(call.lake.expire(name, before, as_stored=as_stored, dry_run=not yes)))
 
 
-def thaw(call: Call, name: Name, *, yes: Yes = False) -> None:
+def thaw(call: CommandCall, name: Name, *, yes: Yes = False) -> None:
     """Give frozen history up: the next refresh computes it from what the source still has."""
     call.show(ThawResult(call.lake.thaw(name, dry_run=not yes)))

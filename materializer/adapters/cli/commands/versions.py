@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from materializer.adapters.cli.call import Call, command
+from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     Back,
     BucketsPerRun,
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def build(
-    call: Call,
+    call: CommandCall,
     name: Name,
     *,
     max_runs: MaxRuns = None,
@@ -54,24 +54,24 @@ def build(
     call.show(BuildResult(report))
 
 
-def switch(call: Call, name: Name) -> None:
+def switch(call: CommandCall, name: Name) -> None:
     """Publish the next version of an aggregate in one commit, if it covers what is published."""
     call.show(SwitchResult(call.lake.switch(name)))
 
 
-def rollback(call: Call, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
+def rollback(call: CommandCall, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
     """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
     call.lake.rollback(name, back=back)
     call.show(BuildResult(build_one(call, name, switch=not no_switch)))
 
 
-def abandon(call: Call, name: Name) -> None:
+def abandon(call: CommandCall, name: Name) -> None:
     """Give the next version of an aggregate up; what is published stays."""
     call.lake.abandon(name)
     call.show(AbandonResult(name))
 
 
-def build_one(call: Call, name: str, **how: Any) -> BuildReport:
+def build_one(call: CommandCall, name: str, **how: Any) -> BuildReport:
     """Build the next version of one aggregate, showing its runs."""
     kind = call.lake.next_grid(name).time_type
     with call.output.watch(name, kind, is_long=True) as w:

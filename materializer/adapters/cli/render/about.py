@@ -10,14 +10,14 @@ from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import duration, labelled, size, wrapped
 
 if TYPE_CHECKING:
-    from materializer.demo.prepare import Prepared
+    from materializer.demo.prepare import PreparedDemo
 
 
 @dataclass(frozen=True, slots=True)
 class SetupResult(Result):
     """What ``setup`` fetched and made."""
 
-    prepared: Prepared
+    prepared: PreparedDemo
 
     @property
     def exit_status(self) -> int:

@@ -12,7 +12,7 @@ from materializer.adapters.cli.words import count, size, wrapped
 
 if TYPE_CHECKING:
     from materializer.errors import Problem
-    from materializer.services.definitions.apply import Change
+    from materializer.services.definitions.changes import DefinitionChange
     from materializer.services.versions.build import BuildReport
 
 _KINDS = {
@@ -38,7 +38,7 @@ _NEXT = {
 class ApplyResult(Result):
     """What ``apply`` did, or would do; *builds* are those of ``--build``."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[DefinitionChange, ...]
     warnings: tuple[Problem, ...] = ()
     is_dry_run: bool = False
     builds: tuple[BuildReport, ...] = ()
@@ -85,7 +85,7 @@ def problem_lines(problem: Problem, width: int) -> Iterator[str]:
         yield from wrapped(problem.hint, "    hint: ", width=width)
 
 
-def _change_lines(change: Change, width: int, *, is_dry_run: bool) -> Iterator[str]:
+def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool) -> Iterator[str]:
     """Yield what applying one definition does: the kind of change, its cost, what differs, and what comes next."""
     yield from wrapped(_kind_text(change, is_dry_run=is_dry_run), f"{change.name}: ", width=width)
     details = list(change.differences)
@@ -99,13 +99,13 @@ def _change_lines(change: Change, width: int, *, is_dry_run: bool) -> Iterator[s
         yield from wrapped(text, "    ", width=width)
 
 
-def _kind_text(change: Change, *, is_dry_run: bool) -> str:
+def _kind_text(change: DefinitionChange, *, is_dry_run: bool) -> str:
     would, done, rest = _KINDS.get(change.kind, (change.kind, change.kind, ""))
     next_ = _NEXT.get(change.next, ("", ""))[not is_dry_run]
     return (would if is_dry_run else done) + rest + (f"; {next_}" if next_ else "")
 
 
-def _cost_text(change: Change) -> str:
+def _cost_text(change: DefinitionChange) -> str:
     reads, stored = change.reads, change.kept
     if change.kind == "measures":
         copied = ""

@@ -10,14 +10,14 @@ from materializer.adapters.cli.render.result import DONE, FOUND, Result
 from materializer.adapters.cli.words import count, wrapped
 
 if TYPE_CHECKING:
-    from materializer.services.report.tables import Finding
+    from materializer.services.report.tables import DoctorFinding
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorResult(Result):
     """What ``doctor`` found."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def exit_status(self) -> int:

@@ -16,7 +16,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
-    from materializer.services.observe.source_deletes import Reader
+    from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.refresh.reports import RefreshReport, RunDone
 
 _COUNTED = (
@@ -169,12 +169,12 @@ def run_line(at: int, report: RunReport, plan: Plan, runs_left: int, seconds_lef
     return f"  run {number(at)}{about}: {span(plan.window, kind)}, {what}"
 
 
-def let_go_form(delete: str, readers: Iterable[Reader]) -> dict[str, Any]:
+def let_go_form(delete: str, readers: Iterable[OtherReader]) -> dict[str, Any]:
     """Return how the owner of the source deletes raw rows, and who else needs them."""
     return {"delete": delete or None, "readers": [asdict(r) for r in readers]}
 
 
-def let_go_text(readers: Iterable[Reader]) -> str:
+def let_go_text(readers: Iterable[OtherReader]) -> str:
     """Return when the owner of the source may delete raw rows that are not needed any more."""
     others = "; ".join(f"{r.name} ({r.why})" for r in readers)
     return f"not before these are frozen, too: {others}" if others else "the owner of the source may delete them"

@@ -1,0 +1,80 @@
+"""Status, lateness and history, without a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from materializer.api.opened import Instant, OpenedLake
+from materializer.journal.state import Ended
+from materializer.services.maintenance.maintain import Maintainer
+from materializer.services.report.doctor import Doctor
+from materializer.services.report.source_lateness import SourceLateness
+from materializer.services.report.status import Status, frame
+from materializer.services.report.tables import DoctorFinding
+from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@watched
+class Looking(OpenedLake):
+    """Reports on aggregates; writes nothing."""
+
+    def status(self, name: str | None = None, now: Instant = None) -> list[Status]:
+        """Return the status of one aggregate or of all, without a JVM.
+
+        Args:
+            name: The aggregate; None for all that can be used, by name.
+            now: For policies and promises, as in :meth:`policies`.
+        """
+        return self._looker.status(name, now)
+
+    def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
+        """Return how late the rows of each source came since it is read, by time column, without a JVM.
+
+        Args:
+            name: An aggregate; only its source then.
+        """
+        return self._looker.lateness(name)
+
+    def status_frame(self) -> pd.DataFrame:
+        """Return the status of all aggregates as a pandas frame.
+
+        Shape:
+            name, state, grid: text
+            cursor, newest: integer, source versions
+            threshold: text, the instant below which everything was materialised once
+            dirty_spans, rows, null_times: integer
+            last_refresh: ISO text
+            Grain (name), by name.
+        """
+        return frame(self.status())
+
+    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
+        """Return the last refreshes, newest first.
+
+        Args:
+            name: The aggregate.
+            limit: How many at most; None for all.
+        """
+        return self._looker.history(name, limit)
+
+    def newest_bucket_end(self, name: str) -> int | None:
+        """Return the end of the bucket of the source's newest row, an instant of its time; None without rows.
+
+        Args:
+            name: The aggregate.
+
+        Raises:
+            UnknownAggregateError: If there is no such aggregate.
+        """
+        return self._looker.newest_bucket_end(name)
+
+    def doctor(self, name: str | None = None) -> list[DoctorFinding]:
+        """Return what stands in the way of the next refresh, and how to mend it.
+
+        Args:
+            name: The aggregate; None for all, the environment and the journal.
+        """
+        return Doctor(self.root, self.journal, self.config, Maintainer(self._lake)).examine(name)

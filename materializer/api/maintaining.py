@@ -1,0 +1,68 @@
+"""Maintenance of tables and journal, and frozen history."""
+
+from __future__ import annotations
+
+from materializer.api.opened import OpenedLake
+from materializer.services.maintenance.expire import Expirer, Expiry, Thaw
+from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
+from materializer.spark.runtime.jvm import watched
+
+
+@watched
+class Maintaining(OpenedLake):
+    """Maintains tables, and freezes history."""
+
+    def maintain(
+        self, name: str | None = None, *, dry_run: bool = False, on_plan: OnPlan = lambda _: None
+    ) -> list[MaintainReport]:
+        """Lay tables out in time again, remove files that nobody needs, and keep logs and journal short; changes no row.
+
+        Args:
+            name: The aggregate; None for all, parents first. The journal comes last each time.
+            dry_run: Only say what would be done.
+            on_plan: Told what is about to be done, before it is.
+
+        Raises:
+            LeaseHeldError: If another live process works on an aggregate; what was done stays, and the others are done.
+        """
+        if name is not None:
+            self.journal.view().named(name)
+        names = self.names() if name is None else [name]
+        return self.maintainer.every(names, is_dry_run=dry_run, on_plan=on_plan)
+
+    @property
+    def maintainer(self) -> Maintainer:
+        """Maintains one aggregate, or the journal, at a time."""
+        return Maintainer(self._lake)
+
+    def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
+        """Freeze the history of an aggregate before its raw rows go; writes to no source.
+
+        Args:
+            name: The aggregate.
+            before: Up to where, rounded down to an edge: ISO text, or an integer for integer time.
+            as_stored: Freeze dirty buckets that need their raw rows too, as they are stored; they stay in the log, stuck.
+            dry_run: Only say what would be done.
+
+        Returns:
+            The bound, the statement that deletes the rows below it, and who else reads them.
+
+        Raises:
+            ExpireBoundError: If *before* is no time, or nothing was materialised up to there.
+            ExpireDirtyError: If buckets below it are dirty and need their raw rows, without *as_stored*.
+            ExpireEngineError: If an engine computes the aggregate.
+            HistoryBuildingError: While a next version is built.
+        """
+        return Expirer(self._lake).expire(name, before, as_stored=as_stored, dry_run=dry_run)
+
+    def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
+        """Give frozen history up: the next refresh computes it from what the source still has.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what would be done.
+
+        Raises:
+            HistoryBuildingError: While a next version is built.
+        """
+        return Expirer(self._lake).thaw(name, dry_run=dry_run)

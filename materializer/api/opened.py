@@ -1,0 +1,71 @@
+"""What all topics of the façade share: one lake with its use cases, and how users name aggregates and windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from materializer.core.time.grid import Grid
+from materializer.core.time.instants import parse_window
+from materializer.core.time.spans import EVERYTHING, Span
+from materializer.services.commit.lake import Lake
+from materializer.services.definitions.apply import Definitions
+from materializer.services.definitions.texts import Texts
+from materializer.services.planning.runs import Request, request_of
+from materializer.services.refresh.service import Refresher
+from materializer.services.report.status import Looker
+from materializer.services.schedule.policies import Policies
+from materializer.services.versions.versions import Versions
+from materializer.spark.run.executor import Executor
+from materializer.spark.runtime.jvm import watched
+
+Instant = str | int | None
+"""An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
+
+
+@watched
+class OpenedLake:
+    """One lake, opened.
+
+    Args:
+        lake: The lake.
+        executor: Starts its Spark.
+    """
+
+    def __init__(self, lake: Lake, executor: Executor) -> None:
+        self.config = lake.config
+        self.root = lake.root
+        self.journal = lake.journal
+        self._lake = lake
+        self._executor = executor
+        self._texts = Texts(frozenset(executor.python))
+        self._refresher = Refresher(lake)
+        self._definitions = Definitions(
+            lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint
+        )
+        self._looker = Looker(lake.root, lake.journal)
+        self._versions = Versions(lake, self._definitions)
+        self._policies = Policies(lake, self._definitions, self._refresher)
+
+    def names(self) -> list[str]:
+        """Return the names of all aggregates, those that others read before these, then those that cannot be used."""
+        return self._looker.names()
+
+    def grid(self, name: str) -> Grid:
+        """Return how an aggregate divides time.
+
+        Args:
+            name: The aggregate.
+        """
+        return self._lake.aggregate(self.journal.view().named(name)).definition.grid
+
+    def _window(self, name: str, start: Instant, end: Instant) -> Span:
+        grid = self.grid(name)
+        return parse_window(start, end, grid.time_type, grid.resolution)
+
+    def _part(self, name: str, start: Instant, end: Instant) -> Span | None:
+        """Return a window, None for everything."""
+        window = self._window(name, start, end)
+        return None if window == EVERYTHING else window
+
+    def _request(self, name: str, start: Instant = None, end: Instant = None, **options: Any) -> Request:
+        return request_of(self.grid(name), start, end, run_rows=self.config.run_rows, **options)

@@ -1,0 +1,155 @@
+"""Refreshes: planned and done, over a window or in many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from materializer.api.opened import Instant, OpenedLake
+from materializer.core.refresh.plan import Plan
+from materializer.core.time.spans import Span
+from materializer.services.protocol.decision import RunNote
+from materializer.services.refresh.invalidate import Invalidator
+from materializer.services.refresh.preview import Preview, Previewer
+from materializer.services.refresh.reports import RefreshReport, RunDone
+from materializer.spark.runtime.jvm import watched
+
+
+@watched
+class Refreshing(OpenedLake):
+    """Plans and does refreshes."""
+
+    def plan(
+        self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False
+    ) -> Preview:
+        """Return what a refresh of the window would do; writes nothing.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            force: Compute clean buckets again too.
+            strict: Refuse what is not incremental.
+
+        Raises:
+            RefreshWindowTooSmallError: If the window holds no whole bucket.
+            NotIncrementalError: If *strict* refuses it.
+        """
+        request = self._request(name, start, end, is_forced=force, is_strict=strict)
+        return Previewer(self._lake).preview(name, request)
+
+    def refresh(
+        self,
+        name: str,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        force: bool = False,
+        strict: bool = False,
+        as_of: Instant = None,
+        max_runs: int | None = None,
+        publish_anyway: str = "",
+        accept_fewer_rows: bool = False,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> RefreshReport:
+        """Make every whole bucket of [start, end) true at one source version per run.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            force: Compute clean buckets again too.
+            strict: Refuse what is not incremental.
+            as_of: Clock instant that closes windows of an engine; it never goes back.
+            max_runs: Stop after so many runs; the rest stays dirty.
+            publish_anyway: Why what fails its expectations is published all the same; recorded.
+            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+
+        Raises:
+            UsageError: If *max_runs* is less than 1.
+            RefreshWindowTooSmallError: If the window holds no whole bucket.
+            FrozenWindowError: If it lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+            NotIncrementalError: If *strict* refuses the plan.
+            FewerRowsError: If history would be computed from fewer rows than it was made from, and nobody saw them go.
+            QualityGateError: If what was computed does not meet the expectations; it is not published and stays dirty.
+            DataError: If rows make a measure fail; their buckets are named.
+            OutputHandlerError: If the output handler failed; what was refreshed is published.
+        """
+        request = self._request(
+            name,
+            start,
+            end,
+            is_forced=force,
+            is_strict=strict,
+            as_of=as_of,
+            publish_anyway=publish_anyway,
+            accepts_fewer_rows=accept_fewer_rows,
+        )
+        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+
+    def backfill(
+        self,
+        name: str,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        buckets_per_run: int | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        max_runs: int | None = None,
+        force: bool = False,
+        publish_anyway: str = "",
+        accept_fewer_rows: bool = False,
+        on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
+        on_run: Callable[[RunDone], None] = lambda _: None,
+    ) -> RefreshReport:
+        """Refresh a window in runs; resumable, because what is not done stays dirty.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for the end of the newest bucket.
+            buckets_per_run: Buckets one run takes; None sizes runs by source rows.
+            order: Which end is done first.
+            max_runs: Stop after so many runs.
+            force: Compute clean buckets again too.
+            publish_anyway: Why what fails its expectations is published all the same; recorded.
+            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
+            on_plan: Told each plan before it is done.
+            on_run: Told each run when it is done.
+
+        Raises:
+            UsageError: If *buckets_per_run* or *max_runs* is less than 1.
+            QualityGateError: As :meth:`refresh`, and whatever else that raises; runs that were done stay.
+        """
+        request = self._request(
+            name,
+            start,
+            end,
+            buckets_per_run=buckets_per_run,
+            order=order,
+            is_forced=force,
+            publish_anyway=publish_anyway,
+            accepts_fewer_rows=accept_fewer_rows,
+        )
+        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+
+    def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
+        """Declare a window dirty, for changes that no source version shows.
+
+        Args:
+            name: The aggregate.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for an open end.
+            reason: Why, for the history.
+
+        Returns:
+            What was declared: the window rounded outward to whole buckets.
+
+        Raises:
+            FrozenWindowError: If the window lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+        """
+        span = self.grid(name).cover(self._window(name, start, end))
+        return Invalidator(self._lake).invalidate(name, span, reason)

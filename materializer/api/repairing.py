@@ -1,0 +1,104 @@
+"""Tables and journal that disagree, and copies of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from materializer.api.opened import OpenedLake
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import JournalError
+from materializer.journal.state import AggregateState
+from materializer.services.commit.lake import Lake
+from materializer.services.repair.apply import Repairer, RepairReport
+from materializer.services.repair.backup import BackupReport, Backups, RestoreReport
+from materializer.spark.runtime.jvm import watched
+
+
+@watched
+class Repairing(OpenedLake):
+    """Repairs aggregates, and copies and restores the journal."""
+
+    def repair(self, name: str, *, dry_run: bool = False) -> RepairReport:
+        """Make the tables of an aggregate and the journal agree again; what cannot be told any more is dirty then.
+
+        Args:
+            name: The aggregate.
+            dry_run: Only say what is wrong and what would be done; starts no JVM.
+
+        Raises:
+            LeaseHeldError: If a live process works on it; nothing was written.
+            JournalError: If the journal, or the aggregate's definition in it, cannot be read.
+        """
+        repairer = Repairer(self._lake)
+        return repairer.plan(name) if dry_run else repairer.repair(name)
+
+    def unusable(self) -> list[JournalError]:
+        """Return an error for each aggregate of which an event of the journal cannot be read."""
+        return [broken.error() for broken in self.journal.view().broken.values()]
+
+    def lost(self) -> list[str]:
+        """Return names of aggregates whose tables are in the lake, but which the journal does not know."""
+        return Repairer(self._lake).lost()
+
+    def take_over(
+        self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec], *, dry_run: bool = False
+    ) -> list[RepairReport]:
+        """Make definitions known whose journal was lost, with the tables that are there; everything of them is dirty.
+
+        A journal that cannot be read is renamed, and a new one is begun.
+
+        Args:
+            what: As in :meth:`apply`.
+            dry_run: Only say what would be done; starts no JVM.
+
+        Raises:
+            DefinitionError: With every problem of every definition.
+        """
+        from materializer.services.repair.adopt import TakeOver
+
+        specs, _ = self._texts.read(what)
+        work = TakeOver(self._lake, self._definitions)
+        return work.plan(specs) if dry_run else work.take_over(specs)
+
+    def backup(self, folder: str | Path) -> BackupReport:
+        """Copy the journal, as it is at one moment; refreshes may go on meanwhile. Tables are not copied.
+
+        Args:
+            folder: A new or an empty folder.
+
+        Raises:
+            UsageError: If the folder is not empty.
+            JournalError: If the copy cannot be read back.
+        """
+        return Backups(self._lake).backup(Path(folder))
+
+    def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
+        """Put the journal of a backup in place; the one that is there is kept beside it.
+
+        Args:
+            folder: What :meth:`backup` wrote.
+            dry_run: Only say what differs.
+
+        Raises:
+            JournalError: If the backup is none, or damaged.
+            LeaseHeldError: If a live process works on an aggregate; nothing was written.
+        """
+        backups = Backups(self._lake)
+        return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
+
+    def writing(self, name: str) -> AbstractContextManager[Any]:
+        """Hold the lease of an aggregate, recovered; for commands that write.
+
+        Args:
+            name: The aggregate.
+        """
+        return _leased(self._lake, name)
+
+
+@contextmanager
+def _leased(lake: Lake, name: str) -> Iterator[AggregateState]:
+    with lake.lease(name) as lease:
+        yield lease.state

@@ -1,0 +1,91 @@
+"""What applying a definition does, as values: the kind of change, what it reads, and what it copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.journal.events import SourceIdentity
+from materializer.journal.state import AggregateState
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionChange:
+    """What applying one definition does, or would do.
+
+    Args:
+        name: The aggregate.
+        kind: ``new``, ``unchanged``, ``metadata`` (nothing is computed again), ``measures`` (computed from what is
+            stored) or ``data`` (computed from the source).
+        differences: Lines for people, ``-`` was, ``+`` will be.
+        source: Where its source lies.
+        source_version: Version from which changes count.
+        next: What becomes of the next version: ``started``, ``replaced`` (another one was being built), ``building``
+            (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
+            ``abandoned`` (what is published was applied again), or "".
+        reads: What building it reads of the source, about; None when it is not built.
+        kept: What is to be copied of what is stored; None when nothing is, or it cannot be read.
+    """
+
+    name: str
+    kind: str
+    differences: tuple[str, ...] = ()
+    source: str = ""
+    source_version: int = 0
+    next: str = ""
+    reads: Reads | None = None
+    kept: ReusedPartials | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What building a version costs.
+
+    Args:
+        rows: Source rows, about.
+        bytes: Bytes of their files.
+        files: How many.
+        runs: Runs that this takes, about.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReusedPartials:
+    """What making a version from stored partials copies; its output is written anew from that.
+
+    Args:
+        rows: Rows of the partials.
+        bytes: Bytes of their files.
+        files: How many.
+    """
+
+    rows: int
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDefinition:
+    """A definition that was checked.
+
+    Args:
+        change: What applying it does.
+        spec: It, resolved.
+        source: The table it reads.
+        schemas: Column names and Spark types of ``partials`` and ``output``.
+        existing: The aggregate that has its name, if there is one.
+        build: The next version that is being built beside that.
+    """
+
+    change: DefinitionChange
+    spec: AggregateSpec
+    source: SourceIdentity
+    schemas: dict[str, Any]
+    existing: AggregateState | None
+    build: AggregateState | None = None

@@ -1,0 +1,60 @@
+"""Applying definitions: all are read and checked before the first is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import DefinitionError, MaterializerError
+from materializer.services.definitions.apply import Definitions
+from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
+from materializer.services.definitions.texts import Given, Texts
+from materializer.services.versions.versions import Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """Applies definitions to one lake."""
+
+    texts: Texts
+    definitions: Definitions
+    versions: Versions
+
+    def apply(self, what: Given, *, dry_run: bool = False, publish_anyway: str = "") -> list[DefinitionChange]:
+        """Make definitions known to the lake, one by one.
+
+        Args:
+            what: SQL text, a file, a folder, specs, or several of these.
+            dry_run: Only return what would change.
+            publish_anyway: See :meth:`Versions.apply`.
+
+        Raises:
+            DefinitionError: With every problem of every definition; nothing was written.
+            FrozenHistoryError: If data changed and history is frozen; nothing was written.
+            MaterializerError: Whatever writing found; the error says which definitions are applied.
+        """
+        specs, _ = self.texts.read(what)
+        prepared = self._prepared(specs)
+        if dry_run:
+            return [p.change for p in prepared]
+        if self.versions.end_open_switches(prepared):
+            prepared = self._prepared(specs)
+        self.versions.refuse_frozen(prepared)
+        changes: list[DefinitionChange] = []
+        try:
+            for each in prepared:
+                changes.append(self.versions.apply(each, publish_anyway))  # noqa: PERF401 (an error says how far it came)
+        except MaterializerError as exc:
+            if changes:
+                exc.follows(f"{', '.join(c.name for c in changes)} {'are' if changes[1:] else 'is'} applied")
+            raise
+        finally:
+            self.versions.lake.journal.tidy()
+        return changes
+
+    def _prepared(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
+        try:
+            return self.definitions.prepare(specs)
+        except DefinitionError as exc:
+            raise DefinitionError(self.texts.placed(p, specs) for p in exc.problems) from exc

@@ -1,0 +1,60 @@
+"""Spark as a lake uses it: started when something has to be computed, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from materializer.config import Config
+from materializer.core.aggregates.python import PythonAggregate
+from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from materializer.spark.run.spark import Spark
+    from materializer.spark.runtime.jvm import Death
+
+
+@watched
+@dataclass(slots=True)
+class Executor:
+    """Starts Spark.
+
+    Args:
+        config: Settings of the session that is started.
+        session: The session that the user gave, or None.
+        python: The user's Python aggregates, by name.
+    """
+
+    config: Config
+    session: SparkSession | None
+    python: Mapping[str, PythonAggregate]
+    started: Spark | None = None
+    _died: Death | None = None
+    _starting: RLock = field(default_factory=RLock)
+
+    def engine(self) -> Spark:
+        """Return Spark, started on the first call, and once more after its process has died.
+
+        Raises:
+            SparkDiedError: If it has died again, or runs in a session that was given.
+        """
+        with self._starting:
+            if self.started is not None and (death := self.started.death()):
+                if self.session is not None or self._died is not None:
+                    raise death.error()
+                self.started, self._died = None, death
+            elif self.started is None and self._died is not None:
+                raise self._died.error()  # what was to take its place did not start
+            if self.started is None:
+                from materializer.spark.runtime.session import start
+
+                given = self.session
+                spark = given if given is not None else start(self.config, loads=["materializer.spark.run.spark"])
+                from materializer.spark.run.spark import Spark
+
+                self.started = Spark(spark, self.python)
+            return self.started

@@ -1,0 +1,62 @@
+"""The composition root: builds a lake with its executor, library of expectations and output handlers.
+
+No other module chooses adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from materializer.config import Config
+from materializer.core.aggregates.python import PythonAggregate, by_name
+from materializer.core.quality.library import ExpectationLibrary
+from materializer.errors import ConfigError
+from materializer.journal.journal import Journal
+from materializer.services.commit.lake import Lake, OutputHandler
+from materializer.services.delivery.handlers import by_name as handlers_by_name
+from materializer.spark.run.executor import Executor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def wired(
+    root: str | Path,
+    config: Config,
+    session: SparkSession | None,
+    python_aggregates: Iterable[PythonAggregate],
+    output_handlers: Mapping[str, OutputHandler],
+    on_checkpoint: Callable[[str], None],
+) -> tuple[Lake, Executor]:
+    """Return a lake and what computes in it.
+
+    Raises:
+        ConfigError: If *root* is no folder of this machine.
+        ForeignSettingError: If *session* skips files that it cannot read.
+        UsageError: If an aggregate in Python or a handler cannot be imported, or has an unfit name.
+    """
+    folder = _folder(str(root))
+    if session is not None:
+        from materializer.spark.runtime.session import refuse_unsafe_settings
+
+        refuse_unsafe_settings(session)
+    executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]))
+    journal = Journal(folder, snapshot_every=config.snapshot_every, on_checkpoint=on_checkpoint)
+    handlers = handlers_by_name(config.output_handlers, output_handlers)
+    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers), executor
+
+
+def _folder(lake: str) -> Path:
+    if "://" in lake:
+        hint = "name a folder of this machine, perhaps a mounted one"
+        raise ConfigError(f"the lake must be a folder, found '{lake}'", hint=hint)
+    return Path(lake).resolve()
+
+
+def _library() -> ExpectationLibrary:
+    """Return Great Expectations behind its port; the library itself is imported when it is asked."""
+    from materializer.adapters.great_expectations import auditor
+
+    return auditor
