@@ -16,7 +16,6 @@ from materializer.api.checking import Checking
 from materializer.api.defining import Defining
 from materializer.api.looking import Looking
 from materializer.api.maintaining import Maintaining
-from materializer.api.opened import Instant
 from materializer.api.reading import Reading
 from materializer.api.refreshing import Refreshing
 from materializer.api.repairing import Repairing
@@ -24,6 +23,7 @@ from materializer.api.scheduling import Scheduling
 from materializer.api.versioning import Versioning
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate
+from materializer.core.time.instants import Instant
 from materializer.services.commit.lake import OutputHandler
 from materializer.spark.runtime.jvm import watched
 from materializer.wiring import wired

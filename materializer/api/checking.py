@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
+from materializer.core.time.instants import Instant
 from materializer.services.quality.check import Checker, CheckReport
 from materializer.services.quality.verify import Verifier, VerifyReport
 from materializer.spark.runtime.jvm import watched

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
+from materializer.core.time.instants import Instant
 from materializer.journal.state import Ended
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.report.doctor import Doctor

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import parse_window
+from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import EVERYTHING, Span
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.texts import Texts
-from materializer.services.planning.runs import Request, request_of
+from materializer.services.planning.options import RefreshOptions, clock_of, window_of
 from materializer.services.refresh.service import Refresher
 from materializer.services.report.status import Looker
 from materializer.services.schedule.policies import Policies
 from materializer.services.versions.versions import Versions
 from materializer.spark.run.executor import Executor
 from materializer.spark.runtime.jvm import watched
-
-Instant = str | int | None
-"""An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
 
 
 @watched
@@ -58,6 +53,11 @@ class OpenedLake:
         """
         return self._lake.aggregate(self.journal.view().named(name)).definition.grid
 
+    def _options(self, name: str, start: Instant = None, end: Instant = None, as_of: Instant = None) -> RefreshOptions:
+        grid = self.grid(name)
+        first, last = window_of(grid, start, end)
+        return RefreshOptions(first, last, as_of=clock_of(grid, as_of), run_rows=self.config.run_rows)
+
     def _window(self, name: str, start: Instant, end: Instant) -> Span:
         grid = self.grid(name)
         return parse_window(start, end, grid.time_type, grid.resolution)
@@ -66,6 +66,3 @@ class OpenedLake:
         """Return a window, None for everything."""
         window = self._window(name, start, end)
         return None if window == EVERYTHING else window
-
-    def _request(self, name: str, start: Instant = None, end: Instant = None, **options: Any) -> Request:
-        return request_of(self.grid(name), start, end, run_rows=self.config.run_rows, **options)

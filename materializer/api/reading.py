@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
+from materializer.core.time.instants import Instant
 from materializer.lake.output_diff import feed_rows
 from materializer.lake.rows import to_pandas
 from materializer.services.delivery import output_feed

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
 from materializer.core.refresh.plan import Plan
+from materializer.core.time.instants import Instant
 from materializer.core.time.spans import Span
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.invalidate import Invalidator
@@ -35,8 +37,8 @@ class Refreshing(OpenedLake):
             RefreshWindowTooSmallError: If the window holds no whole bucket.
             NotIncrementalError: If *strict* refuses it.
         """
-        request = self._request(name, start, end, is_forced=force, is_strict=strict)
-        return Previewer(self._lake).preview(name, request)
+        options = replace(self._options(name, start, end), force=force, strict=strict)
+        return Previewer(self._lake).preview(name, options)
 
     def refresh(
         self,
@@ -78,17 +80,15 @@ class Refreshing(OpenedLake):
             DataError: If rows make a measure fail; their buckets are named.
             OutputHandlerError: If the output handler failed; what was refreshed is published.
         """
-        request = self._request(
-            name,
-            start,
-            end,
-            is_forced=force,
-            is_strict=strict,
-            as_of=as_of,
+        options = replace(
+            self._options(name, start, end, as_of),
+            force=force,
+            strict=strict,
+            max_runs=max_runs,
             publish_anyway=publish_anyway,
-            accepts_fewer_rows=accept_fewer_rows,
+            accept_fewer_rows=accept_fewer_rows,
         )
-        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+        return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 
     def backfill(
         self,
@@ -124,17 +124,16 @@ class Refreshing(OpenedLake):
             UsageError: If *buckets_per_run* or *max_runs* is less than 1.
             QualityGateError: As :meth:`refresh`, and whatever else that raises; runs that were done stay.
         """
-        request = self._request(
-            name,
-            start,
-            end,
-            buckets_per_run=buckets_per_run,
-            order=order,
-            is_forced=force,
+        options = replace(
+            self._options(name, start, end),
+            run_buckets=buckets_per_run,
+            is_newest_first=order == "newest",
+            max_runs=max_runs,
+            force=force,
             publish_anyway=publish_anyway,
-            accepts_fewer_rows=accept_fewer_rows,
+            accept_fewer_rows=accept_fewer_rows,
         )
-        return self._refresher.refresh(name, request, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+        return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 
     def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
         """Declare a window dirty, for changes that no source version shows.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
 from materializer.core.refresh.plan import Plan
+from materializer.core.time.instants import Instant
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.services.each import each
 from materializer.services.protocol.decision import RunNote

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
-from materializer.api.opened import Instant, OpenedLake
+from materializer.api.opened import OpenedLake
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
+from materializer.core.time.instants import Instant
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RunDone
 from materializer.services.versions.build import Builder, BuildReport
@@ -52,11 +54,15 @@ class Versioning(OpenedLake):
             DataError: If rows make a measure fail.
         """
         build = self._versions.build_after_switch(name)
-        request = self._request(
-            build.id, as_of=as_of, buckets_per_run=buckets_per_run, order=order, publish_anyway=publish_anyway
+        options = replace(
+            self._options(build.id, as_of=as_of),
+            run_buckets=buckets_per_run,
+            is_newest_first=order == "newest",
+            max_runs=max_runs,
+            publish_anyway=publish_anyway,
         )
         builder = Builder(self._versions, self._refresher)
-        return builder.build(name, request, max_runs=max_runs, switches=switch, on_plan=on_plan, on_run=on_run)
+        return builder.build(name, options, switches=switch, on_plan=on_plan, on_run=on_run)
 
     def next_grid(self, name: str) -> Grid:
         """Return how the next version of an aggregate divides time.

@@ -22,6 +22,7 @@ from materializer.journal.events import Frozen, Retired, SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.services.observe import frozen_bound
 from materializer.services.planning import runs
+from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Run
 
@@ -43,11 +44,11 @@ def log(*edges: tuple[int, int], cause: Cause = Cause.CHANGE) -> InvalidationLog
 # -- runs ----------------------------------------------------------------------------------------------------------------
 
 
-def walked(request: Request, dirty: InvalidationLog, data: SpanSet) -> list[Span]:
+def walked(options: RefreshOptions, dirty: InvalidationLog, data: SpanSet) -> list[Span]:
     """Return the windows of all runs over [0, 100), each row an instant of *data*."""
     found, window = [], Span(0, 100)
     while True:
-        run = first_run(request, dirty, data, window)
+        run = first_run(options, dirty, data, window)
         found.append(run.window)
         if run.rest is None:
             return found
@@ -55,11 +56,11 @@ def walked(request: Request, dirty: InvalidationLog, data: SpanSet) -> list[Span
         dirty = dirty.cut(SpanSet.of(run.window)).left
 
 
-def first_run(request: Request, dirty: InvalidationLog, data: SpanSet, window: Span) -> Run:
+def first_run(options: RefreshOptions, dirty: InvalidationLog, data: SpanSet, window: Span) -> Run:
     def rows_in(some: SpanSet) -> float:
         return float(sum(s.end - s.start for s in some & data))
 
-    return runs.first_run(request, window, dirty, GRID, present=GRID.cover_set(data), rows_in=rows_in)
+    return runs.first_run(options, window, dirty, GRID, present=GRID.cover_set(data), rows_in=rows_in)
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
@@ -69,7 +70,7 @@ def test_runs_cover_the_window_once_in_order(cut: dict[str, int], is_newest_firs
     Each has about what was asked for, buckets without rows count nothing, and edges lie on the grid.
     """
     data = spans((0, 30), (60, 90))
-    found = walked(Request(is_newest_first=is_newest_first, **cut), log((0, 100)), data)
+    found = walked(RefreshOptions(is_newest_first=is_newest_first, **cut), log((0, 100)), data)
 
     first = {False: [Span(0, 20), Span(20, 70)], True: [Span(70, 100), Span(20, 70)]}[is_newest_first]
     assert first == found[:2]
@@ -84,15 +85,15 @@ def test_what_is_little_or_not_there_is_one_run() -> None:
     Nothing dirty, nothing there, or few enough rows: the window is not cut.
     """
     data = spans((0, 30))
-    for request, dirty, there in [
-        (Request(run_rows=1), InvalidationLog(), data),
-        (Request(run_rows=1), log((0, 100)), SpanSet()),
-        (Request(run_rows=30), log((0, 100)), data),
-        (Request(run_buckets=3), log((0, 100)), data),
+    for options, dirty, there in [
+        (RefreshOptions(run_rows=1), InvalidationLog(), data),
+        (RefreshOptions(run_rows=1), log((0, 100)), SpanSet()),
+        (RefreshOptions(run_rows=30), log((0, 100)), data),
+        (RefreshOptions(run_buckets=3), log((0, 100)), data),
     ]:
-        assert [Span(0, 100)] == walked(request, dirty, there)
+        assert [Span(0, 100)] == walked(options, dirty, there)
     assert Run(Span(0, 10), Span(10, 100), 3) == first_run(
-        Request(run_rows=10, is_newest_first=False), log((0, 100)), data, Span(0, 100)
+        RefreshOptions(run_rows=10, is_newest_first=False), log((0, 100)), data, Span(0, 100)
     )
 
 
@@ -100,12 +101,12 @@ def test_a_forced_window_is_forced_once() -> None:
     """
     What is left of a request is not made dirty again by its next run.
     """
-    request = Request(start=0, end=100, is_forced=True)
+    request = Request(RefreshOptions(start=0, end=100, force=True))
 
     assert runs.following(request, Run(Span(0, 100), None)) is None
     left = runs.following(request, Run(Span(0, 20), Span(20, 100)))
     assert left is not None
-    assert (Span(20, 100), False) == (left.inside, left.is_forced)
+    assert (Span(20, 100), False) == (left.inside, left.options.force)
 
 
 # -- windows -------------------------------------------------------------------------------------------------------------
@@ -116,16 +117,16 @@ def test_a_window_is_its_whole_buckets() -> None:
     Without an end it reaches to the newest bucket; what holds no bucket, or ends before it starts, is refused.
     """
     window = runs.whole_window
-    assert Span(10, 90) == window(Request(start=5, end=95), REFRESHED, GRID)
+    assert Span(10, 90) == window(Request(RefreshOptions(start=5, end=95)), REFRESHED, GRID)
     assert Span(NEG_INF, 100) == window(Request(), REFRESHED, GRID)
-    assert Span(20, 120) == window(Request(start=11), replace(REFRESHED, extent_end=120), GRID)
-    assert Span(20, 130) == window(Request(start=11), replace(REFRESHED, threshold=130), GRID)
-    assert window(Request(start=100), REFRESHED, GRID) is None
-    assert Span(3, 4) == window(Request(start=90, end=10, inside=Span(3, 4)), REFRESHED, GRID)
+    assert Span(20, 120) == window(Request(RefreshOptions(start=11)), replace(REFRESHED, extent_end=120), GRID)
+    assert Span(20, 130) == window(Request(RefreshOptions(start=11)), replace(REFRESHED, threshold=130), GRID)
+    assert window(Request(RefreshOptions(start=100)), REFRESHED, GRID) is None
+    assert Span(3, 4) == window(Request(RefreshOptions(start=90, end=10), Span(3, 4)), REFRESHED, GRID)
     with pytest.raises(RefreshWindowError, match="ends before"):
-        window(Request(start=90, end=90), REFRESHED, GRID)
+        window(Request(RefreshOptions(start=90, end=90)), REFRESHED, GRID)
     with pytest.raises(RefreshWindowTooSmallError, match=r"\[11, 29\)"):
-        window(Request(start=11, end=29), REFRESHED, GRID)
+        window(Request(RefreshOptions(start=11, end=29)), REFRESHED, GRID)
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------------

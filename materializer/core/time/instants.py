@@ -14,6 +14,9 @@ from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import RefreshWindowError
 
+Instant = str | int | None
+"""An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
+
 MILLISECOND: Final = 1_000
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -134,8 +137,8 @@ def parse(text: str | int, time_type: TimeType, resolution: Resolution = Resolut
 
 
 def parse_window(
-    start: str | int | None,
-    end: str | int | None,
+    start: Instant,
+    end: Instant,
     time_type: TimeType,
     resolution: Resolution = Resolution.NONE,
 ) -> Span:

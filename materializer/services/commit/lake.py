@@ -63,7 +63,7 @@ class Lake:
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
         """Return the planner of a run, for a caller that shows the plan or reads by it and writes nothing."""
-        return RunPlanner(self.survey(state, request.as_of), request, self.config, self.engine)
+        return RunPlanner(self.survey(state, request.options.as_of), request, self.config, self.engine)
 
     def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the real tables of an aggregate."""

@@ -82,7 +82,7 @@ class DeltaPorts(SwitchTables):
     ) -> None:
         self.aggregate = aggregate
         self.counters = Counters()
-        self.survey = Observation(journal, aggregate, config, engine, request.as_of)
+        self.survey = Observation(journal, aggregate, config, engine, request.options.as_of)
         self.planner = RunPlanner(self.survey, request, config, engine)
         self._journal = journal
         self._config = config
@@ -265,7 +265,7 @@ class DeltaPorts(SwitchTables):
         except DataError as exc:
             where = spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
-        if not self.planner.request.accepts_fewer_rows:
+        if not self.planner.request.options.accept_fewer_rows:
             known = self._journal.last_view.all.get(self.aggregate.aggregate_id)
             row_loss.check(
                 self.aggregate, engine, plan, self._computed, is_build=known is not None and bool(known.builds)
@@ -285,7 +285,7 @@ class DeltaPorts(SwitchTables):
             self._engine,
             self.survey.hull,
             self._library,
-            self.planner.request.publish_anyway,
+            self.planner.request.options.publish_anyway,
             again,
         )
         return gate(plan, result)
@@ -293,7 +293,7 @@ class DeltaPorts(SwitchTables):
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
         """See :class:`Ports`."""
         seconds = round(time.perf_counter() - self.counters.started, 3)
-        extra = {"fewer_rows": "accepted"} if self.planner.request.accepts_fewer_rows else {}
+        extra = {"fewer_rows": "accepted"} if self.planner.request.options.accept_fewer_rows else {}
         base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds, extra=extra)
         if result is None:
             return replace(base, commits=self.counters.commits + 1)

@@ -79,7 +79,7 @@ class EnginePlanner:
 
     def as_of(self, state: AggregateState) -> int | None:
         """Return the clock that closes windows: it never goes back."""
-        known = [t for t in (state.engine.get("as_of"), self._request.as_of) if t is not None]
+        known = [t for t in (state.engine.get("as_of"), self._request.options.as_of) if t is not None]
         return max(known, default=None)
 
     def has_clock_moved(self, state: AggregateState) -> bool:
@@ -168,7 +168,7 @@ class EnginePlanner:
 
     def _whole(self, window: Span) -> SpanSet:
         """Return the slices that a computation of everything replaces; an open end reaches beyond the newest row."""
-        is_open = self._request.end is None and self._request.inside is None
+        is_open = self._request.options.end is None and self._request.inside is None
         return SpanSet.of(Span(window.start, POS_INF) if is_open else window)
 
     def _why_not_fine(self, state: AggregateState, taken: Sequence[Entry]) -> str:

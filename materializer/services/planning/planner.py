@@ -66,7 +66,7 @@ class RunPlanner:
         made = survey.aggregate.definition.engine
         if made is not None and made.end:
             # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
-            request = replace(request, end=None)
+            request = replace(request, options=replace(request.options, end=None))
         self.survey = survey
         self.request = request
         self.of_engine = (
@@ -90,7 +90,7 @@ class RunPlanner:
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         told = state.log.spans
-        if self.request.is_forced:
+        if self.request.options.force:
             wanted = frozen_bound.computable(window, state, self.survey.aggregate.definition.grid)
             event = Invalidated((runs.forced(wanted),), "forced")
             events.append(event)
@@ -118,7 +118,7 @@ class RunPlanner:
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = runs.first_run(
-            replace(self.request, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
+            replace(self.request.options, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
             window,
             dirt,
             self.survey.aggregate.definition.grid,
@@ -163,7 +163,7 @@ class RunPlanner:
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, kept))
-        options = {"forced": self.request.is_forced, **self.request.options, **memory}
+        options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
         return Decision(tuple(events), plan, work, note)
@@ -210,7 +210,7 @@ class RunPlanner:
 
     def _run_rows(self, state: AggregateState) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
-        rows, most = self.request.run_rows, self._config.driver_lane_rows
+        rows, most = self.request.options.run_rows, self._config.driver_lane_rows
         ratio = _groups_per_row(state)
         small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
         return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
@@ -241,7 +241,7 @@ class RunPlanner:
         return Lane.DRIVER if is_small else Lane.SPARK
 
     def _refuse_if_strict(self, steps: Sequence[Any]) -> None:
-        if not self.request.is_strict:
+        if not self.request.options.strict:
             return
         for step in steps:
             if isinstance(step, Recompute) and step.is_rebuild:

@@ -11,6 +11,7 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured
 from materializer.services.commit.lake import Lake
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
+from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import Which
 
@@ -81,12 +82,12 @@ class Previewer:
 
     lake: Lake
 
-    def preview(self, name: str, request: Request) -> Preview:
+    def preview(self, name: str, options: RefreshOptions) -> Preview:
         """Return what :meth:`Refresher.refresh` would do first; an unfinished refresh counts as given back."""
         r = self.lake
         state = r.journal.view().named(name)
         aggregate = r.aggregate(state)
-        planner = r.planner(state, request)
+        planner = r.planner(state, Request(options))
         survey = planner.survey
         unfinished = state.plan.n if state.plan else None
         if state.plan is not None:

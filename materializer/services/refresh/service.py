@@ -34,6 +34,7 @@ from materializer.services.observe.clock import followed_below
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import runs as planning
+from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
@@ -50,9 +51,8 @@ class Refresher:
     def refresh(
         self,
         name: str,
-        request: Request,
+        options: RefreshOptions,
         *,
-        max_runs: int | None = None,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -60,32 +60,29 @@ class Refresher:
 
         Args:
             name: The aggregate.
-            request: Window and how to go about it.
-            max_runs: Stop after so many runs; the rest stays dirty.
+            options: The window, and how to refresh it.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
 
         Raises:
-            UsageError: If *max_runs* is less than 1.
             LeaseHeldError: If another live process works on it; nothing was written.
             MaterializerError: Whatever planning, computing or writing found.
         """
-        planning.refuse_no_runs(max_runs)
         began = time.perf_counter()
         view = self.lake.journal.view()
         state = view.named(name)
         was = state.frozen
         handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
-        idle = self._nothing_to_do(state, view, request)
+        idle = self._nothing_to_do(state, view, Request(options))
         if idle is not None:
             self._deliver(state, handler)
             return replace(idle, seconds=time.perf_counter() - began)
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
         note: RunNote | None = None
-        asked: Request | None = request
+        asked: Request | None = Request(options)
         window: Span | None = None
-        while asked is not None and (max_runs is None or len(runs) < max_runs):
+        while asked is not None and (options.max_runs is None or len(runs) < options.max_runs):
             try:
                 process = run(self.lake, state, asked, on_plan)
             except MaterializerError as exc:
@@ -115,7 +112,7 @@ class Refresher:
         if not runs:
             self._deliver(state, handler)
         if runs:
-            self._follow_newest(name, request.as_of)
+            self._follow_newest(name, options.as_of)
         state = self.lake.journal.tidy().named(name)
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
@@ -172,16 +169,16 @@ class Refresher:
 
     def _nothing_to_do(self, state: AggregateState, view: View, request: Request) -> RefreshReport | None:
         """Return the report of a no-op, found by reading versions and file lists; None when there may be work."""
-        if state.plan is not None or request.is_forced:
+        if state.plan is not None or request.options.force:
             return None
         aggregate = self.lake.aggregate(state)
         head = DeltaFolder.at(state.source.path).head()
         if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
             return None
-        if request.as_of is not None and request.as_of > (state.engine.get("as_of") or NEG_INF):
+        if request.options.as_of is not None and request.options.as_of > (state.engine.get("as_of") or NEG_INF):
             return None
-        looks_ahead = frozen_bound.counts_anew(state, followed_below(request.as_of, aggregate.definition.grid))
-        if looks_ahead and self.lake.survey(state, request.as_of).uncaptured(state) is not None:
+        looks_ahead = frozen_bound.counts_anew(state, followed_below(request.options.as_of, aggregate.definition.grid))
+        if looks_ahead and self.lake.survey(state, request.options.as_of).uncaptured(state) is not None:
             return None
         window = planning.whole_window(request, state, aggregate.definition.grid)
         if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:

@@ -46,7 +46,7 @@ from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
-from materializer.services.planning.runs import Request
+from materializer.services.planning.options import RefreshOptions
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 from materializer.services.refresh.service import Refresher
@@ -262,19 +262,20 @@ class Policies:
         window = refresh_window(mine, policies, at, grid)
         shown = render_now(at, grid)
         told = {"name": mine.name, "now": shown, "window": None if window is None else window.as_json()}
-        request = Request(
+        options = RefreshOptions(
             run_rows=self.lake.config.run_rows,
             is_newest_first=mine.order == "newest",
-            options={"policy": told},
+            plan_note={"policy": told},
         )
 
         def refresh(span: Span, max_runs: int | None) -> RefreshReport:
-            asked = replace(
-                request,
+            part = replace(
+                options,
                 start=None if span.start == NEG_INF else span.start,
                 end=None if span.end == POS_INF else span.end,
+                max_runs=max_runs,
             )
-            return self.refresher.refresh(name, asked, max_runs=max_runs, on_plan=on_plan, on_run=on_run)
+            return self.refresher.refresh(name, part, on_plan=on_plan, on_run=on_run)
 
         report = _nothing(state) if window is None else refresh(window, mine.max_runs)
         if mine.catch_dirt:

@@ -13,8 +13,7 @@ from materializer.errors import NotCoveredError
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import Lack, lack_of, required_start
-from materializer.services.planning import runs as planning
-from materializer.services.planning.runs import Request
+from materializer.services.planning.options import RefreshOptions
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.refresh.service import Refresher
@@ -62,9 +61,8 @@ class Builder:
     def build(
         self,
         name: str,
-        request: Request,
+        options: RefreshOptions,
         *,
-        max_runs: int | None = None,
         switches: bool = True,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
@@ -73,34 +71,31 @@ class Builder:
 
         Args:
             name: The aggregate.
-            request: How to go about it; its window is not looked at.
-            max_runs: Stop after so many runs; the next call goes on.
+            options: How to build; their window is not used. After *max_runs* runs the build stops, and the next call goes on.
             switches: Whether it is published at the end.
             on_plan: Told each plan before it is done.
             on_run: Told each run when it is done.
 
         Raises:
-            UsageError: If *max_runs* is less than 1.
             NothingBuiltError: If there is no next version.
             QualityGateError: If it was made from stored partials and does not meet its expectations.
             LeaseHeldError: If another process works on it; nothing was written.
             MaterializerError: Whatever planning, computing or writing found.
         """
-        planning.refuse_no_runs(max_runs)
         began = time.perf_counter()
         v = self.versions
-        v.refuse_unfit(name, request.publish_anyway)
+        v.refuse_unfit(name, options.publish_anyway)
         state, build = self._both(name)
         aggregate = Aggregate.of(build, v.lake.root)
         done: list[RefreshReport] = []
-        left = max_runs
+        left = options.max_runs
         lack = Lack()
         for _ in range(PASSES):
             start = required_start(
                 state, aggregate.definition.time_type, aggregate.definition.spec.resolution, aggregate.definition.grid
             )
-            asked = replace(request, start=None if start == NEG_INF else start, end=None)
-            report = self.refresher.refresh(build.id, asked, max_runs=left, on_plan=on_plan, on_run=on_run)
+            part = replace(options, start=None if start == NEG_INF else start, end=None, max_runs=left)
+            report = self.refresher.refresh(build.id, part, on_plan=on_plan, on_run=on_run)
             done.append(report)
             state, build = self._both(name)
             lack = lack_of(state, build, aggregate.definition.grid)
