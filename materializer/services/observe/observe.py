@@ -112,17 +112,22 @@ class Observation:
 
         It is remembered between attempts. Where rows lay past the clock, the clock may have reached them since.
         """
+        return self.uncaptured_at(state, self.source_version(state))
+
+    def source_version(self, state: AggregateState) -> int:
+        """Return the newest version of the source; raises as :meth:`check_source`."""
         head = self._source.head()
         self.check_source(state, head.table_id, head.version)
-        if (
-            head.version == state.cursor
-            and state.extent_end != NEG_INF
-            and not frozen_bound.counts_anew(state, self.clock_edge)
-        ):
+        return head.version
+
+    def uncaptured_at(self, state: AggregateState, version: int) -> Captured | None:
+        """Return what the source did from the cursor to its newest *version*; see :meth:`uncaptured`."""
+        is_captured = version == state.cursor and state.extent_end != NEG_INF
+        if is_captured and not frozen_bound.counts_anew(state, self.clock_edge):
             return None
-        key = (state.cursor, head.version)
+        key = (state.cursor, version)
         if key not in self._captured:
-            self._captured[key] = self._fresh_look(state, head.version)
+            self._captured[key] = self._fresh_look(state, version)
         return self._captured[key]
 
     def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
@@ -52,6 +52,19 @@ ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What a refresh has to do in its window; nothing of either where only a clock has moved.
+
+    Args:
+        dirty: The log inside the window.
+        outlived: Where the output of an engine has rows that it no longer retains.
+    """
+
+    dirty: tuple[Entry, ...]
+    outlived: SpanSet
+
+
 class RunPlanner:
     """Plans the next run of a request.
 
@@ -80,12 +93,7 @@ class RunPlanner:
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
         captured = self.survey.uncaptured(state)
-        events: list[Event] = [captured] if captured else []
-        state = applied(state, captured) if captured else state
-        # an engine's kept results tell where it can be cut: they are read once the refresh is done
-        for move in self.survey.moves(state, freezes=self.of_engine is None):
-            events.append(move)
-            state = applied(state, move)
+        events, state = self._observed(state, captured)
         window = runs.whole_window(self.request, state, self.survey.aggregate.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
@@ -95,24 +103,53 @@ class RunPlanner:
             event = Invalidated((runs.forced(wanted),), "forced")
             events.append(event)
             state = applied(state, event)
+        due = self._due(state, window, lambda: heads[Which.OUTPUT].version)
+        if due is None:
+            return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
+        return self._plan(state, heads, window, events, captured, told, due)
+
+    def has_work(self, state: AggregateState) -> bool:
+        """Return whether :meth:`decide` would say or plan anything; versions and file lists tell, and no row is read.
+
+        A source with a new version counts as work: only a capture tells what that version changed.
+        """
+        version = self.survey.source_version(state)
+        if self.request.options.force or version != state.cursor or state.extent_end == NEG_INF:
+            return True
+        events, state = self._observed(state, self.survey.uncaptured_at(state, version))
+        window = runs.whole_window(self.request, state, self.survey.aggregate.definition.grid)
+        return bool(events) or self._due(state, window, lambda: self.survey.head(Which.OUTPUT).version) is not None
+
+    def _observed(self, state: AggregateState, captured: Captured | None) -> tuple[list[Event], AggregateState]:
+        """Return what a run records before it plans (the capture, bounds that move) and the state after it."""
+        events: list[Event] = [captured] if captured else []
+        state = applied(state, captured) if captured else state
+        # an engine's stored results tell where it can be cut: they are read once the refresh is done
+        for move in self.survey.moves(state, freezes=self.of_engine is None):
+            events.append(move)
+            state = applied(state, move)
+        return events, state
+
+    def _due(self, state: AggregateState, window: Span | None, output_version: Callable[[], int]) -> _Due | None:
+        """Return what there is to do in *window*, or None when that is nothing."""
+        if window is None:
+            return None
         dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self.of_engine is not None and self.of_engine.has_clock_moved(state)
-        outlived = stored_extent.outlived(self.survey.aggregate, lambda: heads[Which.OUTPUT].version, state.retired)
-        if not dirty and not has_clock_moved and not outlived:
-            return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
-        return self._plan(state, heads, window, dirty, events, captured, told, outlived)
+        outlived = stored_extent.outlived(self.survey.aggregate, output_version, state.retired)
+        return _Due(dirty, outlived) if dirty or has_clock_moved or outlived else None
 
     def _plan(
         self,
         state: AggregateState,
         heads: dict[Which, OwnTableHead],
         window: Span,
-        dirty: tuple[Entry, ...],
         events: list[Event],
         captured: Captured | None,
         told: SpanSet,
-        outlived: SpanSet,
+        due: _Due,
     ) -> Decision:
+        dirty, outlived = due.dirty, due.outlived
         raw, kept = self.survey.raw(state.cursor), self.survey.kept(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, kept, self.survey.stale(dirty, heads))
         dirt = self._dirt(state, SpanSet.of(window))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from materializer.core.refresh.plan import Plan
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import Span
 from materializer.errors import (
     LeaseHeldError,
     MaterializerError,
@@ -24,13 +24,11 @@ from materializer.errors import (
 from materializer.journal.events import Event, Frozen
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
-from materializer.lake.table import DeltaFolder
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.commit.lease import run
 from materializer.services.delivery import handlers, output_feed, quarantine
 from materializer.services.maintenance.maintain import afterwards
-from materializer.services.observe import frozen_bound, stored_extent
-from materializer.services.observe.clock import followed_below
+from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import runs as planning
@@ -73,7 +71,7 @@ class Refresher:
         state = view.named(name)
         was = state.frozen
         handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
-        idle = self._nothing_to_do(state, view, Request(options))
+        idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
             return replace(idle, seconds=time.perf_counter() - began)
@@ -167,29 +165,11 @@ class Refresher:
                 handler, state, self.lake.aggregate(state), self.lake.engine, self.lake.journal, self.lake.on_checkpoint
             )
 
-    def _nothing_to_do(self, state: AggregateState, view: View, request: Request) -> RefreshReport | None:
-        """Return the report of a no-op, found by reading versions and file lists; None when there may be work."""
-        if state.plan is not None or request.options.force:
+    def _nothing_to_do(self, state: AggregateState, request: Request) -> RefreshReport | None:
+        """Return the report of a refresh without work, or None when there is work; takes no lease and writes nothing."""
+        if state.plan is not None or self.lake.planner(state, request).has_work(state):
             return None
-        aggregate = self.lake.aggregate(state)
-        head = DeltaFolder.at(state.source.path).head()
-        if head.version != state.cursor or head.table_id != state.source.table_id or state.extent_end == NEG_INF:
-            return None
-        if request.options.as_of is not None and request.options.as_of > (state.engine.get("as_of") or NEG_INF):
-            return None
-        looks_ahead = frozen_bound.counts_anew(state, followed_below(request.options.as_of, aggregate.definition.grid))
-        if looks_ahead and self.lake.survey(state, request.options.as_of).uncaptured(state) is not None:
-            return None
-        window = planning.whole_window(request, state, aggregate.definition.grid)
-        if window is not None and state.plannable.cut(SpanSet.of(window) | state.log.retired).taken:
-            return None
-        freezes = aggregate.definition.engine is None and frozen_bound.may_freeze(state, view)
-        if any(frozen_bound.moved(state, aggregate.definition.grid, freezes=freezes)):
-            return None
-        if stored_extent.outlived(
-            aggregate, lambda: DeltaFolder.at(aggregate.paths["output"]).head().version, state.retired
-        ):
-            return None
+        window = planning.whole_window(request, state, self.lake.aggregate(state).definition.grid)
         left = dirty_below_newest(state)
         return RefreshReport(
             state.name,
