@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from materializer.services.commit.ports import Counters
+from materializer.services.commit.counters import Counters
 
 NOW: Final = 1_710_072_000
 """What the clock says while commands run: 2024-03-10T12:00:00Z."""

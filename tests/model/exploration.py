@@ -1,6 +1,6 @@
 """Every order in which refreshes, deaths, takeovers, late writers and source commits can meet, in small bounds.
 
-The code that is explored is the project's own: ``refresh_steps.advance`` and ``write`` over ``journal.fold`` and
+The code that is explored is the project's own: ``steps.advance`` and ``write`` over ``journal.fold`` and
 ``core.plan.decide``. A state is a world and the processes in it. The rules that are checked in every state:
 
   clean     a bucket that is neither in the log nor in an open plan has partials = output = truth at the cursor
@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 from materializer.core.time.spans import POS_INF, Span, SpanSet
 from materializer.errors import DataError, LeaseLostError, StorageError, WriteFencedError
 from materializer.journal.events import Lease
-from materializer.services.protocol import refresh_steps
+from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.process import At, Process, Which
 from tests.model.world import BUCKETS, WIDTH, MemoryPorts, World, forget_folds, spans_of
 
@@ -241,7 +241,7 @@ class Exploration:
 
     def _start(self, pid: str, window: tuple[int, ...], world: World) -> tuple[int, int]:
         ports = self.ports(world, pid, window)
-        process = refresh_steps.advance(Process(Lease(pid, "", 0, 0, 0.0)), ports)
+        process = steps.advance(Process(Lease(pid, "", 0, 0, 0.0)), ports)
         return self.members.number(Member(process, window)), self.worlds.number(ports.world)
 
     def steps(self, member: int, world: int) -> list[tuple[str, int | None, int]]:
@@ -286,7 +286,7 @@ class Exploration:
         label = f"process {p.lease.owner}: {' '.join(filter(None, [p.at, which, held, fails and f'{fails} fails']))}"
         then: Process | None = None
         try:
-            then = refresh_steps.write(p, outside, frozenset({which})) if which else refresh_steps.advance(p, outside)
+            then = refresh_steps.write(p, outside, frozenset({which})) if which else steps.advance(p, outside)
         except Paused:
             member = member._replace(answers=outside.answers)
             return f"{label}, {outside.called}", self.members.number(member), self.worlds.number(ports.world)

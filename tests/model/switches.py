@@ -27,6 +27,7 @@ from materializer.journal import fold
 from materializer.journal.events import Event
 from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
+from materializer.services.protocol import steps
 from materializer.services.protocol import switch_steps as switching
 from materializer.services.protocol.process import At, Process, Which
 from tests.model.exploration import Found, Numbered, OneCall, Paused
@@ -168,7 +169,7 @@ class Exploration:
         label = f"{p.lease.owner}: {p.at}{f' {which}' if which else ''}"
         then: Process | None = None
         try:
-            then = protocol.write(p, outside, frozenset({which})) if which else protocol.advance(p, outside)
+            then = protocol.write(p, outside, frozenset({which})) if which else steps.advance(p, outside)
         except Paused:
             paused = Member(p, m.kind, version, outside.answers)
             return f"{label}, {outside.called}", self.members.number(paused), self.lakes.number(ports.lake)

@@ -10,23 +10,41 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from materializer.config import Config
 from materializer.core.refresh.plan import Plan
 from materializer.errors import LeaseLostError, MaterializerError, SparkError
 from materializer.journal.events import Lease
+from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
+from materializer.services.commit.ports import DeltaPorts
 from materializer.services.planning.runs import Request
-from materializer.services.protocol import refresh_steps
+from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.decision import RunNote
 from materializer.services.protocol.process import At, Process
 from materializer.spark.runtime.jvm import telling
 
-if TYPE_CHECKING:
-    from materializer.services.commit.lake import Lake
-    from materializer.services.commit.ports import DeltaPorts
+
+class LeasedLake(Protocol):
+    """What a lease needs of a lake."""
+
+    @property
+    def journal(self) -> Journal:
+        """The lake's journal."""
+
+    @property
+    def config(self) -> Config:
+        """Settings."""
+
+    @property
+    def on_checkpoint(self) -> Callable[[str], None]:
+        """Called with the name of each step before it is done."""
+
+    def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
+        """Return the ports of the protocol over the tables of an aggregate."""
 
 
 @dataclass(slots=True)
@@ -40,7 +58,7 @@ class WriteLease:
         ports: What the protocol touches.
     """
 
-    lake: Lake
+    lake: LeasedLake
     id: str
     process: Process
     ports: DeltaPorts
@@ -61,17 +79,17 @@ class WriteLease:
             while process.at is not At.END:
                 self.lake.on_checkpoint(process.at.value)
                 ports = _ports_now(self.lake, process, ports, closing)
-                process = refresh_steps.advance(process, ports)
+                process = steps.advance(process, ports)
 
 
 @contextmanager
-def held(lake: Lake, state: AggregateState) -> Iterator[WriteLease]:
+def held(lake: LeasedLake, state: AggregateState) -> Iterator[WriteLease]:
     """Hold the lease of an aggregate as a dead process may have left it; see :meth:`WriteLease.recover`."""
     ports = lake.ports(state, Request())
     process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), is_recovery_only=True)
     with _renewing(lake, process.lease, ports):
         lake.on_checkpoint(process.at.value)
-        process = refresh_steps.advance(process, ports)
+        process = steps.advance(process, ports)
         yield WriteLease(lake, state.id, process, ports)
         try:
             if state.id in lake.journal.view().all:
@@ -82,7 +100,7 @@ def held(lake: Lake, state: AggregateState) -> Iterator[WriteLease]:
 
 
 def run(
-    lake: Lake,
+    lake: LeasedLake,
     state: AggregateState,
     request: Request,
     on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
@@ -108,14 +126,14 @@ def run(
         while process.at is not At.END:
             lake.on_checkpoint(process.at.value)
             before, ports = process, _ports_now(lake, process, ports, closing)
-            process = refresh_steps.advance(process, ports)
+            process = steps.advance(process, ports)
             if before.at is At.PLAN and process.plan is not None and process.note is not None:
                 on_plan(process.plan, process.note)
         lake.on_checkpoint(At.END.value)
     return process
 
 
-def _ports_now(lake: Lake, process: Process, ports: DeltaPorts, closing: ExitStack) -> DeltaPorts:
+def _ports_now(lake: LeasedLake, process: Process, ports: DeltaPorts, closing: ExitStack) -> DeltaPorts:
     """Return what the next step works with: new ports when another version was published, by this process or before it.
 
     Another process can publish before this one has the lease, whose step read the journal. This one does where it ends or makes
@@ -138,7 +156,7 @@ def _ports_now(lake: Lake, process: Process, ports: DeltaPorts, closing: ExitSta
 
 
 @contextmanager
-def _renewing(lake: Lake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
+def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
     """Renew the lease while the block works; give it back when the block fails."""
     stopped = threading.Event()
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_spans
 from materializer.services import processes
 from materializer.services.commit.commit_info import note_of
+from materializer.services.commit.counters import Counters
 from materializer.services.commit.switch_ports import SwitchTables
 from materializer.services.observe.observe import Observation
 from materializer.services.planning import row_loss
@@ -46,15 +47,6 @@ if TYPE_CHECKING:
     from materializer.services.aggregate import Aggregate
     from materializer.spark.run.computed import Computed
     from materializer.spark.run.spark import Spark
-
-
-@dataclass(slots=True)
-class Counters:
-    """Deterministic costs of one run."""
-
-    commits: int = 0
-    files_rewritten: int = 0
-    started: float = field(default_factory=time.perf_counter)
 
 
 class DeltaPorts(SwitchTables):

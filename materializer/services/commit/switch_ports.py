@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import AggregateSpec
@@ -18,11 +18,9 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import fence
 from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import Aggregate
+from materializer.services.commit.counters import Counters
 from materializer.services.definitions.coverage import lack_of
 from materializer.services.protocol.process import OwnTableHead, Which
-
-if TYPE_CHECKING:
-    from materializer.services.commit.ports import Counters
 
 KEEP = "versions.keep"
 """Property: how many versions that were published before are kept."""

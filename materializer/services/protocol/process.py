@@ -1,7 +1,7 @@
 """The words of the protocol: a process between two steps, what it decides, and the ports through which it touches anything.
 
-The steps themselves are in :mod:`materializer.services.protocol.refresh_steps` and
-:mod:`materializer.services.protocol.switch_steps`.
+The steps are in :mod:`materializer.services.protocol.steps`: those of a refresh in :mod:`materializer.services.protocol.refresh_steps`,
+those of a switch in :mod:`materializer.services.protocol.switch_steps`.
 """
 
 from __future__ import annotations

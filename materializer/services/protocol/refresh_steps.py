@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import assert_never
 
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (
@@ -68,14 +67,7 @@ from materializer.services.protocol.process import (
 
 
 def advance(p: Process, ports: Ports) -> Process:
-    """Do the next step of *p* and return where it stands then.
-
-    Raises:
-        LeaseHeldError: If another live process holds the lease.
-        LeaseLostError: If the lease was taken over; whoever took it recovers.
-        WriteFencedError: If the plan's write was skipped because recovery fenced it.
-        MaterializerError: Whatever planning or computing found; a plan that could not be computed is aborted first.
-    """
+    """Do the next step of a refresh; see :func:`materializer.services.protocol.steps.advance`."""
     match p.at:
         case At.LEASE:
             return _take_lease(p, ports)
@@ -116,20 +108,9 @@ def advance(p: Process, ports: Ports) -> Process:
             return replace(p, at=At.END, report=report, result=None)
         case At.END:
             return p
-        case (
-            At.SWITCH_PLAN
-            | At.SWITCH_WRITE
-            | At.SWITCH_FENCE
-            | At.SWITCH_DONE
-            | At.SWITCH_UNDO
-            | At.SWITCH_REFUSE
-            | At.SWITCH_UNDONE
-        ):
-            from materializer.services.protocol import switch_steps  # noqa: PLC0415 (it builds on this module)
-
-            return switch_steps.advance(p, ports)
         case _:
-            assert_never(p.at)
+            msg = f"{p.at} is no step of a refresh"
+            raise ValueError(msg)
 
 
 def write(p: Process, ports: Ports, which: frozenset[Which]) -> Process:

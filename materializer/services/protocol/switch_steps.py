@@ -83,18 +83,14 @@ class SwitchPorts(Ports, Protocol):
         """Return how many previous versions are kept after the switch."""
 
 
-def advance(p: Process, ports: Ports) -> Process:
-    """Do the next step of a switch; see :func:`materializer.services.protocol.refresh_steps.advance`.
+def advance(p: Process, ports: SwitchPorts) -> Process:
+    """Do the next step of a switch; see :func:`materializer.services.protocol.steps.advance`.
 
     Raises:
         NothingBuiltError: If there is no build.
         NotCoveredError: If it does not cover what is published.
-        LeaseHeldError: If somebody works on the build.
+        LeaseHeldError: If another process works on the build.
     """
-    return _advance(p, ports)  # type: ignore[arg-type]  # only a process with switch ports comes to these steps
-
-
-def _advance(p: Process, ports: SwitchPorts) -> Process:
     match p.at:
         case At.SWITCH_PLAN:
             return _plan(p, ports)

@@ -21,6 +21,7 @@ from materializer.core.aggregates.registry import find
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
+from materializer.spark.describe.refusals import quoted_in, sentence_of
 from materializer.spark.query.types import is_storable, within
 
 _TIME_TYPES: dict[TimeType, st.DataType] = {
@@ -283,20 +284,7 @@ def _problem(place: _Place, error: AnalysisException, columns: Sequence[str]) ->
         name = facts["routineName"].replace("`", "")
         hint = "register it in the session, or mend its name"
         return Problem(code, f"{place.words}: there is no function {name}", hint, about=place.name)
-    return Problem(code, f"{place.words}: {_sentence(error)}", about=place.name or quoted_in(error))
-
-
-def quoted_in(error: AnalysisException) -> str:
-    """Return the name or text that Spark's sentence quotes first, "" without one."""
-    sentence = _sentence(error)
-    values = [v for v in (error.getMessageParameters() or {}).values() if v.startswith(("`", "'")) and v in sentence]
-    return min(values, key=sentence.index, default="").strip("`'").partition("`")[0]
-
-
-def _sentence(error: AnalysisException) -> str:
-    text = str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0]
-    bare = text.split("] ", 1)[1] if text.startswith("[") and "] " in text else text
-    return bare[:1].lower() + bare[1:].rstrip(".; ")
+    return Problem(code, f"{place.words}: {sentence_of(error)}", about=place.name or quoted_in(error))
 
 
 def _check_merges(
@@ -326,7 +314,7 @@ def _finals(
         found = _types(stored, [text for _, text in layout.finals])
         having = _types(stored, [layout.having] if layout.having is not None else [])
     except AnalysisException as error:
-        message = f"a measure or HAVING reads more than aggregates and keys by their names: {_sentence(error)}"
+        message = f"a measure or HAVING reads more than aggregates and keys by their names: {sentence_of(error)}"
         hint = "put it inside an aggregate"
         raise DefinitionError([Problem("definition.not-grouped", message, hint, about=quoted_in(error))]) from error
     if any(not isinstance(of, st.BooleanType) for of in having):

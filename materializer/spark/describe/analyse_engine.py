@@ -15,7 +15,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import build
 from materializer.core.time.spans import SpanSet
 from materializer.errors import DefinitionError, Problem
-from materializer.spark.describe.analyse import quoted_in
+from materializer.spark.describe.refusals import quoted_in
 from materializer.spark.engines.run import prepared, results, schema_of
 from materializer.spark.query import compute as c
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from materializer.core.refresh.plan import ReadCost
 from materializer.spark.query import compute as c
+from materializer.spark.run import options
 from materializer.spark.runtime.failures import spoken
-
-if TYPE_CHECKING:
-    from materializer.spark.run.spark import Spark
 
 Observed: TypeAlias = tuple[DataFrame, list[Observation]]
 """Rows, and the observations that count their source rows during the computation."""
@@ -29,15 +27,15 @@ class OnTheFly:
     """Rows of an always-fresh read.
 
     Args:
-        engine: Spark, which computes the rows.
+        spark: The session that computes the rows.
         build: Returns a new frame of the rows. It is called at once, so that an error of Spark shows early, and again for each
             further frame.
         table: The source, for error messages.
         version: The source version.
     """
 
-    def __init__(self, engine: Spark, build: Callable[[], Observed], *, table: str, version: int) -> None:
-        self._engine = engine
+    def __init__(self, spark: SparkSession, build: Callable[[], Observed], *, table: str, version: int) -> None:
+        self._spark = spark
         self._build = build
         self._table = table
         self._version = version
@@ -61,10 +59,13 @@ class OnTheFly:
         frame, counts = self.taken()
         if limit is not None:
             frame = frame.orderBy(frame.columns[0], ascending=False).limit(limit)
-        with self._engine.counted(group), spoken("computing what is dirty", table=self._table, version=self._version):
+        with (
+            options.counted(self._spark, group),
+            spoken("computing what is dirty", table=self._table, version=self._version),
+        ):
             table = frame.toArrow()  # `collect` would lose the time zone of instants
             rows = sum(map(c.rows_seen, counts))
-        return table, ReadCost(rows, self._engine.jobs_in(group), round(time.perf_counter() - began, 3))
+        return table, ReadCost(rows, options.jobs_in(self._spark, group), round(time.perf_counter() - began, 3))
 
     def taken(self) -> Observed:
         """Return a frame of the rows that nothing else has used, for a query that contains it."""

@@ -379,7 +379,7 @@ class Spark:
                 frame = published.unionByName(dirty)
             return (frame.where(inside) if inside else frame), [*counts, *above()]
 
-        return OnTheFly(self, build, table=source.path, version=plan.source_version)
+        return OnTheFly(self.spark, build, table=source.path, version=plan.source_version)
 
     def over(self, source: SourceIdentity, rows: OnTheFly) -> SourceIdentity:
         """Return a source with the rows of another always-fresh read; the changes of its versions are the stored ones."""

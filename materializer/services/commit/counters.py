@@ -1,0 +1,15 @@
+"""Counts what a run costs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Counters:
+    """Deterministic costs of one run."""
+
+    commits: int = 0
+    files_rewritten: int = 0
+    started: float = field(default_factory=time.perf_counter)
