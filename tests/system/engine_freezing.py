@@ -128,14 +128,14 @@ class Frozen:
         match what:
             case "expire":
                 self.expire(made)
-            case "delete" if self.aggregate != NEG_INF:
+            case "delete" if self.bound != NEG_INF:
                 [status] = made.status("made")
                 world.spark.sql(status.delete)
                 there = set(DeltaTable(world.source).to_pyarrow_table(columns=["id"])["id"].to_pylist())
                 world.ids = [i for i in world.ids if i in there]
-            case "late" if self.aggregate != NEG_INF and rng.random() < 0.3:
+            case "late" if self.bound != NEG_INF and rng.random() < 0.3:
                 world.insert(1, self.minute - 90, self.minute)
-            case "late" if self.aggregate != NEG_INF:
+            case "late" if self.bound != NEG_INF:
                 self.change_what_lasts()
             case "invalidate":
                 made.invalidate("made")
@@ -190,9 +190,9 @@ class Frozen:
     @property
     def minute(self) -> int:
         """The first minute at or above the frozen bound, from the base."""
-        if self.aggregate == NEG_INF:
+        if self.bound == NEG_INF:
             return 0
-        return max(0, -(int((BASE - at(self.aggregate)).total_seconds()) // (60 * self.world.pace)))
+        return max(0, -(int((BASE - at(self.bound)).total_seconds()) // (60 * self.world.pace)))
 
     def survived(self) -> Materializer:
         """Refresh in a process that may die, and in the next one then; return the lake as that one opened it."""
@@ -224,13 +224,13 @@ class Frozen:
 
     def unchanged(self, state: AggregateState, shown: Counter[Any]) -> None:
         """What was published below the bound is published still."""
-        below = self.below(shown, self.aggregate) if state.frozen >= self.aggregate > NEG_INF else None
+        below = self.below(shown, self.bound) if state.frozen >= self.bound > NEG_INF else None
         if below is not None:
             assert below == self.history, (
                 f"history lost {[*(self.history - below)][:2]}, has {[*(below - self.history)][:2]}"
             )
-        self.aggregate = state.frozen
-        self.history = self.below(shown, self.aggregate) if self.aggregate != NEG_INF else Counter()
+        self.bound = state.frozen
+        self.history = self.below(shown, self.bound) if self.bound != NEG_INF else Counter()
 
     def below(self, rows: Counter[Any], bound: int) -> Counter[Any]:
         """Return the rows whose slice lies below a bound."""

@@ -87,7 +87,7 @@ class Memory:
             if old is None and new is not None:
                 added[bucket_of(new)].append(new)
         for bucket, found in kinds.items():
-            if bucket >= self.aggregate or bucket < self.retired:
+            if bucket >= self.bound or bucket < self.retired:
                 continue
             if found == {"insert"}:
                 self.rows[bucket] = [*self.rows.get(bucket, []), *added[bucket]]
@@ -96,12 +96,12 @@ class Memory:
 
     def stands(self, bound: int, retired: int, rows: Rows) -> None:
         """Take up where the bounds stand now, with the source's rows at the cursor; what retires does not come back."""
-        if bound < self.aggregate:
+        if bound < self.bound:
             self.rows, self.stuck, self.is_repaired = {}, SpanSet(), False
         for bucket, content in by_bucket(rows.values()).items():
-            if self.aggregate <= bucket < bound:
+            if self.bound <= bucket < bound:
                 self.rows[bucket] = content
-        self.aggregate = bound
+        self.bound = bound
         if retired > self.retired:
             self.stuck -= SpanSet.of(Span(NEG_INF, retired))
         self.retired = retired
@@ -125,7 +125,7 @@ class Memory:
     @property
     def frozen(self) -> SpanSet:
         """What is frozen and kept."""
-        return SpanSet.of(Span(self.retired, self.aggregate)) if self.retired < self.aggregate else SpanSet()
+        return SpanSet.of(Span(self.retired, self.bound)) if self.retired < self.bound else SpanSet()
 
     def shows(
         self, found: list[tuple[Any, ...]], rows: Rows, dirt: SpanSet, open_plan: SpanSet, how: Defined
@@ -151,7 +151,7 @@ class Memory:
         for bucket in sorted({*source, *published, *self.rows, *self.shown}):
             may_be, kept = self.shown.get(bucket, [[]]), self.kept.get(bucket, [[]])
             is_as_stored = may_be == kept
-            true = self.rows.get(bucket, []) if bucket < self.aggregate else source.get(bucket, [])
+            true = self.rows.get(bucket, []) if bucket < self.bound else source.get(bucket, [])
             true = [] if bucket < self.retired else true
             if bucket in open_plan:
                 may_be, kept = [*may_be, true], [*kept, true]
