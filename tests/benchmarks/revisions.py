@@ -3,7 +3,7 @@
     python -m tests.benchmarks.revisions BEFORE [AFTER] [--only NAME…] [--rounds 2]
 
 Each round runs the quick sizes of ``python -m tests.benchmarks`` once on either revision, in its own worktree and process, in turn:
-before, after, after, before. A counter is a whole number that no clock makes; one that varies between runs of the same revision
+before, after, after, before. A counter is a number that is whole in every run; one that varies between runs of the same revision
 is left out. A ratio is the least time of *after* through the least time of *before*, so 1.0 means equal.
 """
 
@@ -24,7 +24,7 @@ from typing import Any, Final
 from tests.benchmarks.__main__ import QUICK
 
 ROOT: Final = Path(__file__).parents[2]
-LEAST: Final = 0.05
+LEAST: Final = 0.005
 """Seconds below which a time says nothing about a revision."""
 
 
@@ -51,14 +51,14 @@ def differences(
         after: The same of the other.
 
     Examples:
-        >>> differences([{"rows": 5, "seconds": 2.0}], [{"rows": 6, "seconds": 1.0}])
+        >>> differences([{"rows": 5, "seconds": 2.5}], [{"rows": 6, "seconds": 1.25}])
         (['rows: 5 → 6'], {'seconds': 0.5}, 0)
     """
     one, other = ([dict(leaves(found)) for found in runs] for runs in (before, after))
     unequal, ratios, equal = [], {}, 0
-    for path, value in one[0].items():
+    for path in one[0]:
         first, second = [run.get(path) for run in one], [run.get(path) for run in other]
-        if isinstance(value, float):
+        if not all(x is None or float(x).is_integer() for x in (*first, *second)):
             times = [min(x for x in side if x is not None) if None not in side else 0.0 for side in (first, second)]
             if min(times) >= LEAST:
                 ratios[path] = times[1] / times[0]
