@@ -18,7 +18,7 @@ from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.core.engines.guides import COMMON, GUIDES, guide
 from materializer.core.engines.params import About, ParamReader
-from materializer.core.engines.registry import ENGINES, OURS, planner, read_params
+from materializer.core.engines.registry import ENGINES, OURS, engine_class, read_params
 from materializer.core.language.define import define
 from materializer.core.language.engine_define import define_engine
 from materializer.core.language.parse import parse_report
@@ -50,8 +50,8 @@ def read_names(engine: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
         seen.update(reader._asked, known)
 
     monkeypatch.setattr(ParamReader, "refuse_unknown", listen)
-    about = About(TimeType.TIMESTAMP, keys=("k",), measures=(("m", "mavg(v, 3)"),))
-    planner(engine).read({"engine": engine}, about)
+    about = About(TimeType.TIMESTAMP, keys=("k",), measures=(("m", "mavg(v, 3)"),), engine=engine)
+    engine_class(engine).read({}, about)
     return seen - FROM_DEFINITION
 
 
@@ -150,11 +150,9 @@ def test_what_no_guide_names_is_refused(engine, other):
     The example with one more parameter is refused, so the list above is the whole list.
     """
     spec = spec_of(engine)
-    values = {n: v for n, v in spec.params if n not in OURS} | {"engine": engine, other: "1"}
-    if engine not in LASTING:
-        del values["engine"]
-    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "mavg(v, 3)"),))
-    _, troubles = planner(engine).read(values, about)
+    values = {n: v for n, v in spec.params if n not in OURS} | {other: "1"}
+    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "mavg(v, 3)"),), engine=engine)
+    _, troubles = engine_class(engine).read(values, about)
 
     assert [f"there is no parameter '{other}'"] == [t.message for t in troubles]
 
@@ -177,8 +175,8 @@ def test_what_is_required_is_missed(engine):
     """
     Without any parameter exactly those that the guide calls required are missed.
     """
-    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "mavg(v, 3)"),))
-    _, troubles = planner(engine).read({"engine": engine} if ENGINES[engine] == "interval_windows" else {}, about)
+    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "mavg(v, 3)"),), engine=engine)
+    _, troubles = engine_class(engine).read({}, about)
     missed = {m[1] for t in troubles if (m := re.fullmatch(r"'(\w+)' is missing", t.message))}
 
     assert missed == {p.name for p in GUIDES[engine].parameters if p.default == "required"} == REQUIRED[engine]
@@ -200,14 +198,12 @@ def test_a_written_default_is_the_default(engine, name, default):
     """
     spec = spec_of(engine)
     left_out = {n: v for n, v in spec.params if n not in (*OURS, name)}
-    if ENGINES[engine] == "interval_windows":
-        left_out["engine"] = engine
-    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "sum(v)"),))
+    about = About(TimeType.TIMESTAMP, keys=("sym",), measures=(("m", "sum(v)"),), engine=engine)
     if engine == "reactive_state":
         left_out["metrics"] = [["m", "mavg(v, 3)"]]
     if name.startswith("session_"):
         left_out = {n: v for n, v in left_out.items() if not n.startswith("session_")}
-    read = planner(engine).read
+    read = engine_class(engine).read
 
     without, troubles = read(left_out, about)
     assert (without is None, troubles) == (False, [])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from materializer.core.engines.reactive_state import Params
+from materializer.core.engines.reactive_state import ReactiveState
 from materializer.core.refresh.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services import aggregate
@@ -272,7 +272,7 @@ def test_a_table_that_is_older_than_arguments_goes_on_without(full, monkeypatch)
     It is refreshed as ever, and its raw rows are needed.
     """
     with monkeypatch.context() as older:
-        older.setattr(Params, "arguments", property(lambda _: {}))
+        older.setattr(ReactiveState, "arguments", property(lambda _: {}))
         define(full, "r", MOVING)
     aggregate._COMPILED.clear()  # a process of this version has compiled nothing of it
     full.tables["trades"].trade(("02:01", "A", 100))

@@ -158,7 +158,7 @@ def scale(reader: ParamReader, *, is_clock: bool = False) -> Scale:
     about, given = reader.about, (reader.text("time_kind") or "").lower()
     if given and given not in UNITS:
         hint = nearest(given, list(UNITS)) or f"write one of {', '.join(UNITS)}"
-        reader.refuse(f"'time_kind' {given!r} has no alignment", hint)
+        reader.refuse(f"'time_kind' {given!r} has no alignment", hint, about="time_kind")
         given = ""
     if is_clock:
         return Scale("timestamp", MILLISECOND, Fraction(MILLISECOND))
@@ -166,7 +166,11 @@ def scale(reader: ParamReader, *, is_clock: bool = False) -> Scale:
         return _of_integers(reader, about, given)
     if given == "month" or given.startswith("nano"):
         if about.time_type is not None:
-            reader.refuse(f"'time_kind' {given} needs an integer time column", "dates and timestamps hold microseconds")
+            reader.refuse(
+                f"'time_kind' {given} needs an integer time column",
+                "dates and timestamps hold microseconds",
+                about="time_kind",
+            )
         return Scale("", 1, Fraction(1))
     kind = given or ("date" if about.time_type is TimeType.DATE else "timestamp")
     return Scale(kind, UNITS[kind], Fraction(UNITS[kind]))
@@ -187,7 +191,11 @@ def _of_integers(reader: ParamReader, about: About, given: str) -> Scale:
         return Scale(given, 1, Fraction(1), int(per_day))
     kind = given or _OF_RESOLUTION[about.resolution]
     if kind == "month":
-        reader.refuse("'time_kind' month counts months, but the time column has a resolution", "leave one of them out")
+        reader.refuse(
+            "'time_kind' month counts months, but the time column has a resolution",
+            "leave one of them out",
+            about="time_kind",
+        )
         return Scale("", 1, Fraction(1))
     per_second = TICKS_PER_SECOND[about.resolution]
     return Scale(kind, 1, per_second / _PER_SECOND[kind], 86_400 * per_second if kind in _OF_DAY else 0)

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from materializer.core.engines.base import Excess, WindowEngine
+from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.params import ParamReader
 from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.time.spans import NEG_INF, POS_INF
@@ -31,7 +33,7 @@ EVERYTHING: Final = Range(NEG_INF, POS_INF, NEG_INF, POS_INF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
+class Closing(WindowEngine):
     """Parameters that the time-series engines share: when windows close, and what fills empty ones; lengths are instant ticks.
 
     Args:
@@ -65,6 +67,54 @@ class Closing:
         """How long after its end a window still takes rows: in ingestion time the accepted delay, else 0."""
         return self.accepted_delay if self.use_system_time else 0
 
+    @property
+    def fill_unit(self) -> tuple[int, int]:
+        """(length, number of windows in it at most) of the pieces of time that filling goes through."""
+        return self.step, 1
+
+    @property
+    def spacing(self) -> int:
+        """The step."""
+        return self.step
+
+    def filled_after(self, w_start: int) -> int | None:
+        """Return the start of the window one step later."""
+        return w_start + self.step
+
+    def between(self, start: int, end: int) -> int:
+        """Return how many windows at most are filled between two instants; see :meth:`WindowEngine.between`."""
+        length, windows = self.fill_unit
+        return (max(0, end - start) // length + 1) * windows
+
+    def filled_until(self, clock: ClosingClock) -> int | None:
+        """Return until when windows are filled: as far as the clock closes them."""
+        if not self.fills:
+            return None
+        is_forced = self.use_system_time or self.force_trigger_time is not None
+        return max((t for t in (clock.global_max if is_forced else None, clock.as_of) if t is not None), default=None)
+
+    def why_many(self, excess: Excess) -> tuple[str, str]:
+        """Return for which row there are so many windows, and the property that lets it, in words."""
+        if self.grows_by != "gaps":
+            return f"for each row, such as the row {excess.row}", "'window_size' and 'step'"
+        prop = self.filling_properties
+        if not excess.is_last:
+            stray = excess.far if excess.is_later else excess.row
+            side = f"comes after {excess.time}" if excess.is_later else f"comes before {excess.other}"
+            what = f"for one row: the row {stray} {side}, no row of its key lies between, and 'fill' fills the gap"
+            return what, prop
+        if excess.is_by_clock:
+            what = f"after one row: 'fill' follows the row {excess.row} until the clock, {excess.other}"
+            return what, f"{prop} or the clock"
+        prop += " or 'force_trigger_time'" if self.force_trigger_time is not None else ""
+        newest = f"the newest row of all keys, {excess.newest}at {excess.other}"
+        return f"after one row: 'fill' follows the row {excess.row} until {newest}", prop
+
+    @property
+    def filling_properties(self) -> str:
+        """The properties that let windows be filled, in words."""
+        return "'fill'"
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -86,32 +136,32 @@ class Reach:
 
 
 def plan(
-    spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], reach: Reach, *, is_complete: bool
+    spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], reach: Reach, *, is_complete: bool
 ) -> list[Range] | None:
     """Return which results of a key are computed anew, or None when the answer needs older stored rows.
 
     Args:
         spans: Closed intervals of changed times, in order.
-        kept: Stored result rows of the key, in order.
+        stored: Stored result rows of the key, in order.
         reach: Distances of the engine's windows.
-        is_complete: Whether *kept* holds all stored rows of the key.
+        is_complete: Whether *stored* holds all stored rows of the key.
     """
     whole = [(lo - reach.length, hi + reach.lead + 1) for lo, hi in spans]
-    border = _border(spans, kept)
+    border = _border(spans, stored)
     if border is None:
-        if not spans and not kept:
+        if not spans and not stored:
             return [] if is_complete or not reach.is_filled else None
         return [EVERYTHING] if is_complete else None
-    open_from = min((row.w_start for row in kept if not row.is_final), default=border)
+    open_from = min((row.w_start for row in stored if not row.is_final), default=border)
     whole.append((min(border - reach.slack - reach.length, open_from), POS_INF))
-    filled = [r for r in kept if r.n > 0] if reach.is_filled else None
+    filled = [r for r in stored if r.n > 0] if reach.is_filled else None
     found = [_range(start, end, filled, reach, is_complete=is_complete) for start, end in whole]
     return None if any(r is None for r in found) else merge_ranges(r for r in found if r is not None)
 
 
-def _border(spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult]) -> int | None:
+def _border(spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> int | None:
     """Return the latest known time at which the key has a row both before and after the change; None without one."""
-    times = [t for row in kept for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
+    times = [t for row in stored for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
     return max(times, default=None)
 
 
@@ -145,9 +195,13 @@ def read_closing(reader: ParamReader, *, is_clock: bool) -> dict[str, Any]:
         reader.given(name)
     threads = reader.integer("parallelism", 1, least=1)
     if threads is not None and threads > MOST_THREADS:
-        reader.refuse(f"'parallelism' must be at most {MOST_THREADS}, got {threads}")
+        reader.refuse(f"'parallelism' must be at most {MOST_THREADS}, got {threads}", about="parallelism")
     if reader.boolean("output_elapsed_microseconds"):
-        reader.refuse("'output_elapsed_microseconds' would differ from run to run", "a refresh reports its time itself")
+        reader.refuse(
+            "'output_elapsed_microseconds' would differ from run to run",
+            "a refresh reports its time itself",
+            about="output_elapsed_microseconds",
+        )
     update = reader.duration("update_time", least=0)
     force = reader.duration("force_trigger_time", least=0)
     delay = reader.duration("accepted_delay", 0, least=0) or 0
@@ -163,9 +217,13 @@ def read_closing(reader: ParamReader, *, is_clock: bool) -> dict[str, Any]:
     )
     for one, has_one, other, has_other in excluded:
         if has_one and has_other:
-            reader.refuse(f"'{one}' and '{other}' exclude each other", "leave one of them out")
+            reader.refuse(f"'{one}' and '{other}' exclude each other", "leave one of them out", about=one)
     if purge not in (None, -1) and force is None:
-        reader.refuse("'key_purge_freq_in_sec' needs 'force_trigger_time'", "set it, or leave the purge out")
+        reader.refuse(
+            "'key_purge_freq_in_sec' needs 'force_trigger_time'",
+            "set it, or leave the purge out",
+            about="key_purge_freq_in_sec",
+        )
     return {
         "closed": reader.choice("closed", ("left", "right"), "left"),
         "use_window_start_time": reader.boolean("use_window_start_time"),
@@ -180,9 +238,9 @@ def read_closing(reader: ParamReader, *, is_clock: bool) -> dict[str, Any]:
 def refuse_steps(reader: ParamReader, p: Closing, length: int) -> None:
     """Refuse a delay longer than the windows, and an ``update_time`` that does not divide the step."""
     if p.accepted_delay > length:
-        reader.refuse("'accepted_delay' must not be longer than 'window_size'")
+        reader.refuse("'accepted_delay' must not be longer than 'window_size'", about="accepted_delay")
     if p.update_time and p.step % p.update_time:
-        reader.refuse("'step' must be a multiple of 'update_time'")
+        reader.refuse("'step' must be a multiple of 'update_time'", about="step")
 
 
 def _fills(reader: ParamReader) -> tuple[tuple[str, str], ...]:
@@ -194,10 +252,12 @@ def _fills(reader: ParamReader) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, (list, tuple)):
         return (_fill(value),) * count
     if any(isinstance(part, str) and part.lower() == "none" for part in value):
-        reader.refuse("'fill' for each measure cannot be 'none'", "write null, ffill or a value")
+        reader.refuse("'fill' for each measure cannot be 'none'", "write null, ffill or a value", about="fill")
     if len(value) != count:
         reader.refuse(
-            f"'fill' names {len(value)} values for {count} measures", "write one for each measure, or one for all"
+            f"'fill' names {len(value)} values for {count} measures",
+            "write one for each measure, or one for all",
+            about="fill",
         )
     return tuple(map(_fill, value))
 

@@ -14,9 +14,9 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import row_order
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
-from materializer.core.engines import freezing, interval_windows
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.reactive_state import ARGUMENT
-from materializer.core.engines.registry import read_params
+from materializer.core.engines.registry import engine_class, read_params
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
 from materializer.core.time.instants import DAY, HOUR
 from materializer.core.time.widths import parse_width
@@ -40,7 +40,9 @@ def with_slices(spec: AggregateSpec) -> AggregateSpec:
     try:
         width = _width(given, spec.time_type, spec.resolution)
     except ValueError as exc:
-        raise DefinitionError([Problem("definition.width", f"{spec.name}: 'slice': {exc}", "write '1 hour'")]) from exc
+        raise DefinitionError(
+            [Problem("definition.width", f"{spec.name}: 'slice': {exc}", "write '1 hour'", about="slice")]
+        ) from exc
     return replace(spec, grid=GridSpec(width, None, 0))
 
 
@@ -68,15 +70,21 @@ def slice_ticks(spec: AggregateSpec) -> int:
     return micros
 
 
-def check_params(spec: AggregateSpec) -> Any:
-    """Return the parameters of an engine's definition.
+def check_params(spec: AggregateSpec) -> WindowEngine:
+    """Return the engine of a definition.
 
     Raises:
         DefinitionError: With all problems of the parameters.
     """
     params, troubles = read_params(spec)
     if troubles or params is None:
-        raise DefinitionError([Problem(t.code, f"{spec.name}: {t.message}", t.hint) for t in troubles])
+        given = dict(spec.params)
+        raise DefinitionError(
+            [
+                Problem(t.code, f"{spec.name}: {t.message}", t.hint, about=t.about if t.about in given else "")
+                for t in troubles
+            ]
+        )
     return params
 
 
@@ -97,19 +105,13 @@ def compile_engine(spec: AggregateSpec, stored: Container[str] | None = None) ->
         decompose(spec),
         order,
         slice_ticks(spec),
-        end=getattr(params, "end", None),
-        needs_first=hasattr(params, "origin") and not params.is_grid_fixed,
-        needs_newest=getattr(params, "needs_global_max", False),
-        opens_again=isinstance(params, interval_windows.Params),
-        touches_all=_touches_all(params),
-        not_frozen=freezing.why_not(spec, params, stored),
+        end=params.end,
+        needs_first=params.needs_first,
+        needs_newest=params.needs_global_max,
+        reopens_on_first_clock=params.reopens_on_first_clock,
+        touches_all=params.touches_all,
+        not_frozen=params.why_not_freezable(spec.lateness, stored),
     )
-
-
-def _touches_all(params: Any) -> str:
-    if getattr(params, "fills", ()):
-        return "windows without rows are filled for every key as time goes on"
-    return "a newer row of any key moves what was closed by force" if getattr(params, "reopens", False) else ""
 
 
 def result_layout(spec: AggregateSpec, columns: Sequence[tuple[str, str]], measures: Layout) -> Layout:
@@ -154,9 +156,8 @@ def finals(spec: AggregateSpec) -> list[tuple[str, str]]:
     kind = spec.time_type or TimeType.TIMESTAMP
     times = [(label_name(spec), "label"), ("window_start", "w_start"), ("window_end", "w_end")]
     values = [(name, f"`v_{name}`") for name in measure_names(spec)]
-    firing = [("pane_index", "x_ordinal"), ("timing", "x_timing")] if spec.engine == "event_time_window" else []
-    kept = [("is_final", "is_final"), ("revision", "revision")]
-    return [*((n, _value(c, kind)) for n, c in times), *values, *firing, *kept]
+    stored = [("is_final", "is_final"), ("revision", "revision")]
+    return [*((n, _value(c, kind)) for n, c in times), *values, *engine_class(spec.engine).EXTRA_OUTPUTS, *stored]
 
 
 def label_name(spec: AggregateSpec) -> str:

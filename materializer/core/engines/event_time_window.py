@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Final
+from typing import ClassVar, Final, Literal
 
+from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.closing import Reach, plan
 from materializer.core.engines.params import About, ParamReader, Trouble
 from materializer.core.engines.ranges import Range, StoredResult
@@ -18,7 +19,7 @@ DEFAULT_GAP: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class EventTimeWindow(WindowEngine):
     """Parameters of the engine; lengths are instant ticks.
 
     Args:
@@ -47,35 +48,76 @@ class Params:
         """Length of the slices of time that no edge of a pane cuts."""
         return gcd(self.interval_duration, self.creation_period)
 
+    @staticmethod
+    def read(values: Mapping[str, object], about: About) -> tuple[EventTimeWindow | None, list[Trouble]]:
+        """Return the parameters and all problems with them; the parameters are None when there is a problem.
 
-def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters and all problems with them; the parameters are None when there is a problem.
+        Whole numbers and fractions are seconds, as in IBM's annotation. An integer time column counts milliseconds unless the
+        definition sets its resolution.
+        """
+        is_integer = about.time_type is not None and about.time_type.is_integer
+        if is_integer and about.resolution is Resolution.NONE:
+            about = replace(about, resolution=Resolution.MS)
+        per_second = TICKS_PER_SECOND[about.resolution] if is_integer else SECOND
+        reader = ParamReader(values, about, per_second)
+        duration = reader.duration("interval_duration", least=1)
+        if duration is None and reader.given("interval_duration") is None:
+            reader.refuse("'interval_duration' is missing", about="interval_duration")
+        duration = max(duration or 1, 1)
+        gap = per_second // 10 if values.get("minimum_gap") is None else 0
+        params = EventTimeWindow(
+            interval_duration=duration,
+            creation_period=max(reader.duration("creation_period", duration, least=1) or duration, 1),
+            pane_offset=reader.duration("offset", 0, least=0) or 0,
+            lag=reader.duration("lag", 0, least=0) or 0,
+            minimum_gap=reader.duration("minimum_gap", gap, least=0) or 0,
+            discard_age=reader.duration("discard_age", 0, least=0) or 0,
+        )
+        if params.pane_offset >= duration:
+            reader.refuse("'offset' must be less than 'interval_duration'", about="offset")
+        reader.refuse_unknown()
+        return (None if reader.troubles else params), reader.troubles
 
-    Whole numbers and fractions are seconds, as in IBM's annotation. An integer time column counts milliseconds unless the
-    definition sets its resolution.
-    """
-    is_integer = about.time_type is not None and about.time_type.is_integer
-    if is_integer and about.resolution is Resolution.NONE:
-        about = replace(about, resolution=Resolution.MS)
-    per_second = TICKS_PER_SECOND[about.resolution] if is_integer else SECOND
-    reader = ParamReader(values, about, per_second)
-    duration = reader.duration("interval_duration", least=1)
-    if duration is None and reader.given("interval_duration") is None:
-        reader.refuse("'interval_duration' is missing")
-    duration = max(duration or 1, 1)
-    gap = per_second // 10 if values.get("minimum_gap") is None else 0
-    params = Params(
-        interval_duration=duration,
-        creation_period=max(reader.duration("creation_period", duration, least=1) or duration, 1),
-        pane_offset=reader.duration("offset", 0, least=0) or 0,
-        lag=reader.duration("lag", 0, least=0) or 0,
-        minimum_gap=reader.duration("minimum_gap", gap, least=0) or 0,
-        discard_age=reader.duration("discard_age", 0, least=0) or 0,
-    )
-    if params.pane_offset >= duration:
-        reader.refuse("'offset' must be less than 'interval_duration'")
-    reader.refuse_unknown()
-    return (None if reader.troubles else params), reader.troubles
+    def ranges(
+        self, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], *, is_complete: bool
+    ) -> list[Range] | None:
+        """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
+
+        A window that the newest row of its own key closes stays closed, because the newest row over all keys is never older.
+        """
+        reach = Reach(self.interval_duration, slack=self.lag + self.minimum_gap)
+        return plan(spans, stored, reach, is_complete=is_complete)
+
+    EXTRA_OUTPUTS: ClassVar = (("pane_index", "x_ordinal"), ("timing", "x_timing"))
+
+    @property
+    def arrival(self) -> Literal["watermark"]:
+        """A row is late when the watermark has passed its panes."""
+        return "watermark"
+
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002
+        """Return the start of the first pane that holds *t*."""
+        start = t - self.interval_duration + 1
+        return start + (self.pane_offset - start) % self.creation_period
+
+    @property
+    def most_counts(self) -> int:
+        """In how many results one row is counted at most."""
+        return self.share
+
+    @property
+    def share(self) -> int:
+        """In how many panes one row is at most."""
+        return -(-self.interval_duration // self.creation_period)
+
+    @property
+    def spacing(self) -> int:
+        """Distance between the starts of panes."""
+        return self.creation_period
+
+    def why_many(self, excess: Excess) -> tuple[str, str]:
+        """Return for which row there are so many panes, and the properties that let it, in words."""
+        return f"for each row, such as the row {excess.row}", "'interval_duration' and 'creation_period'"
 
 
 def advanced(watermark: int | None, newest: int, lag: int, minimum_gap: int) -> int | None:
@@ -107,14 +149,3 @@ def watermarks(times: Iterable[int], lag: int, minimum_gap: int) -> Iterator[tup
         if moved is not None:
             watermark = moved
             yield position, moved
-
-
-def ranges(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
-) -> list[Range] | None:
-    """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
-
-    A window that the newest row of its own key closes stays closed, because the newest row over all keys is never older.
-    """
-    reach = Reach(p.interval_duration, slack=p.lag + p.minimum_gap)
-    return plan(spans, kept, reach, is_complete=is_complete)

@@ -18,12 +18,13 @@ Result rows write an open end as :data:`OPEN`. There is no lateness: an event co
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
+from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
-from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
+from materializer.core.engines.ranges import Range, StoredResult, first_across, merge_ranges
 from materializer.core.engines.time_kinds import read_instant, read_time_kind
 from materializer.core.time.spans import NEG_INF, POS_INF
 
@@ -40,7 +41,7 @@ OPEN: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class IntervalWindow(WindowEngine):
     """Parameters of the four kinds of windows; lengths in instants.
 
     Args:
@@ -65,35 +66,124 @@ class Params:
     count: int = 0
     tick: int = 1
 
+    @staticmethod
+    def read(values: Mapping[str, object], about: About) -> tuple[IntervalWindow | None, list[Trouble]]:
+        """Return the parameters and all problems with them; the parameters are None when there is a problem.
 
-def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters and all problems with them; the parameters are None when there is a problem.
+        Args:
+            values: The parameters.
+            about: The definition; ``engine`` names one of the four kinds.
+        """
+        r = ParamReader(values, about)
+        kind = about.engine
+        tick = read_time_kind(r)
+        end = r.text("end")
+        if end is None and kind != COUNT:
+            r.refuse(
+                "'end' is missing", "name the column that holds the end of an event; null is an open end", about="end"
+            )
+        p = IntervalWindow(kind, end, tick=tick)
+        if kind in (HOPPING, COMPRESSED):
+            p = _hopping(r, p)
+        elif kind == COUNT:
+            p = replace(p, count=_required(r, "count", r.integer("count", least=1)))
+        r.refuse_unknown()
+        return (None, r.troubles) if r.troubles else (p, [])
 
-    Args:
-        values: The parameters; ``engine`` names one of the four kinds.
-        about: The definition.
-    """
-    r = ParamReader(values, about)
-    kind = r.choice("engine", (HOPPING, COMPRESSED, SNAPSHOT, COUNT), "")
-    tick = read_time_kind(r)
-    end = r.text("end")
-    if end is None and kind != COUNT:
-        r.refuse("'end' is missing", "name the column that holds the end of an event; null is an open end")
-    p = Params(kind, end, tick=tick)
-    if kind in (HOPPING, COMPRESSED):
-        p = _hopping(r, p)
-    elif kind == COUNT:
-        p = replace(p, count=_required(r, "count", r.integer("count", least=1)))
-    r.refuse_unknown()
-    return (None, r.troubles) if r.troubles else (p, [])
+    def ranges(
+        self,
+        spans: Sequence[tuple[int, int]],
+        stored: Sequence[StoredResult],
+        *,
+        is_complete: bool,
+    ) -> list[Range] | None:
+        """Return which windows of one key a change touches, or None when the answer needs older stored rows.
+
+        A span is the life of a changed event and may leave out its last instant. The raw rows of a range are the events that
+        overlap the raw range. Where the ends of neighbouring events are edges of a result, the raw range is wider than the result
+        range, so that it includes these neighbours.
+        """
+        match self.kind:
+            case "hopping_window":
+                found = [_hops(self, lo, hi) for lo, hi in spans]
+                return merge_ranges(
+                    [*found, *(_hops_in(self, k.w_start, k.w_start + 1) for k in stored if not k.is_final)]
+                )
+            case "count_window":
+                return _counts(self, spans, stored, is_complete=is_complete)
+            case _:
+                return _stretches(self, spans, stored, is_complete=is_complete)
+
+    @property
+    def reopens_on_first_clock(self) -> bool:
+        """Row times close windows until there is a clock."""
+        return True
+
+    def lasts_from(self, bound: int) -> int | None:
+        """Return the least last instant of an event that counts above *bound*; None for count windows.
+
+        An event that ends exactly at the bound gives the results an edge there. A compressed window ends one window length
+        after its last event, so this instant is earlier by that length.
+        """
+        if self.kind == COUNT:
+            return None
+        if bound == NEG_INF:
+            return NEG_INF
+        return bound - (self.duration if self.kind == COMPRESSED else self.tick)
+
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:
+        """Return the start of the first result that takes an event at *t*; see :meth:`WindowEngine.begins_below`."""
+        if self.kind == HOPPING:
+            start = t - self.duration + 1
+            return start + (self.alignment - start) % self.period
+        if self.kind == COMPRESSED:
+            edge = snap(t, self.alignment + self.duration, self.period)
+            return min(edge, first_across(edge - may_go, bound, stored))
+        return first_across(t - may_go, bound, stored)
+
+    @property
+    def why_not_additive(self) -> str:
+        """Why the row count of results may fall; see :attr:`WindowEngine.why_not_additive`."""
+        return "an older event moves all windows after it" if self.kind == COUNT else ""
+
+    @property
+    def share(self) -> int:
+        """In how many windows one event of one tick is at most; elsewhere an event has two edges."""
+        if self.kind == HOPPING:
+            return -(-self.duration // self.period) + 1
+        return 1 if self.kind == COUNT else 2
+
+    @property
+    def grows_by(self) -> Literal["rows", "events"]:
+        """The number of hopping windows follows the lengths of events."""
+        return "events" if self.kind == HOPPING else "rows"
+
+    @property
+    def is_census_due(self) -> bool:
+        """There are no more results than edges of events, wherever these lie."""
+        return False
+
+    def between(self, start: int, end: int) -> int:
+        """Return how many hopping windows at most begin in the life of an event."""
+        return max(0, end - start) // self.period + self.share
+
+    def why_many(self, excess: Excess) -> tuple[str, str]:
+        """Return for which event there are so many windows, and the properties that let it, in words."""
+        until = "has no end" if excess.is_open else f"lasts until {excess.other}"
+        what = f"for one event: the row {excess.row} {until}, and hopping windows begin every 'period'"
+        return what, "'period' or 'default_end'"
 
 
-def _hopping(r: ParamReader, p: Params) -> Params:
+def _hopping(r: ParamReader, p: IntervalWindow) -> IntervalWindow:
     duration = _required(r, "duration", r.duration("duration", least=1))
     period = r.duration("period", duration or None, least=1) or 0
     if p.kind == COMPRESSED and 0 < duration < period:
         message = f"'duration' ({r.given('duration')}) is shorter than 'period' ({r.given('period')})"
-        r.refuse(f"{message}: compressed windows must leave no gap", "make it at least as long, or use hopping_window")
+        r.refuse(
+            f"{message}: compressed windows must leave no gap",
+            "make it at least as long, or use hopping_window",
+            about="duration",
+        )
     p = replace(p, duration=duration, period=period, alignment=read_instant(r, "alignment") or 0)
     if p.kind == COMPRESSED:
         return p
@@ -102,7 +192,7 @@ def _hopping(r: ParamReader, p: Params) -> Params:
 
 def _required(r: ParamReader, name: str, value: int | None) -> int:
     if value is None and r.given(name) is None:
-        r.refuse(f"'{name}' is missing")
+        r.refuse(f"'{name}' is missing", about=name)
     return value or 0
 
 
@@ -112,7 +202,7 @@ def _policy(r: ParamReader) -> str:
     known = {name.replace("_", ""): name for name in (POINT, CLIP)}
     folded = given.lower().replace("_", "")
     if folded not in known:
-        r.refuse(f"'output_policy' must be {POINT} or {CLIP}, got '{given}'")
+        r.refuse(f"'output_policy' must be {POINT} or {CLIP}, got '{given}'", about="output_policy")
     return known.get(folded, POINT)
 
 
@@ -126,49 +216,26 @@ def snap(t: int, base: int, period: int) -> int:
     return t - (t - base) % period
 
 
-def ranges(
-    p: Params,
-    spans: Sequence[tuple[int, int]],
-    kept: Sequence[StoredResult],
-    *,
-    is_complete: bool,
-) -> list[Range] | None:
-    """Return which windows of one key a change touches, or None when the answer needs older stored rows.
-
-    A span is the life of a changed event and may leave out its last instant. The raw rows of a range are the events that
-    overlap the raw range. Where the ends of neighbouring events are edges of a result, the raw range is wider than the result
-    range, so that it includes these neighbours.
-    """
-    match p.kind:
-        case "hopping_window":
-            found = [_hops(p, lo, hi) for lo, hi in spans]
-            return merge_ranges([*found, *(_hops_in(p, k.w_start, k.w_start + 1) for k in kept if not k.is_final)])
-        case "count_window":
-            return _counts(p, spans, kept, is_complete=is_complete)
-        case _:
-            return _stretches(p, spans, kept, is_complete=is_complete)
-
-
-def _hops(p: Params, lo: int, hi: int) -> Range:
+def _hops(p: IntervalWindow, lo: int, hi: int) -> Range:
     return _hops_in(p, lo - p.duration + 1, min(hi + p.tick + 1, POS_INF))
 
 
-def _hops_in(p: Params, start: int, end: int) -> Range:
+def _hops_in(p: IntervalWindow, start: int, end: int) -> Range:
     return Range(start, end, start - p.tick, min(end - 1 + p.duration, POS_INF))
 
 
 def _stretches(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
+    p: IntervalWindow, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return the stretches that contain or touch a changed event: an edge inside them or at their end may come or go."""
     lives = [_life(p, lo, hi) for lo, hi in spans]
-    if lives and not is_complete and not (kept and kept[0].w_start < lives[0][0]):
+    if lives and not is_complete and not (stored and stored[0].w_start < lives[0][0]):
         return None
-    found = [(k.w_start, k.w_end) for k in kept if not k.is_final]
+    found = [(k.w_start, k.w_end) for k in stored if not k.is_final]
     for lo, hi in lives:
-        first = bisect_left(kept, lo, key=lambda k: k.w_end)
-        stop = bisect_right(kept, hi, key=lambda k: k.w_start)
-        touched = kept[first:stop]
+        first = bisect_left(stored, lo, key=lambda k: k.w_end)
+        stop = bisect_right(stored, hi, key=lambda k: k.w_start)
+        touched = stored[first:stop]
         found.append(
             (
                 min(lo, touched[0].w_start) if touched else lo,
@@ -179,7 +246,7 @@ def _stretches(
     return merge_ranges(Range(lo, hi, lo - before, min(hi + after, POS_INF)) for lo, hi in found)
 
 
-def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
+def _life(p: IntervalWindow, lo: int, hi: int) -> tuple[int, int]:
     """Return the first and the last edge that a changed event can cause in the results."""
     last = hi + p.tick if hi < OPEN else POS_INF
     if p.kind == SNAPSHOT:
@@ -189,7 +256,7 @@ def _life(p: Params, lo: int, hi: int) -> tuple[int, int]:
 
 
 def _counts(
-    p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
+    p: IntervalWindow, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], *, is_complete: bool
 ) -> list[Range] | None:
     """Return the windows that contain a changed start.
 
@@ -197,11 +264,11 @@ def _counts(
     because only these certainly still exist.
     """
     reach = p.count - 1
-    sure = list(_starts_outside(kept, spans))
+    sure = list(_starts_outside(stored, spans))
     found = [
-        Range(k.w_start, k.w_start + 1, k.w_start, kept[i + reach].w_start + 1)
-        for i, k in enumerate(kept)
-        if not k.is_final and i + reach < len(kept)
+        Range(k.w_start, k.w_start + 1, k.w_start, stored[i + reach].w_start + 1)
+        for i, k in enumerate(stored)
+        if not k.is_final and i + reach < len(stored)
     ]
     for lo, hi in spans:
         at, after = bisect_left(sure, lo) - reach, bisect_right(sure, hi) + reach - 1
@@ -214,9 +281,9 @@ def _counts(
     return merge_ranges(found)
 
 
-def _starts_outside(kept: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> Iterator[int]:
+def _starts_outside(stored: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> Iterator[int]:
     at = 0
-    for k in kept:
+    for k in stored:
         while at < len(spans) and spans[at][1] < k.w_start:
             at += 1
         if at == len(spans) or k.w_start < spans[at][0]:

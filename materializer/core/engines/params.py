@@ -34,11 +34,13 @@ class Trouble:
         code: Stable code, such as ``definition.engine-parameter``.
         message: What was found and what was expected.
         hint: What to do.
+        about: The parameter that is wrong, "" where it is none or several.
     """
 
     code: str
     message: str
     hint: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class About:
         keys: Names of the keys.
         measures: (name, text) of the measures, in order.
         lateness: ``recompute``, ``strict`` or ``delay``.
+        engine: Name of the engine, for a module that holds several.
     """
 
     time_type: TimeType | None
@@ -58,6 +61,7 @@ class About:
     keys: tuple[str, ...] = ()
     measures: tuple[tuple[str, str], ...] = ()
     lateness: str = "recompute"
+    engine: str = ""
 
 
 _PER_SECOND: Final = {Resolution.S: 1, Resolution.MS: 1_000, Resolution.US: 1_000_000, Resolution.NS: 1_000_000_000}
@@ -83,9 +87,11 @@ class ParamReader:
     troubles: list[Trouble] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
 
-    def refuse(self, message: str, hint: str = "", code: str = "definition.engine-parameter") -> None:
-        """Record one problem."""
-        self.troubles.append(Trouble(code, message, hint))
+    def refuse(
+        self, message: str, hint: str = "", code: str = "definition.engine-parameter", *, about: str = ""
+    ) -> None:
+        """Record one problem, with the parameter that it is about."""
+        self.troubles.append(Trouble(code, message, hint, about))
 
     def given(self, name: str) -> object | None:
         """Return a parameter as the user gave it, or None without one, and mark its name as known."""
@@ -114,7 +120,7 @@ class ParamReader:
         if value is None:
             return default
         if isinstance(value, bool):
-            self.refuse(f"'{name}' must be a length of time, got {value!r}")
+            self.refuse(f"'{name}' must be a length of time, got {value!r}", about=name)
             return default
         if isinstance(value, int):
             return value * self.unit
@@ -126,10 +132,10 @@ class ParamReader:
         try:
             width = parse_width(text)
         except ValueError as exc:
-            self.refuse(f"'{name}': {exc}")
+            self.refuse(f"'{name}': {exc}", about=name)
             return default
         if width.months:
-            self.refuse(f"'{name}' must be a fixed length of time, got '{text}'")
+            self.refuse(f"'{name}' must be a fixed length of time, got '{text}'", about=name)
             return default
         if width.ticks is not None:
             return width.ticks * self.unit
@@ -141,7 +147,7 @@ class ParamReader:
         if value is None:
             return default
         if isinstance(value, bool) or not str(value).lstrip("-").isdigit():
-            self.refuse(f"'{name}' must be a whole number, got {value!r}")
+            self.refuse(f"'{name}' must be a whole number, got {value!r}", about=name)
             return default
         return self._checked(name, int(str(value)), least)
 
@@ -151,7 +157,7 @@ class ParamReader:
         if value is None:
             return default
         if str(value).lower() not in ("true", "false"):
-            self.refuse(f"'{name}' must be true or false, got {value!r}")
+            self.refuse(f"'{name}' must be true or false, got {value!r}", about=name)
             return default
         return str(value).lower() == "true"
 
@@ -162,7 +168,9 @@ class ParamReader:
             return default
         if str(value).lower() not in choices:
             self.refuse(
-                f"'{name}' must be one of {', '.join(choices)}, got {value!r}", nearest(str(value), list(choices))
+                f"'{name}' must be one of {', '.join(choices)}, got {value!r}",
+                nearest(str(value), list(choices)),
+                about=name,
             )
             return default
         return str(value).lower()
@@ -193,7 +201,7 @@ class ParamReader:
 
     def _checked(self, name: str, value: int | None, least: int | None) -> int | None:
         if value is not None and least is not None and value < least:
-            self.refuse(f"'{name}' must be at least {least}, got {value}")
+            self.refuse(f"'{name}' must be at least {least}, got {value}", about=name)
         return value
 
     def _fraction(self, name: str, seconds: float, default: int | None) -> int | None:
@@ -208,10 +216,11 @@ class ParamReader:
             self.refuse(
                 f"'{name}' is a length of time, but the time column is a bare number",
                 "set time.resolution (s, ms, us or ns), or write a whole number",
+                about=name,
             )
             return default
         ticks, rest = divmod(micros * _PER_SECOND[resolution], SECOND)
         if rest:
-            self.refuse(f"'{name}' is no whole number of ticks of the time column")
+            self.refuse(f"'{name}' is no whole number of ticks of the time column", about=name)
             return default
         return ticks

@@ -44,6 +44,11 @@ class Range:
     raw_end: int
 
 
+def first_across(t: int, bound: int, stored: Iterable[StoredResult]) -> int:
+    """Return the start of the first stored result that begins below *bound* and ends after *t*; *bound* without one."""
+    return min((k.w_start for k in stored if k.w_start < bound and t < k.w_end), default=bound)
+
+
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
     """Return the ranges in order, with those merged that overlap in results or in raw rows.
 

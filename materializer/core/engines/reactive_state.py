@@ -22,6 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import TokenType
 
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
 from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.sql.expressions import Expression, Vocabulary, examine
@@ -72,7 +73,7 @@ Call: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class ReactiveState(WindowEngine):
     """Parameters of running state.
 
     Args:
@@ -106,6 +107,83 @@ class Params:
         """Whether a result depends on all rows before it."""
         return any(FUNCTIONS[f].kind == "cumulative" for f, _, _ in self.calls)
 
+    @staticmethod
+    def read(values: Mapping[str, object], about: About) -> tuple[ReactiveState | None, list[Trouble]]:
+        """Return the parameters and all problems with them; the parameters are None when there is a problem.
+
+        Args:
+            values: The parameters; ``metrics`` is a list of (name, text).
+            about: The definition; its measures are the metrics where ``metrics`` is not given.
+        """
+        r = ParamReader(values, about)
+        given = r.given("metrics")
+        pairs = [(str(n), str(text)) for n, text in given] if isinstance(given, (list, tuple)) else about.measures
+        if not pairs:
+            r.refuse("there is no measure", "name at least one, such as mavg(price, 3)", "definition.no-measure")
+        calls: list[Call] = []
+        metrics = [(name, _metric(r, f"measure '{name}'", text, calls)) for name, text in pairs]
+        condition = r.text("filter")
+        shown = None if condition is None else _examined(r, "filter", condition)
+        r.boolean("keep_order")
+        _check_purge(r)
+        r.refuse_unknown(IGNORED)
+        if r.troubles:
+            return None, r.troubles
+        found = [(name, metric) for name, metric in metrics if metric is not None]
+        own = {call_column(i) for i in range(len(calls))}
+        reads = {c for part in (*(m for _, m in found), shown) if part is not None for c in part.column_names} - own
+        formulas = tuple((name, metric.text) for name, metric in found)
+        return ReactiveState(tuple(calls), formulas, None if shown is None else shown.text, tuple(sorted(reads))), []
+
+    def why_not_kept(self, columns: Container[str]) -> str:
+        """Return why stored rows with these columns lack an argument that later rows need, or "" when they have them all."""
+        lacking = [text for text, name in self.arguments.items() if name not in columns]
+        return f"its kept rows do not hold '{lacking[0]}', on which a function looks back" if lacking else ""
+
+    def ranges(
+        self,
+        spans: Sequence[tuple[int, int]],
+        stored: Sequence[StoredResult],
+        *,
+        is_complete: bool,
+    ) -> list[Range] | None:
+        """Return which rows of one key a change touches, or None when the answer needs older stored rows.
+
+        With cumulative functions a change touches all rows from the first changed one on. Otherwise it touches the rows in the
+        spans, and after each span as many rows as the functions look back. The raw range begins as many rows before the span. Both
+        distances are counted in stored rows outside the spans, because only these certainly still exist, and a range never ends
+        between rows of equal time. Cumulative functions continue from the last of the stored rows before the range.
+        """
+        if not spans:
+            return []
+        back = self.lookback
+        sure = _outside(stored, spans)
+        found = []
+        for lo, hi in spans:
+            raw_start = _before(sure, lo, back)
+            needed = max(back, int(self.is_cumulative))
+            if not is_complete and _before(sure, lo, needed) == NEG_INF:
+                return None
+            end = POS_INF if self.is_cumulative else _after(sure, hi, back)
+            found.append(Range(lo, end, raw_start, end))
+            if self.is_cumulative:
+                break
+        return merge_ranges(found)
+
+    @property
+    def resumes_from(self) -> Literal["nothing", "state"]:
+        """Cumulative functions go on from the state in the last result."""
+        return "state" if self.is_cumulative else "nothing"
+
+    def why_not_cut(self, stored: Container[str] | None) -> str:
+        """Return why the history cannot be cut; see :meth:`WindowEngine.why_not_cut`."""
+        return "" if stored is None else self.why_not_kept(stored)
+
+    @property
+    def most_counts(self) -> int:
+        """A row has one result."""
+        return 1
+
 
 def _reach(call: Call) -> int:
     """Return how many rows before its own a call needs; 0 for a cumulative call."""
@@ -113,50 +191,20 @@ def _reach(call: Call) -> int:
     return {"moving": n - 1, "shifted": n, "cumulative": 0}[FUNCTIONS[function].kind]
 
 
-def why_not_kept(p: Params, columns: Container[str]) -> str:
-    """Return why stored rows with these columns lack an argument that later rows need, or "" when they have them all."""
-    lacking = [text for text, name in p.arguments.items() if name not in columns]
-    return f"its kept rows do not hold '{lacking[0]}', on which a function looks back" if lacking else ""
-
-
 def call_column(i: int) -> str:
     """Return the name of the column that holds the value of the i-th call."""
     return f"_call_{i}"
-
-
-def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters and all problems with them; the parameters are None when there is a problem.
-
-    Args:
-        values: The parameters; ``metrics`` is a list of (name, text).
-        about: The definition; its measures are the metrics where ``metrics`` is not given.
-    """
-    r = ParamReader(values, about)
-    given = r.given("metrics")
-    pairs = [(str(n), str(text)) for n, text in given] if isinstance(given, (list, tuple)) else about.measures
-    if not pairs:
-        r.refuse("there is no measure", "name at least one, such as mavg(price, 3)", "definition.no-measure")
-    calls: list[Call] = []
-    metrics = [(name, _metric(r, f"measure '{name}'", text, calls)) for name, text in pairs]
-    condition = r.text("filter")
-    shown = None if condition is None else _examined(r, "filter", condition)
-    r.boolean("keep_order")
-    _check_purge(r)
-    r.refuse_unknown(IGNORED)
-    if r.troubles:
-        return None, r.troubles
-    found = [(name, metric) for name, metric in metrics if metric is not None]
-    own = {call_column(i) for i in range(len(calls))}
-    reads = {c for part in (*(m for _, m in found), shown) if part is not None for c in part.column_names} - own
-    formulas = tuple((name, metric.text) for name, metric in found)
-    return Params(tuple(calls), formulas, None if shown is None else shown.text, tuple(sorted(reads))), []
 
 
 def _check_purge(r: ParamReader) -> None:
     """Check the parameters that make the streaming engine forget keys; they have no effect: a silent key costs nothing."""
     has_filter = r.text("key_purge_filter") is not None
     if has_filter != (r.integer("key_purge_freq_in_second", least=1) is not None):
-        r.refuse("'key_purge_filter' and 'key_purge_freq_in_second' go together", "give both, or neither")
+        r.refuse(
+            "'key_purge_filter' and 'key_purge_freq_in_second' go together",
+            "give both, or neither",
+            about="key_purge_filter",
+        )
 
 
 def _metric(r: ParamReader, label: str, text: str, calls: list[Call]) -> Expression | None:
@@ -241,41 +289,10 @@ def _examined(r: ParamReader, label: str, text: str) -> Expression | None:
     return found if len(r.troubles) == before else None
 
 
-def ranges(
-    p: Params,
-    spans: Sequence[tuple[int, int]],
-    kept: Sequence[StoredResult],
-    *,
-    is_complete: bool,
-) -> list[Range] | None:
-    """Return which rows of one key a change touches, or None when the answer needs older stored rows.
-
-    With cumulative functions a change touches all rows from the first changed one on. Otherwise it touches the rows in the
-    spans, and after each span as many rows as the functions look back. The raw range begins as many rows before the span. Both
-    distances are counted in stored rows outside the spans, because only these certainly still exist, and a range never ends
-    between rows of equal time. Cumulative functions continue from the last of the stored rows before the range.
-    """
-    if not spans:
-        return []
-    back = p.lookback
-    sure = _outside(kept, spans)
-    found = []
-    for lo, hi in spans:
-        raw_start = _before(sure, lo, back)
-        needed = max(back, int(p.is_cumulative))
-        if not is_complete and _before(sure, lo, needed) == NEG_INF:
-            return None
-        end = POS_INF if p.is_cumulative else _after(sure, hi, back)
-        found.append(Range(lo, end, raw_start, end))
-        if p.is_cumulative:
-            break
-    return merge_ranges(found)
-
-
-def _outside(kept: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> list[int]:
+def _outside(stored: Sequence[StoredResult], spans: Sequence[tuple[int, int]]) -> list[int]:
     """Return the times of the stored rows outside of all spans, in order."""
     found, at = [], 0
-    for k in kept:
+    for k in stored:
         while at < len(spans) and spans[at][1] < k.w_start:
             at += 1
         if at == len(spans) or k.w_start < spans[at][0]:

@@ -1,13 +1,13 @@
-"""The windowing engines by name, and the functions that each of their modules offers."""
+"""The windowing engines by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import OURS, About, Trouble
-from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import AggregateSpec
 
 ENGINES: Final[Mapping[str, str]] = {
@@ -23,41 +23,38 @@ ENGINES: Final[Mapping[str, str]] = {
 }
 """Name of each engine, and the module that holds it in ``core/engines`` and in ``spark/engines``."""
 
+CLASSES: Final[Mapping[str, str]] = {
+    "time_series": "TimeSeries",
+    "daily_time_series": "DailyTimeSeries",
+    "session_window": "SessionWindow",
+    "reactive_state": "ReactiveState",
+    "interval_windows": "IntervalWindow",
+    "event_time_window": "EventTimeWindow",
+}
+"""Class of the engine in each of these modules."""
 
 LATENESS: Final = ("recompute", "strict", "delay")
 """The ways to treat late rows."""
 
 
-class Planner(Protocol):
-    """The pure part of an engine: its parameters, and what a change touches."""
-
-    def read(self, values: Mapping[str, object], about: About) -> tuple[Any, list[Trouble]]:
-        """Return the engine's parameters and all problems with them."""
-
-    def ranges(
-        self, p: Any, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult], *, is_complete: bool
-    ) -> list[Range] | None:
-        """Return which results of one key a change touches, or None when the answer needs older stored rows."""
-
-
-def planner(engine: str) -> Planner:
-    """Return the pure part of an engine.
+def engine_class(engine: str) -> type[WindowEngine]:
+    """Return the class of an engine; its module is imported on first use.
 
     Raises:
         KeyError: If there is no such engine.
     """
-    return cast("Planner", import_module(f"materializer.core.engines.{ENGINES[engine]}"))
+    module = ENGINES[engine]
+    found = getattr(import_module(f"materializer.core.engines.{module}"), CLASSES[module])
+    return cast("type[WindowEngine]", found)
 
 
 def about(spec: AggregateSpec) -> About:
     """Return the parts of a definition that affect how its engine parameters are read."""
     texts = tuple((m.name, m.formula.fill([call.text for call in m.formula.calls])) for m in spec.measures)
-    return About(spec.time_type, spec.resolution, tuple(k.name for k in spec.keys), texts, spec.lateness)
+    return About(spec.time_type, spec.resolution, tuple(k.name for k in spec.keys), texts, spec.lateness, spec.engine)
 
 
-def read_params(spec: AggregateSpec) -> tuple[Any, list[Trouble]]:
-    """Return the parameters of an engine's definition and all problems with them."""
+def read_params(spec: AggregateSpec) -> tuple[WindowEngine | None, list[Trouble]]:
+    """Return the engine of a definition and all problems with its parameters; None when there is a problem."""
     values = {name: value for name, value in spec.params if name not in OURS}
-    if ENGINES[spec.engine] == "interval_windows":
-        values |= {"engine": spec.engine}
-    return planner(spec.engine).read(values, about(spec))
+    return engine_class(spec.engine).read(values, about(spec))

@@ -8,12 +8,13 @@ bridge two of them, and a deletion may split one.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
-from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
+from materializer.core.engines.ranges import Range, StoredResult, first_across, merge_ranges
 from materializer.core.engines.time_kinds import read_time_kind
 from materializer.core.time.spans import POS_INF
 
@@ -22,7 +23,7 @@ IGNORED: Final = ("garbage_size", "parallelism", "raft_group", "snapshot_dir", "
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
+class SessionWindow(WindowEngine):
     """Parameters of session windows; lengths in instants.
 
     Args:
@@ -50,66 +51,103 @@ class Params:
         """Whether a newer row of one key can reopen closed sessions of other keys."""
         return self.force_trigger_time is not None
 
+    @staticmethod
+    def read(values: Mapping[str, object], about: About) -> tuple[SessionWindow | None, list[Trouble]]:
+        """Return the parameters and all problems with them; the parameters are None when there is a problem."""
+        r = ParamReader(values, about)
+        read_time_kind(r)
+        gap = r.duration("session_gap", least=1)
+        if values.get("session_gap") is None:
+            r.refuse(
+                "'session_gap' is missing",
+                "say after which silence a session ends, such as '30 minutes'",
+                about="session_gap",
+            )
+        at_start = r.boolean("use_session_start_time", default=True)
+        update = r.duration("update_time", least=0)
+        force = r.duration("force_trigger_time", least=0)
+        system = r.boolean("use_system_time")
+        if update is not None and not at_start:
+            r.refuse(
+                "'update_time' needs use_session_start_time = true: the end of an open session still moves",
+                about="update_time",
+            )
+        if update is not None and system:
+            r.refuse("'update_time' and use_system_time exclude each other", about="update_time")
+        if force is not None and system:
+            r.refuse("'force_trigger_time' and use_system_time exclude each other", about="force_trigger_time")
+        if about.lateness == "delay":
+            r.refuse("session windows accept no delay", "set lateness to recompute or strict")
+        r.refuse_unknown(IGNORED)
+        if gap is None or r.troubles:
+            return None, r.troubles
+        return SessionWindow(gap, at_start, update, force, system), []
 
-def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters and all problems with them; the parameters are None when there is a problem."""
-    r = ParamReader(values, about)
-    read_time_kind(r)
-    gap = r.duration("session_gap", least=1)
-    if values.get("session_gap") is None:
-        r.refuse("'session_gap' is missing", "say after which silence a session ends, such as '30 minutes'")
-    at_start = r.boolean("use_session_start_time", default=True)
-    update = r.duration("update_time", least=0)
-    force = r.duration("force_trigger_time", least=0)
-    system = r.boolean("use_system_time")
-    if update is not None and not at_start:
-        r.refuse("'update_time' needs use_session_start_time = true: the end of an open session still moves")
-    if update is not None and system:
-        r.refuse("'update_time' and use_system_time exclude each other")
-    if force is not None and system:
-        r.refuse("'force_trigger_time' and use_system_time exclude each other")
-    if about.lateness == "delay":
-        r.refuse("session windows accept no delay", "set lateness to recompute or strict")
-    r.refuse_unknown(IGNORED)
-    if gap is None or r.troubles:
-        return None, r.troubles
-    return Params(gap, at_start, update, force, system), []
+    def ranges(
+        self,
+        spans: Sequence[tuple[int, int]],
+        stored: Sequence[StoredResult],
+        *,
+        is_complete: bool,
+    ) -> list[Range] | None:
+        """Return which sessions of one key a change touches, or None when the answer needs older stored rows.
+
+        A change touches every session with a row nearer than the gap to a changed time: the session may grow, split, vanish or be
+        bridged. Where these are the newest sessions of the key, the session before them may be open again. With
+        ``force_trigger_time`` the newest session is always computed anew, because a newer row of another key may reopen it.
+        """
+        if not is_complete and _is_blind(self, spans, stored):
+            return None
+        touched: set[int] = set()
+        found = [_around(self, span, stored, touched) for span in _joined(self, spans)]
+        again = {i for i, k in enumerate(stored) if not k.is_final}
+        newest = len(stored) - 1
+        while newest in touched:
+            newest -= 1
+        if newest >= 0 and (newest < len(stored) - 1 or self.reopens):
+            again.add(newest)
+        return merge_ranges([*found, *_alone(self, stored, again - touched)])
+
+    @property
+    def resumes_from(self) -> Literal["session"]:
+        """A session that began earlier owns the rows within its gap."""
+        return "session"
+
+    @property
+    def touches_all(self) -> str:
+        """Why any change can touch results of every key."""
+        return "a newer row of any key moves what was closed by force" if self.reopens else ""
+
+    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002
+        """Return why the history cannot be cut; see :meth:`WindowEngine.why_not_cut`."""
+        if self.reopens:
+            return "a newer row opens sessions again that 'force_trigger_time' had closed"
+        return "its sessions are closed by the clock alone" if self.use_system_time else ""
+
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002
+        """Return the start of the session across the boundary that *t* would join."""
+        return first_across(t, bound, stored)
+
+    def taken_until(self, bound: int, stored: Sequence[StoredResult]) -> int:
+        """Return the last end of the sessions that begin below *bound*: rows that would join one are in no session above."""
+        return max([bound, *(k.w_end for k in stored if k.w_start < bound)])
+
+    @property
+    def why_not_additive(self) -> str:
+        """Why the row count of results may fall; see :attr:`WindowEngine.why_not_additive`."""
+        if self.use_system_time:
+            return "its windows lie in ingestion time"
+        return "a row of another key may close a session" if self.reopens else ""
 
 
-def ranges(
-    p: Params,
-    spans: Sequence[tuple[int, int]],
-    kept: Sequence[StoredResult],
-    *,
-    is_complete: bool,
-) -> list[Range] | None:
-    """Return which sessions of one key a change touches, or None when the answer needs older stored rows.
-
-    A change touches every session with a row nearer than the gap to a changed time: the session may grow, split, vanish or be
-    bridged. Where these are the newest sessions of the key, the session before them may be open again. With
-    ``force_trigger_time`` the newest session is always computed anew, because a newer row of another key may reopen it.
-    """
-    if not is_complete and _is_blind(p, spans, kept):
-        return None
-    touched: set[int] = set()
-    found = [_around(p, span, kept, touched) for span in _joined(p, spans)]
-    again = {i for i, k in enumerate(kept) if not k.is_final}
-    newest = len(kept) - 1
-    while newest in touched:
-        newest -= 1
-    if newest >= 0 and (newest < len(kept) - 1 or p.reopens):
-        again.add(newest)
-    return merge_ranges([*found, *_alone(p, kept, again - touched)])
-
-
-def _is_blind(p: Params, spans: Sequence[tuple[int, int]], kept: Sequence[StoredResult]) -> bool:
-    """Whether the change may touch sessions that are older than all of *kept*."""
+def _is_blind(p: SessionWindow, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> bool:
+    """Whether the change may touch sessions that are older than all of *stored*."""
     if not spans:
-        return p.reopens and not kept
-    return not kept or kept[0].w_end > spans[0][0]
+        return p.reopens and not stored
+    return not stored or stored[0].w_end > spans[0][0]
 
 
-def _joined(p: Params, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _joined(p: SessionWindow, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return *spans*, with neighbours joined whose rows may be in the same session."""
     joined: list[tuple[int, int]] = []
     for lo, hi in spans:
@@ -120,18 +158,18 @@ def _joined(p: Params, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]
     return joined
 
 
-def _around(p: Params, span: tuple[int, int], kept: Sequence[StoredResult], touched: set[int]) -> Range:
+def _around(p: SessionWindow, span: tuple[int, int], stored: Sequence[StoredResult], touched: set[int]) -> Range:
     lo, hi = span
-    first = bisect_right(kept, lo, key=lambda k: k.w_end)
-    stop = bisect_left(kept, hi + p.session_gap, key=lambda k: k.w_start)
+    first = bisect_right(stored, lo, key=lambda k: k.w_end)
+    stop = bisect_left(stored, hi + p.session_gap, key=lambda k: k.w_start)
     if first < stop:
         touched.update(range(first, stop))
-        lo, hi = min(lo, kept[first].w_start), max(hi, kept[stop - 1].w_end - p.session_gap)
+        lo, hi = min(lo, stored[first].w_start), max(hi, stored[stop - 1].w_end - p.session_gap)
     end = min(hi + 1, POS_INF)
     return Range(lo, end, lo, end)
 
 
-def _alone(p: Params, kept: Sequence[StoredResult], which: set[int]) -> Iterator[Range]:
+def _alone(p: SessionWindow, stored: Sequence[StoredResult], which: set[int]) -> Iterator[Range]:
     for i in sorted(which):
-        start, end = kept[i].w_start, kept[i].w_end - p.session_gap + 1
+        start, end = stored[i].w_start, stored[i].w_end - p.session_gap + 1
         yield Range(start, end, start, end)

@@ -21,13 +21,13 @@ def read_time_kind(r: ParamReader) -> int:
     kind = r.choice("time_kind", (*UNITS, *WHOLE), "")
     time_type = r.about.time_type
     if kind == "month":
-        r.refuse("'time_kind' month has no fixed length", "use date, or a finer kind")
+        r.refuse("'time_kind' month has no fixed length", "use date, or a finer kind", about="time_kind")
     if time_type is not None and time_type.is_integer:
         r.unit = 1
         return 1
     if kind in WHOLE or kind.startswith("nano"):
         if time_type is not None:
-            r.refuse(f"'time_kind' {kind} needs an integer time column, the column is a {time_type}")
+            r.refuse(f"'time_kind' {kind} needs an integer time column, the column is a {time_type}", about="time_kind")
         r.unit = 1
         return 1
     if time_type is TimeType.DATE:
@@ -48,5 +48,5 @@ def read_instant(r: ParamReader, name: str) -> int | None:
     try:
         return parse(str(value), time_type, r.about.resolution)
     except ValueError as exc:
-        r.refuse(f"'{name}': {exc}")
+        r.refuse(f"'{name}': {exc}", about=name)
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from materializer.core.engines import alignment
 from materializer.core.engines.closing import EVERYTHING, Closing, Reach, plan, read_closing, refuse_steps
@@ -14,7 +15,7 @@ from materializer.core.time.instants import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params(Closing):
+class TimeSeries(Closing):
     """Parameters of the engine; lengths are instant ticks.
 
     Args:
@@ -52,70 +53,110 @@ class Params(Closing):
         """Whether the edges can differ from key to key."""
         return self.grid_origin == "key" and not self.is_grid_fixed
 
+    @staticmethod
+    def read(values: Mapping[str, object], about: About) -> tuple[TimeSeries | None, list[Trouble]]:
+        """Return the parameters and all problems with them; the parameters are None when there is a problem."""
+        reader = ParamReader(values, about)
+        is_clock = reader.boolean("use_system_time")
+        scale = alignment.scale(reader, is_clock=is_clock)
+        reader.unit = scale.unit
+        step = _required(reader, "step")
+        sizes = _sizes(reader, step)
+        params = TimeSeries(
+            step=step,
+            window_sizes=sizes,
+            alignment=_alignment(reader, scale, step),
+            measure_sizes=_measure_sizes(reader, len(sizes)),
+            multi_window_rule=reader.choice("multi_window_rule", ("largest", "all"), "largest"),
+            sub_window=_sub_window(reader, sizes, step),
+            grid_origin=reader.choice("grid_origin", ("engine", "key"), "engine"),
+            origin=_origin(reader),
+            day=scale.day,
+            **read_closing(reader, is_clock=is_clock),
+        )
+        refuse_steps(reader, params, params.length)
+        if len(sizes) > 1 and params.use_window_start_time:
+            reader.refuse(
+                "'use_window_start_time' must be false with several window sizes, which only end together",
+                about="use_window_start_time",
+            )
+        if params.sub_window and (params.update_time or is_clock):
+            other = "use_system_time" if is_clock else "update_time"
+            reader.refuse(f"'sub_window' and '{other}' exclude each other", "leave one of them out", about="sub_window")
+        reader.refuse_unknown()
+        return (None if reader.troubles else params), reader.troubles
 
-def read(values: Mapping[str, object], about: About) -> tuple[Params | None, list[Trouble]]:
-    """Return the parameters and all problems with them; the parameters are None when there is a problem."""
-    reader = ParamReader(values, about)
-    is_clock = reader.boolean("use_system_time")
-    scale = alignment.scale(reader, is_clock=is_clock)
-    reader.unit = scale.unit
-    step = _required(reader, "step")
-    sizes = _sizes(reader, step)
-    params = Params(
-        step=step,
-        window_sizes=sizes,
-        alignment=_alignment(reader, scale, step),
-        measure_sizes=_measure_sizes(reader, len(sizes)),
-        multi_window_rule=reader.choice("multi_window_rule", ("largest", "all"), "largest"),
-        sub_window=_sub_window(reader, sizes, step),
-        grid_origin=reader.choice("grid_origin", ("engine", "key"), "engine"),
-        origin=_origin(reader),
-        day=scale.day,
-        **read_closing(reader, is_clock=is_clock),
-    )
-    refuse_steps(reader, params, params.length)
-    if len(sizes) > 1 and params.use_window_start_time:
-        reader.refuse("'use_window_start_time' must be false with several window sizes, which only end together")
-    if params.sub_window and (params.update_time or is_clock):
-        other = "use_system_time" if is_clock else "update_time"
-        reader.refuse(f"'sub_window' and '{other}' exclude each other", "leave one of them out")
-    reader.refuse_unknown()
-    return (None if reader.troubles else params), reader.troubles
+    def anchor(self, first: int | None) -> int:
+        """Return an edge of the grid.
 
+        Args:
+            p: The parameters.
+            first: Time of the first row ever accepted, or an earlier result of this function; None without rows.
+        """
+        if self.origin is not None:
+            return self.origin
+        return alignment.anchor(first or 0, self.alignment)
 
-def anchor(p: Params, first: int | None) -> int:
-    """Return an edge of the grid.
+    def ranges(
+        self,
+        spans: Sequence[tuple[int, int]],
+        stored: Sequence[StoredResult],
+        *,
+        is_complete: bool,
+    ) -> list[Range] | None:
+        """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
 
-    Args:
-        p: The parameters.
-        first: Time of the first row ever accepted, or an earlier result of this function; None without rows.
-    """
-    if p.origin is not None:
-        return p.origin
-    return alignment.anchor(first or 0, p.alignment)
+        Where each key has its own grid, a change touches all results of its key.
+        """
+        if self.has_grid_by_key:
+            return [EVERYTHING]
+        reach = Reach(self.length + self.shift, slack=self.accepted_delay, is_filled=bool(self.fills))
+        return plan(spans, stored, reach, is_complete=is_complete)
 
+    @property
+    def arrival(self) -> Literal["panes"]:
+        """A row is late when all its windows are closed."""
+        return "panes"
 
-def ranges(
-    p: Params,
-    spans: Sequence[tuple[int, int]],
-    kept: Sequence[StoredResult],
-    *,
-    is_complete: bool,
-) -> list[Range] | None:
-    """Return which results of one key a change touches; see :mod:`materializer.core.engines.closing`.
+    @property
+    def needs_first(self) -> bool:
+        """Whether the first row of all positions the windows."""
+        return not self.is_grid_fixed
 
-    Where each key has its own grid, a change touches all results of its key.
-    """
-    if p.has_grid_by_key:
-        return [EVERYTHING]
-    reach = Reach(p.length + p.shift, slack=p.accepted_delay, is_filled=bool(p.fills))
-    return plan(spans, kept, reach, is_complete=is_complete)
+    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002
+        """Return why the history cannot be cut; see :meth:`WindowEngine.why_not_cut`."""
+        if self.use_system_time:
+            return "its windows lie in ingestion time, and rows go by their own"
+        return "" if self.is_grid_fixed else "its grid hangs on the first row; set 'origin'"
+
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002
+        """Return the start of the first window that holds *t*."""
+        edge = self.anchor(None)
+        since = (t - edge) % self.step if self.closed == "left" else (t - edge - 1) % self.step + 1
+        return t - since + self.step - self.length
+
+    @property
+    def why_not_additive(self) -> str:
+        """Why the row count of results may fall; see :attr:`WindowEngine.why_not_additive`."""
+        if self.has_grid_by_key:
+            return "an older row moves the windows of its key"
+        return "its windows lie in ingestion time" if self.use_system_time else ""
+
+    @property
+    def most_counts(self) -> int:
+        """In how many results one row is counted at most."""
+        return -(-self.length // self.step)
+
+    @property
+    def share(self) -> int:
+        """In how many windows one row is at most."""
+        return self.length // self.step
 
 
 def _required(reader: ParamReader, name: str) -> int:
     found = reader.duration(name, least=1)
     if reader.given(name) is None:
-        reader.refuse(f"'{name}' is missing")
+        reader.refuse(f"'{name}' is missing", about=name)
     return max(found or 1, 1)
 
 
@@ -123,11 +164,11 @@ def _sizes(reader: ParamReader, step: int) -> tuple[int, ...]:
     sizes = reader.durations("window_size")
     if not sizes:
         if reader.given("window_size") in (None, [], ()):
-            reader.refuse("'window_size' is missing")
+            reader.refuse("'window_size' is missing", about="window_size")
         return (step,)
     for size in sizes:
         if size < 1 or size % step:
-            reader.refuse("'window_size' must be a multiple of 'step', and at least one step")
+            reader.refuse("'window_size' must be a multiple of 'step', and at least one step", about="window_size")
             return (step,)
     return sizes
 
@@ -138,15 +179,24 @@ def _measure_sizes(reader: ParamReader, sizes: int) -> tuple[int, ...]:
     if given is None:
         if sizes not in (1, count):
             reader.refuse(
-                f"'window_size' has {sizes} sizes for {count} measures", "group the measures by size, one group each"
+                f"'window_size' has {sizes} sizes for {count} measures",
+                "group the measures by size, one group each",
+                about="window_size",
             )
         return tuple(range(count)) if sizes > 1 else (0,) * count
     if len(given) != count or not all(g.isdigit() and int(g) < sizes for g in given):
-        reader.refuse(f"'measure_sizes' must name one of {sizes} sizes, from 0, for each of {count} measures")
+        reader.refuse(
+            f"'measure_sizes' must name one of {sizes} sizes, from 0, for each of {count} measures",
+            about="measure_sizes",
+        )
         return (0,) * count
     found = tuple(map(int, given))
     if len(set(found)) != sizes:
-        reader.refuse("'window_size' has sizes without a measure", "group the measures by size, one group each")
+        reader.refuse(
+            "'window_size' has sizes without a measure",
+            "group the measures by size, one group each",
+            about="window_size",
+        )
     return found
 
 
@@ -158,9 +208,12 @@ def _sub_window(reader: ParamReader, sizes: tuple[int, ...], step: int) -> tuple
     if found is None:
         return None
     if sizes != (step,):
-        reader.refuse("'sub_window' needs one 'window_size', equal to 'step'")
+        reader.refuse("'sub_window' needs one 'window_size', equal to 'step'", about="sub_window")
     if len(found) != 2 or not 0 <= found[0] < found[1] <= step:
-        reader.refuse(f"'sub_window' must be two lengths inside the window, the smaller one first, got {value!r}")
+        reader.refuse(
+            f"'sub_window' must be two lengths inside the window, the smaller one first, got {value!r}",
+            about="sub_window",
+        )
         return None
     return (found[0], found[1])
 
@@ -171,7 +224,9 @@ def _alignment(reader: ParamReader, scale: alignment.Scale, step: int) -> int:
     found = alignment.finer(reader.about, scale, step)
     size = found.alignment(step, round_time=is_rounded, profile=profile)
     if size is None:
-        reader.refuse(f"'step' is no whole number of the unit of {found.time_type}", "set a finer 'time_kind'")
+        reader.refuse(
+            f"'step' is no whole number of the unit of {found.time_type}", "set a finer 'time_kind'", about="step"
+        )
     return size or 1
 
 
@@ -183,5 +238,5 @@ def _origin(reader: ParamReader) -> int | None:
         return parse(text, about.time_type or TimeType.TIMESTAMP, about.resolution)
     except ValueError as exc:
         if about.time_type is not None:
-            reader.refuse(f"'origin': {exc}")
+            reader.refuse(f"'origin': {exc}", about="origin")
         return None

@@ -362,12 +362,9 @@ def _going_on(
 
 
 def _of(spec: AggregateSpec, problem: Problem) -> Problem:
-    """Return a problem that names its aggregate, and the parameter that it begins with, when it has no place of its own."""
-    if problem.line:
+    """Return a problem that names its aggregate, when it has no place of its own."""
+    if problem.line or problem.message.startswith(f"{spec.name}:"):
         return problem
-    if problem.message.startswith(f"{spec.name}:"):
-        named = (n for n, _ in spec.params if problem.message.startswith(f"{spec.name}: '{n}'"))
-        return problem if problem.about else replace(problem, about=next(named, ""))
     return replace(problem, message=f"{spec.name}: {problem.message}")
 
 

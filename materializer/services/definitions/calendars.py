@@ -76,8 +76,8 @@ def as_stored(spec: AggregateSpec, old: AggregateSpec, threshold: int) -> Aggreg
     if DAYS not in params:
         return spec
     found, _ = read_params(old)
-    reaches_on = found is None or (found.fills and not found.key_purge_daily)  # a clock fills days without rows
-    until = None if reaches_on or threshold == NEG_INF else found.calendar.day_of(threshold) + 1
+    calendar = None if found is None or found.fills_on else found.calendar  # a clock fills days without rows
+    until = None if calendar is None or threshold == NEG_INF else calendar.day_of(threshold) + 1
     return replace(spec, params=old.params) if agree(params, dict(spec.params), until) else spec
 
 

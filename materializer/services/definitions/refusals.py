@@ -43,11 +43,10 @@ def refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = Non
 
 def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[Refusal]:
     """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
-    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)
 
     hint = "leave it away, and keep the rows of the source"
-    if retention.SOURCE in spec.property_map and (why := freezing.why_not(spec, check_params(spec), stored)):
+    if retention.SOURCE in spec.property_map and (why := check_params(spec).why_not_freezable(spec.lateness, stored)):
         message = f"'{retention.SOURCE}': it needs the raw rows of its history: {why}"
         yield retention.SOURCE, "definition.retention", message, hint
 

@@ -134,9 +134,8 @@ class Capture:
         engine = self._aggregate.definition.engine
         if engine is None or state.frozen == NEG_INF:
             return
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-        if freezing.lasts_from(engine.params, state.frozen) is None:
+        if engine.params.lasts_from(state.frozen) is None:
             return
         is_fine = all(count["rung"] == Rung.FEED for count in counts)
         if not is_fine or expired or any(e.span.start < state.frozen for e in entries):

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from materializer.core.compiled.definition import Definition
+from materializer.core.engines.base import WindowEngine
 from materializer.core.policy.retention import OUTPUT, PROPERTIES, SOURCE, edge, length
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import reason_of
@@ -59,9 +60,8 @@ def cut_edge(definition: Definition, bound: int) -> int:
     """
     if definition.engine is None:
         return bound
-    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
-
-    return freezing.edge_for(definition.engine.params, bound, definition.grid)
+    engine: WindowEngine = definition.engine.params
+    return engine.edge_for(bound, definition.grid)
 
 
 def may_freeze(state: AggregateState, view: View) -> bool:

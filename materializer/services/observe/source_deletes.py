@@ -38,9 +38,7 @@ def delete_statement(source: SourceIdentity, definition: Definition, bound: int)
     grid, engine = definition.grid, definition.engine
     columns = [definition.spec.time_column]
     if engine is not None and engine.end is not None:
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
-
-        last = freezing.lasts_from(engine.params, bound)
+        last = engine.params.lasts_from(bound)
         if last is not None:
             columns, bound = [*columns, engine.end], grid.edge_at(last)
     table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
@@ -51,10 +49,9 @@ def _needed_from(spec: AggregateSpec, frozen: int) -> int:
     """Return from where on an aggregate needs rows: from its bound, or events that last until so long before it."""
     if not spec.is_engine:
         return frozen
-    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415
 
-    last = freezing.lasts_from(check_params(spec), frozen)
+    last = check_params(spec).lasts_from(frozen)
     return frozen if last is None else last
 
 
@@ -62,14 +59,13 @@ def _why_not(spec: AggregateSpec, mine: AggregateSpec) -> str:
     """Return why an engine needs rows that a bound of *mine* lets go, wherever its own bound stands, or ""."""
     if not spec.is_engine:
         return ""
-    from materializer.core.engines import freezing  # noqa: PLC0415 (only engines)
     from materializer.core.engines.compile import check_params  # noqa: PLC0415
 
     params = check_params(spec)
-    if freezing.why_not(spec, params):
+    if params.why_not_freezable(spec.lateness):
         return "an engine computes it, and needs its raw rows"
     ends = [
-        p.end if p is not None and freezing.lasts_from(p, NEG_INF) is not None else None
+        p.end if p is not None and p.lasts_from(NEG_INF) is not None else None
         for p in (params, check_params(mine) if mine.is_engine else None)
     ]
     if ends[0] not in (None, ends[1]):

@@ -49,9 +49,7 @@ class Upstream:
 def judges_arrival(definition: Definition) -> bool:
     """Whether rows count by when they came: those that a parent has not published yet have not come."""
     engine = definition.engine
-    return definition.spec.lateness != "recompute" or bool(
-        engine is not None and getattr(engine.params, "use_system_time", False)
-    )
+    return definition.spec.lateness != "recompute" or bool(engine is not None and engine.params.use_system_time)
 
 
 def wanted_of(definition: Definition, window: Span | None, column: str, grid: Grid) -> Span | None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range, StoredResult
-from materializer.core.engines.registry import planner
 from materializer.core.engines.work import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, Settle
@@ -192,7 +192,7 @@ class EnginePlanner:
         before = ClosingClock.of(state.engine)
         if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
             return "the newest row of all keys is gone, and windows that it closed open again"
-        if self._made.opens_again and before.as_of is None and at.as_of is not None:
+        if self._made.reopens_on_first_clock and before.as_of is None and at.as_of is not None:
             return "the first clock opens windows again that were closed without one"
         return self._made.touches_all if before != at else ""
 
@@ -234,9 +234,8 @@ class EnginePlanner:
         """Return where changed rows lie, and until when they last at least; what reaches the frozen bound begins anywhere below."""
         if bound == NEG_INF:
             return spans, NEG_INF
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-        last = freezing.lasts_from(self._made.params, bound)
+        last = self._made.params.lasts_from(bound)
         return (spans, NEG_INF) if last is None else (spans | SpanSet.of(Span(NEG_INF, bound)), last)
 
     # -- what closes windows ---------------------------------------------------------------------------------------------
@@ -306,11 +305,9 @@ class EnginePlanner:
 
     def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours, told: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
-        from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
-
         params, may_go = self._made.params, not changed.is_insert_only
         starts = [
-            freezing.begins_below(params, span.start, bound, [row for row, _ in kept.get(key, [])], may_go=may_go)
+            params.begins_below(span.start, bound, [row for row, _ in kept.get(key, [])], may_go=may_go)
             for key, spans in changed.spans.items()
             for span in _known(spans, bound, told)
         ]
@@ -358,7 +355,8 @@ class EnginePlanner:
     def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:
         rows = [row for row, _ in kept.get(key, [])]
         spans = changed.spans.get(key, [])
-        return planner(self._definition.spec.engine).ranges(self._made.params, spans, rows, is_complete=is_complete)
+        engine: WindowEngine = self._made.params
+        return engine.ranges(spans, rows, is_complete=is_complete)
 
     def _parts_of(
         self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[StoredResult, dict[str, Any]]]

@@ -113,12 +113,13 @@ class RunPlanner:
 
         A source with a new version counts as work: only a capture tells what that version changed.
         """
-        version = self.survey.source_version(state)
+        observation = self.survey
+        version = observation.source_version(state)
         if self.request.options.force or version != state.cursor or state.extent_end == NEG_INF:
             return True
-        events, state = self._observed(state, self.survey.uncaptured_at(state, version))
-        window = runs.whole_window(self.request, state, self.survey.aggregate.definition.grid)
-        return bool(events) or self._due(state, window, lambda: self.survey.head(Which.OUTPUT).version) is not None
+        events, state = self._observed(state, observation.uncaptured_at(state, version))
+        window = runs.whole_window(self.request, state, observation.aggregate.definition.grid)
+        return bool(events) or self._due(state, window, lambda: observation.head(Which.OUTPUT).version) is not None
 
     def _observed(self, state: AggregateState, captured: Captured | None) -> tuple[list[Event], AggregateState]:
         """Return what a run records before it plans (the capture, bounds that move) and the state after it."""

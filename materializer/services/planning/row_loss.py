@@ -8,8 +8,9 @@ an engine reach beyond buckets: there the rows counted by all results that begin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from materializer.core.engines.base import WindowEngine
 from materializer.core.refresh.invalidation import ANY_ROWS, UNTOLD, Cause
 from materializer.core.refresh.plan import Plan, Recompute
 from materializer.core.time.grid import Grid
@@ -66,12 +67,13 @@ def _of_buckets(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Compu
 
 
 def _of_results(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
-    from materializer.core.engines import counting  # noqa: PLC0415 (only engines)
 
     definition, grid = aggregate.definition, aggregate.definition.grid
-    params: Any = definition.engine.params if definition.engine else None
-    allowed = counts_gone(plan, grid, counting.most_counts(params))
-    if allowed is None or counting.why_not(definition.spec, params):
+    if definition.engine is None:
+        return None
+    windows: WindowEngine = definition.engine.params
+    allowed = counts_gone(plan, grid, windows.most_counts)
+    if allowed is None or windows.why_not_counted(definition.spec.lateness):
         return None
     fewer = engine.fewer_counted(definition, aggregate.paths["partials"], plan, computed, allowed)
     if fewer is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
+from materializer.core.engines import cardinality
+from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.work import Key, Work
 from materializer.core.time.instants import render
@@ -51,47 +52,49 @@ class WindowLimit:
         Raises:
             TooManyWindowsError: If they are too many; nothing was written.
         """
-        params = self._params
-        if cardinality.is_bounded_by_rows(params):
+        engine = self._windows
+        if engine.grows_by == "rows":
             return self._of_rows(work, rows, version, partials_version)
         hull = self._survey.hull(version)
-        most = cardinality.in_parts(params, work.parts or (), lives, hull, work.at)
+        most = cardinality.in_parts(engine, work.parts or (), lives, hull, work.at)
         return self._within(most, work, version, partials_version)
 
     def of_everything(self, work: Work, rows: int, version: int, partials_version: int) -> int | None:
         """Return how many windows all rows make at most; arguments, result and error as of :meth:`of_parts`."""
-        params = self._params
-        if cardinality.is_bounded_by_rows(params):
+        engine = self._windows
+        if engine.grows_by == "rows":
             return self._of_rows(work, rows, version, partials_version)
         span = self._lives(work, version)
-        each = None if span is None else cardinality.between(params, span.start, span.end) + cardinality.beyond(params)
+        each = None if span is None else engine.between(span.start, span.end) + engine.beyond
         return self._within(None if each is None else rows * each, work, version, partials_version)
 
     @property
-    def _params(self) -> Any:
-        definition = self._survey.aggregate.definition
-        return definition.engine.params if definition.engine else None
+    def _windows(self) -> WindowEngine:
+        engine = self._survey.aggregate.definition.engine
+        assert engine is not None  # only engines make windows that have to be counted
+        params: WindowEngine = engine.params
+        return params
 
     def _lives(self, work: Work, version: int) -> Span | None:
         """Return from when to when rows are, events last and windows are filled; None where files do not tell."""
-        params, hull = self._params, self._survey.hull(version)
+        engine, hull = self._windows, self._survey.hull(version)
         if hull is None:
             return None
         end = hull.end
-        if isinstance(params, interval_windows.Params) and params.end:
-            ends = self._survey.ends(version, params.end)
+        if engine.end:
+            ends = self._survey.ends(version, engine.end)
             if ends.unknown.files or ends.hull is None:
                 return None
-            end = max(end, ends.hull.end, hull.end if params.default_end is None else params.default_end)
-        until = cardinality.filled_until(params, work.at)
+            end = max(end, ends.hull.end, hull.end if engine.default_end is None else engine.default_end)
+        until = engine.filled_until(work.at)
         return Span(hull.start, max(end, end if until is None else until))
 
     def _of_rows(self, work: Work, rows: int, version: int, partials_version: int) -> int | None:
-        share = cardinality.share(self._params)
+        share = self._windows.share
         if share == 1:
             return None
-        if isinstance(self._params, interval_windows.Params):
-            return share * rows  # no more than the edges of events, wherever they lie
+        if not self._windows.is_census_due:
+            return share * rows
         return self._within(share * rows, work, version, partials_version)
 
     def _within(self, most: int | None, work: Work, version: int, partials_version: int) -> int:
@@ -112,7 +115,7 @@ class WindowLimit:
             work,
             self._limit,
         )
-        if cardinality.is_too_many(self._params, census.windows, census.most, census.rows, self._limit):
+        if cardinality.is_too_many(self._windows, census.windows, census.most, census.rows, self._limit):
             raise self._refusal(work, census)
         return census.windows
 
@@ -135,30 +138,19 @@ class WindowLimit:
 
     def _told(self, work: Work, census: Census) -> tuple[str, str]:
         """Return which row makes so many windows, and the property that lets it."""
-        params = self._params
-        row, other = f"{self._key(census.key)} at {self._time(census.time)}", self._time(census.other)
-        if isinstance(params, interval_windows.Params):
-            until = "has no end" if params.default_end == census.other else f"lasts until {other}"
-            return f"for one event: the row {row} {until}, and hopping windows begin every 'period'", _OF_EVENTS
-        if isinstance(params, event_time_window.Params):
-            return f"for each row, such as the row {row}", "'interval_duration' and 'creation_period'"
-        if not params.fills or (isinstance(params, daily_time_series.Params) and params.key_purge_daily):
-            return f"for each row, such as the row {row}", "'window_size' and 'step'"
-        prop = "'fill'"
-        if isinstance(params, daily_time_series.Params):
-            prop += " or 'key_purge_daily'"
-        if not census.is_last:
-            stray = f"{self._key(census.key)} at {other}" if census.is_later else row
-            side = f"comes after {self._time(census.time)}" if census.is_later else f"comes before {other}"
-            return (
-                f"for one row: the row {stray} {side}, no row of its key lies between, and 'fill' fills the gap",
-                prop,
+        return self._windows.why_many(
+            Excess(
+                row=f"{self._key(census.key)} at {self._time(census.time)}",
+                time=self._time(census.time),
+                other=self._time(census.other),
+                far=f"{self._key(census.key)} at {self._time(census.other)}",
+                is_last=census.is_last,
+                is_later=census.is_later,
+                is_by_clock=work.at.as_of is not None and work.at.as_of == census.other,
+                is_open=self._windows.default_end == census.other,
+                newest="" if census.newest is None else f"{self._key(census.newest)} ",
             )
-        if work.at.as_of is not None and work.at.as_of == census.other:
-            return f"after one row: 'fill' follows the row {row} until the clock, {other}", f"{prop} or the clock"
-        prop += " or 'force_trigger_time'" if params.force_trigger_time is not None else ""
-        newest = "" if census.newest is None else f"{self._key(census.newest)} "
-        return f"after one row: 'fill' follows the row {row} until the newest row of all keys, {newest}at {other}", prop
+        )
 
     def _key(self, key: Sequence[Any] | None) -> str:
         names = [k.name for k in self._survey.aggregate.definition.spec.keys]
@@ -167,6 +159,3 @@ class WindowLimit:
 
     def _time(self, instant: int) -> str:
         return render(instant, self._survey.aggregate.definition.time_type)
-
-
-_OF_EVENTS = "'period' or 'default_end'"

@@ -242,7 +242,10 @@ def calendar_ends(state: AggregateState) -> Iterator[DoctorFinding]:
     spec = AggregateSpec.from_json(state.spec)
     if not any(name == DAYS for name, _ in spec.params) or state.extent_end == NEG_INF:
         return
-    calendar = read_params(spec)[0].calendar
+    engine, _ = read_params(spec)
+    calendar = engine.calendar if engine is not None else None
+    if calendar is None or calendar.dated is None:
+        return
     left = calendar.dated.last - calendar.day_of(state.extent_end)
     if left < SOON_DAYS:
         message = f"the trading calendar ends {left} days after the newest row; a row after it stops the refresh"

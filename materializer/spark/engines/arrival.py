@@ -24,9 +24,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
-from materializer.core.engines import freezing
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.daily_time_series import Params
+from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.event_time_window import advanced
 from materializer.core.engines.work import Work, raw_spans
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -68,7 +67,7 @@ def counted_rows(
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    last = freezing.lasts_from(run.engine_of(definition).params, work.since)
+    last = (run.engine_of(definition).params).lasts_from(work.since)
     spans = SpanSet.of(Span(work.since if last is None else NEG_INF, POS_INF))
     if work.parts is not None:
         spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
@@ -91,7 +90,9 @@ def late_rows(
         The source's columns, ``_reason`` string, ``_version`` bigint: the commit that brought the row.
     """
     rows = arrived(spark, definition, source, upto, at)
-    if definition.spec.engine == "daily_time_series":  # in no window, but they advance time: the query has them
+    if (
+        run.engine_of(definition).params.arrival == "sessions"
+    ):  # in no window, but they advance time: the query has them
         outside = sf.when(
             sf.expr(is_outside_sql(run.engine_of(definition).params)), sf.lit("outside of the trading sessions")
         )
@@ -112,15 +113,15 @@ def arrived(
     feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
     rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
     rows = rows.drop("_change_type", "_commit_version", "_commit_timestamp")
-    if definition.spec.engine == "event_time_window":
-        return _by_watermark(spark, definition, rows)
     params, order = run.engine_of(definition).params, _order(definition)
+    if params.arrival == "watermark":
+        return _by_watermark(spark, definition, rows)
     keys = [sf.col(quoted(k)) for k in run.query_of(definition).keys]
     before = sf.max(TIME).over(_earlier(keys, order))
-    delay = int(getattr(params, "accepted_delay", 0) or 0)
+    delay = params.accepted_delay
     late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
     rows = rows.withColumn(LATE, late.cast("string"))
-    if definition.spec.engine not in ("time_series", "daily_time_series"):
+    if params.arrival == "rows":
         return rows.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
     bounds: list[Column] = []
     if delay:
@@ -128,7 +129,7 @@ def arrived(
     if params.force_trigger_time is not None:
         bounds.append(sf.max(TIME).over(_earlier([], order)) - sf.lit(params.force_trigger_time))
     closed = bounds[0] if len(bounds) == 1 else sf.greatest(*bounds) if bounds else sf.lit(None)
-    if definition.spec.engine == "daily_time_series":
+    if params.arrival == "sessions":
         first = sf.first(TIME).over(_earlier(keys, order)) if delay else None
         return _by_session(rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -138,7 +139,7 @@ def arrived(
     return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why)).drop(SHUT_OUT)
 
 
-def _by_session(rows: DataFrame, p: Params, first: Column | None, order: list[Column]) -> DataFrame:
+def _by_session(rows: DataFrame, p: DailyTimeSeries, first: Column | None, order: list[Column]) -> DataFrame:
     """Return rows of a daily engine with the reason why they are late: a closed window, or keys forgotten since then.
 
     Args:

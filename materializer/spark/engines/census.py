@@ -13,8 +13,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
-from materializer.core.engines import cardinality, daily_time_series, event_time_window, interval_windows
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.closing import Closing
+from materializer.core.engines.daily_time_series import DailyTimeSeries
+from materializer.core.engines.interval_windows import IntervalWindow
 from materializer.spark.engines.daily_time_series import day_sql
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
 from materializer.spark.engines.run import query_of
@@ -62,14 +65,16 @@ def census(
         limit: Maximum number of windows that one row may make.
         before: The last windows before the rows; empty windows are filled after them.
     """
-    params = query_of(definition).params
-    if isinstance(params, interval_windows.Params) and params.kind == interval_windows.HOPPING:
-        return _of_events(definition, raw, params)
-    if isinstance(params, daily_time_series.Params) and params.fills and params.key_purge_daily:
-        return _of_days(definition, raw, params)
-    if not getattr(params, "fills", ()):
-        return _alike(definition, raw, params)
-    return _of_gaps(definition, raw, params, at, limit, before)
+    engine = query_of(definition).params
+    match engine.grows_by:
+        case "events":
+            return _of_events(definition, raw, engine)
+        case "days":
+            return _of_days(definition, raw, engine)
+        case "gaps":
+            return _of_gaps(definition, raw, engine, at, limit, before)
+        case _:
+            return _alike(definition, raw, engine)
 
 
 def _key(definition: Definition) -> Any:
@@ -85,9 +90,9 @@ def _found(row: Any, most: int | None = None, **more: Any) -> Census:
     return Census(int(row["windows"]), row["rows"], most, tuple(worst["key"])[1:], worst["time"], **more)
 
 
-def _alike(definition: Definition, raw: DataFrame, p: Any) -> Census:
+def _alike(definition: Definition, raw: DataFrame, p: WindowEngine) -> Census:
     """Count windows where every row is in the same number of windows; windows that neighbours share count once."""
-    share, step = cardinality.share(p), _step(p)
+    share, step = p.share, p.spacing
     groups = [quoted(k) for k in query_of(definition).keys] + [PART]
     pane = sf.expr(f"{TIME} - pmod({TIME}, {step}L)").alias("_pane")
     panes = raw.groupBy(*groups, pane).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
@@ -106,14 +111,9 @@ def _alike(definition: Definition, raw: DataFrame, p: Any) -> Census:
     return _found(row, share)
 
 
-def _step(p: Any) -> int:
-    """Return the distance between the starts of overlapping windows; 1 for windows without a step."""
-    return int(p.creation_period if isinstance(p, event_time_window.Params) else getattr(p, "step", 1))
-
-
-def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params) -> Census:
+def _of_days(definition: Definition, raw: DataFrame, p: DailyTimeSeries) -> Census:
     """Count, as an upper bound, all windows of the trading days in which a key has rows."""
-    keys, a_day = [quoted(k) for k in query_of(definition).keys], cardinality.windows_a_day(p)
+    keys, a_day = [quoted(k) for k in query_of(definition).keys], p.windows_a_day
     day = sf.expr(day_sql(p.calendar, TIME)).alias("_day")
     days = raw.groupBy(*keys, PART, day).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
     worst = sf.min_by(sf.struct(_key(definition).alias("key"), sf.col(TIME).alias("time")), TIME)
@@ -126,12 +126,12 @@ def _of_days(definition: Definition, raw: DataFrame, p: daily_time_series.Params
     return _found({"windows": a_day * row["days"], "rows": row["rows"], "worst": row["worst"]}, a_day)
 
 
-def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Params) -> Census:
+def _of_events(definition: Definition, raw: DataFrame, p: IntervalWindow) -> Census:
     """Count the windows that begin during an event, or less than one window length before it."""
     open_end = TIME if p.default_end is None else f"{p.default_end}L"
     end = f"greatest({TIME}, CASE WHEN {END} IS NULL THEN {open_end} ELSE {END} END)"
     counted = raw.withColumn("_mz_end", sf.expr(end)).withColumn(
-        "_mz_most", sf.expr(f"({_length(TIME, '_mz_end')}) div {p.period}L + {cardinality.share(p)}L")
+        "_mz_most", sf.expr(f"({_length(TIME, '_mz_end')}) div {p.period}L + {p.share}L")
     )
     worst = sf.struct(
         _key(definition).alias("key"),
@@ -148,7 +148,7 @@ def _of_events(definition: Definition, raw: DataFrame, p: interval_windows.Param
 
 
 def _of_gaps(
-    definition: Definition, raw: DataFrame, p: Any, at: ClosingClock, limit: int, before: Before | None
+    definition: Definition, raw: DataFrame, p: Closing, at: ClosingClock, limit: int, before: Before | None
 ) -> Census:
     """Count the windows that are filled from each row of a key to the next, and after its last row as far as windows close."""
     keys = query_of(definition).keys
@@ -162,7 +162,7 @@ def _of_gaps(
     )
     ordered = Window.partitionBy(*groups).orderBy("_block")
     whole = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    until = cardinality.filled_until(p, at)
+    until = p.filled_until(at)
     after = "hi" if until is None else f"greatest(hi, {until}L)"
     tail = f"CASE WHEN _next IS NOT NULL THEN _next WHEN last_known > hi THEN hi ELSE {after} END"
     counted = (
@@ -193,28 +193,24 @@ def _of_gaps(
     return _found(row, newest=newest, **{n: row["worst"][n] for n in ("other", "is_last", "is_later")})
 
 
-def _from_before(before: Before, p: Any, groups: list[str]) -> DataFrame:
+def _from_before(before: Before, p: Closing, groups: list[str]) -> DataFrame:
     """Return each key's last window below the frozen boundary as a row at the boundary: no window is made below it."""
-    since = sf.greatest(sf.col("w_start"), sf.lit(before.since - _unit(p)))
+    since = sf.greatest(sf.col("w_start"), sf.lit(before.since - p.fill_unit[0]))
     return before.windows.select(
         *groups, since.alias(TIME), sf.lit(None).cast("bigint").alias(KNOWN_MAX), sf.lit(0).alias("n")
     )
 
 
-def _unit(p: Any) -> int:
-    return int(p.day if isinstance(p, daily_time_series.Params) else p.step)
-
-
-def _block(p: Any, limit: int) -> int:
+def _block(p: Closing, limit: int) -> int:
     """Return the length of a block of time: at most half of the windows that one row may make begin in a block."""
-    windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
-    return min(LONGEST, max(1, limit // (2 * windows)) * _unit(p))
+    length, windows = p.fill_unit
+    return min(LONGEST, max(1, limit // (2 * windows)) * length)
 
 
-def _between(p: Any, start: str, end: str) -> str:
-    """Return the SQL form of :func:`.cardinality.between`."""
-    windows = cardinality.windows_a_day(p) if isinstance(p, daily_time_series.Params) else 1
-    return f"(({end} - {start}) div {_unit(p)}L + 1L) * {windows}L"
+def _between(p: Closing, start: str, end: str) -> str:
+    """Return the SQL form of :meth:`materializer.core.engines.closing.Closing.between`."""
+    length, windows = p.fill_unit
+    return f"(({end} - {start}) div {length}L + 1L) * {windows}L"
 
 
 def _length(start: str, end: str) -> str:

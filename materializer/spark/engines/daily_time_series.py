@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.daily_time_series import Params
+from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.trading_calendar import Calendar, Session
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
@@ -28,7 +28,7 @@ _KNOWN: Final = "apply the definition again for a newer calendar, set calendar_s
 
 def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them."""
-    p: Params = e.params
+    p: DailyTimeSeries = e.params
     calendar = p.calendar
     placed = raw.withColumn(DAY, sf.expr(day_sql(calendar, TIME))).withColumn(AT, sf.expr(number_sql(calendar)))
     if CLOSED_ON_ARRIVAL in raw.columns:
@@ -61,7 +61,7 @@ def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
     return found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
 
 
-def is_outside_sql(p: Params) -> str:
+def is_outside_sql(p: DailyTimeSeries) -> str:
     """Return SQL that tells whether a raw row is in no window: after its day's last session, or on a day without sessions."""
     return f"({number_sql(p.calendar).replace(DAY, day_sql(p.calendar, TIME))}) IS NULL"
 
@@ -168,7 +168,7 @@ def count_sql(c: Calendar, day: str) -> str:
 # -- closing and filling -------------------------------------------------------------------------------------------------
 
 
-def _is_closed(p: Params, at: ClosingClock, newest: str) -> str:
+def _is_closed(p: DailyTimeSeries, at: ClosingClock, newest: str) -> str:
     """SQL of whether a window is closed, by rows (*newest* is the time of the key's newest one) or by the clock."""
     closes, bounds = f"{_WINDOW}.closes", [f"{newest} - {p.accepted_delay}L"]
     if p.force_trigger_time is not None and at.global_max is not None:
@@ -180,7 +180,7 @@ def _is_closed(p: Params, at: ClosingClock, newest: str) -> str:
     return f"({' OR '.join(found)})"
 
 
-def _is_flushed(p: Params, at: ClosingClock) -> str:
+def _is_flushed(p: DailyTimeSeries, at: ClosingClock) -> str:
     """SQL of whether a later trading day has begun; the engine then forgets all keys of the earlier day."""
     if not p.key_purge_daily or at.global_max is None:
         return "false"
@@ -190,7 +190,7 @@ def _is_flushed(p: Params, at: ClosingClock) -> str:
 
 def _filled(found: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Add the closed windows without rows that follow a window with rows; if keys are purged daily, only on the same day."""
-    p: Params = e.params
+    p: DailyTimeSeries = e.params
     c = p.calendar
     is_purged, newest = p.key_purge_daily, _DAY_MAX if p.key_purge_daily else KEY_MAX
     order = Window.partitionBy(*e.groups, *([DAY] if is_purged else [])).orderBy(DAY, AT)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.event_time_window import Params
+from materializer.core.engines.event_time_window import EventTimeWindow
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, PANE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
@@ -29,7 +29,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
 
     ``at.global_max`` is the time of the newest row that moved the watermark; ``_wm`` is the watermark less the discard age.
     """
-    p: Params = e.params
+    p: EventTimeWindow = e.params
     width = p.slice_width
     arrives = CLOSED_ON_ARRIVAL in raw.columns
     placed = raw.withColumn(PANE, sf.expr(f"{TIME} - pmod({TIME} - {p.pane_offset}L, {width}L)"))
@@ -57,7 +57,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     )
 
 
-def _windows(p: Params, *, arrives: bool) -> str:
+def _windows(p: EventTimeWindow, *, arrives: bool) -> str:
     """SQL of the panes that hold a slice of time, without the panes that were already discarded when the row arrived."""
     period, start = p.creation_period, f"{PANE} - {p.interval_duration - p.slice_width}L"
     first = f"({start} + pmod({p.pane_offset}L - ({start}), {period}L))"

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, Params
+from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, IntervalWindow
 from materializer.spark.engines.groups import aggregated, measures, same
 from materializer.spark.engines.query import END, PART, TIME, EngineQuery
 
@@ -24,7 +24,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
 
     Args:
         raw: Raw rows: ``_t`` is the start of an event, ``_end`` its end, null when it is open.
-        e: The definition, with :class:`~materializer.core.engines.interval_windows.Params`.
+        e: The definition, with :class:`~materializer.core.engines.interval_windows.IntervalWindow`.
         at: A clock closes the windows that end at or before it. Without a clock all windows are final.
 
     Shape:
@@ -36,7 +36,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     Raises:
         In the query, ``data.open-event`` if a hopping window meets an open event and no default end is set.
     """
-    p: Params = e.params
+    p: IntervalWindow = e.params
     if p.kind == HOPPING:
         found, is_full = _hopping(raw, e), sf.lit(True)
     elif p.kind == COUNT:
@@ -59,7 +59,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     )
 
 
-def _as_event(p: Params, *, is_point: bool) -> list[Column]:
+def _as_event(p: IntervalWindow, *, is_point: bool) -> list[Column]:
     """Return the lifetime of a hopping window's result: a point at its end, or the whole window."""
     start, end = (sf.col(_STOP), sf.col(_STOP) + sf.lit(p.tick)) if is_point else (sf.col(_START), sf.col(_STOP))
     return [start.alias("x_event_start"), end.alias("x_event_end")]
@@ -69,7 +69,7 @@ def _as_event(p: Params, *, is_point: bool) -> list[Column]:
 
 
 def _hopping(raw: DataFrame, e: EngineQuery) -> DataFrame:
-    p: Params = e.params
+    p: IntervalWindow = e.params
     bound = sf.lit(p.default_end) if p.default_end is not None else _refused("compressed_hopping_window")
     events = raw.withColumn(_TO, _until(p, bound))
     first = _snapped(sf.col(TIME) - sf.lit(p.duration), p.alignment, p.period) + sf.lit(p.period)
@@ -83,7 +83,7 @@ def _refused(instead: str) -> Column:
     return sf.raise_error(sf.lit(_OPEN_EVENT + instead)).cast("bigint")
 
 
-def _until(p: Params, bound: Column) -> Column:
+def _until(p: IntervalWindow, bound: Column) -> Column:
     """Return the end of an event, at least one tick after its start; an open event ends at *bound*."""
     least = sf.col(TIME) + sf.lit(p.tick)
     # not `coalesce`: Spark might compute its later arguments for every row
@@ -118,7 +118,7 @@ def _stretches(raw: DataFrame, e: EngineQuery) -> DataFrame:
     return same(found, edges, [(g, g) for g in [*groups, _AT]])
 
 
-def _compressed(events: DataFrame, p: Params) -> DataFrame:
+def _compressed(events: DataFrame, p: IntervalWindow) -> DataFrame:
     """Return events snapped to the slots of the windows that contain them."""
     end = _snapped(sf.col(_TO) - sf.lit(p.tick), p.alignment, p.period) + sf.lit(p.duration)
     return events.withColumns(
@@ -147,7 +147,7 @@ def _edges(events: DataFrame, groups: Sequence[str]) -> DataFrame:
 
 def _counted(raw: DataFrame, e: EngineQuery) -> tuple[DataFrame, Column]:
     """Return the windows that begin at each distinct event start, and whether each window is full."""
-    p: Params = e.params
+    p: IntervalWindow = e.params
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(TIME)
     placed = raw.withColumn("_rank", sf.dense_rank().over(ordered))
     first = sf.greatest(sf.lit(1), sf.col("_rank") - sf.lit(p.count - 1))

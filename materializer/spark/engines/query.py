@@ -50,7 +50,7 @@ class EngineQuery:
     """A definition in the form that its query needs.
 
     Args:
-        params: The engine's ``Params``.
+        params: The engine, a ``WindowEngine``.
         keys: Key columns, ``k_<key>``.
         layout: The measures, split into partials.
         order: Columns that put rows in their total order: ``_t``, the sequence, the other columns by name.

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, key_column, quoted
-from materializer.core.engines import freezing
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
@@ -235,21 +234,21 @@ def unsettled(
     """
     params = engine_of(definition).params
     start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
-    calendar = params.calendar if freezing.fills_by_day(params) else None
+    calendar = params.calendar if params.fills_by_day else None
     columns = [*(key_column(k.name) for k in definition.spec.keys), "w_start", "w_end", "is_final"]
     rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
     if rows is not None:
         kept = _small_progress(rows, start, end, dirty, calendar)
     else:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        if not freezing.fills_on(params):
+        if not params.fills_on:
             frame = frame.where(spans_sql("slice", SpanSet.of(inside), definition.time_type))
         kept = _progress(frame, columns[:-3], start, end, dirty, calendar)
     pending = None
     if calendar is not None:
-        pending = freezing.first_unfilled(params, kept.days)
-    elif kept.last is not None and freezing.fills_on(params):
-        pending = freezing.filled_after(params, kept.last)
+        pending = params.first_unfilled(kept.days)
+    elif kept.last is not None and params.fills_on:
+        pending = params.filled_after(kept.last)
     coming = None if pending is None else max(pending, start)
     return min((t for t in (kept.changing, coming) if t is not None and t < end), default=None)
 

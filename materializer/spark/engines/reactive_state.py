@@ -12,7 +12,7 @@ from pyspark.sql import types as st
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, Params, call_column
+from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, ReactiveState, call_column
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.engines.query import PART, TIME, EngineQuery
 from materializer.spark.query.types import is_storable
@@ -79,7 +79,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
         raw: Raw rows; see :mod:`materializer.spark.engines.query`. For cumulative functions, ``_carry_<column>`` holds the
             stored row before the part (or before the range: rows up to ``_carry_x_at`` are only context). Where the rows that
             functions look back on may be gone, stored rows replace them; these have ``_kept_<column>`` and no source columns.
-        e: The definition, with :class:`~materializer.core.engines.reactive_state.Params`.
+        e: The definition, with :class:`~materializer.core.engines.reactive_state.ReactiveState`.
         at: Not used: no result of this engine is ever open.
 
     Shape:
@@ -88,7 +88,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
         functions ``x_at`` and the states ``x_s<i>``; ``x_arg<i>``: each argument on which functions look back, if a table can
         hold its type. Grain (keys, ``_part``, ``w_start``, ``x_ordinal``).
     """
-    p: Params = e.params
+    p: ReactiveState = e.params
     given = _prepared(raw, e)
     columns, emas, states = _computed(given, p)
     found = given.frame.select("*", *[column.alias(name) for name, column in columns.items()])
@@ -114,7 +114,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
 
 
 def _prepared(raw: DataFrame, e: EngineQuery) -> _Rows:
-    p: Params = e.params
+    p: ReactiveState = e.params
     has_kept = KEPT + ORDINAL in raw.columns
     order = [sf.col(quoted(name)) for name in e.order]
     order[1:1] = [sf.col(KEPT + ORDINAL)] if has_kept else []  # stored rows come before all others
@@ -134,7 +134,7 @@ def _prepared(raw: DataFrame, e: EngineQuery) -> _Rows:
     return _Rows(frame, ordered, has_carry, is_raw)
 
 
-def _argument(text: str, p: Params, is_raw: Column | None) -> Column:
+def _argument(text: str, p: ReactiveState, is_raw: Column | None) -> Column:
     """Return the argument of a call; for a stored row the stored argument, because the row's own columns are gone."""
     value = sf.expr(text)
     if is_raw is None:
@@ -143,14 +143,14 @@ def _argument(text: str, p: Params, is_raw: Column | None) -> Column:
     return sf.when(is_raw, value).otherwise(sf.lit(None) if kept is None else sf.col(KEPT + kept))
 
 
-def _looked_back_on(given: _Rows, p: Params) -> dict[str, str]:
+def _looked_back_on(given: _Rows, p: ReactiveState) -> dict[str, str]:
     """Return the column that holds each stored argument, without the arguments whose type a table cannot hold."""
     columns = {name: _ARGUMENT + name.removeprefix(ARGUMENT) for name in p.arguments.values()}
     types = given.frame.schema if columns else None
     return {name: c for name, c in columns.items() if types is not None and is_storable(types[c].dataType)}
 
 
-def _computed(given: _Rows, p: Params) -> tuple[dict[str, Column], list[Ema], list[str]]:
+def _computed(given: _Rows, p: ReactiveState) -> tuple[dict[str, Column], list[Ema], list[str]]:
     """Return the columns that Spark computes, the averages that Arrow computes, and the names of the state columns."""
     columns: dict[str, Column] = {}
     emas: list[Ema] = []
@@ -269,7 +269,7 @@ def _needed(
     found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Rows, arguments: Mapping[str, str]
 ) -> Iterator[Column]:
     """Yield only the columns that the rest of the query reads; the other columns need not pass through Arrow."""
-    p: Params = e.params
+    p: ReactiveState = e.params
     reads = {name.casefold() for name in p.reads}
     carried = {CARRY + s for ema in emas for s in (ema.value, ema.seen)} if given.has_carry else set()
     doubles = {name for ema in emas for name in (ema.argument, CARRY + ema.value)}
@@ -333,7 +333,7 @@ def _pass(emas: Sequence[tuple[str, int, str, str, str]], carry: str | None) -> 
 # -- filter --------------------------------------------------------------------------------------------------------------
 
 
-def _named(found: DataFrame, p: Params) -> DataFrame:
+def _named(found: DataFrame, p: ReactiveState) -> DataFrame:
     """Return *found* with the metrics that the filter uses under their own names, unless a column of that name exists."""
     reads, columns = ({n.casefold() for n in names} for names in (p.reads, found.columns))
     names = [name for name, _ in p.metrics if name.casefold() in reads - columns]

@@ -142,10 +142,8 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
     """
     keys = [key_column(k.name) for k in definition.spec.keys]
     carried = carried_columns(definition)
-    is_session = definition.spec.engine == "session_window"
-    if not is_session and not (
-        definition.spec.engine == "reactive_state" and engine_of(definition).params.is_cumulative
-    ):
+    resumes_from = engine_of(definition).params.resumes_from
+    if resumes_from == "nothing":
         return raw
     place = sf.struct("w_start", *(["x_ordinal"] if "x_ordinal" in carried else []))
     columns = ["w_end", *carried]
@@ -153,7 +151,7 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
         sf.max_by(sf.struct(*columns), place).alias("_mz_last")
     )
     joined = raw.join(last, _same_keys(definition), "left")
-    if is_session:
+    if resumes_from == "session":
         joined = joined.where(sf.col(TIME) >= sf.coalesce(sf.col("_mz_last.w_end"), sf.lit(since)))
         carried = []
     return joined.select(
@@ -164,7 +162,7 @@ def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int
 
 def looks_back(definition: Definition) -> bool:
     """Return whether results depend on a fixed number of rows before them."""
-    return definition.spec.engine == "reactive_state" and engine_of(definition).params.lookback > 0
+    return bool(engine_of(definition).params.lookback)
 
 
 def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: DataFrame | None) -> DataFrame:

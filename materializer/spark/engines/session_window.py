@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.session_window import Params
+from materializer.core.engines.session_window import SessionWindow
 from materializer.spark.engines.groups import aggregated, measures
 from materializer.spark.engines.query import KNOWN_MAX, PART, TIME, EngineQuery
 
@@ -23,14 +23,14 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
 
     Args:
         raw: Raw rows; see :mod:`materializer.spark.engines.query`.
-        e: The definition, with :class:`~materializer.core.engines.session_window.Params`.
+        e: The definition, with :class:`~materializer.core.engines.session_window.SessionWindow`.
         at: The bounds that close sessions, besides the next row of their key.
 
     Shape:
         Keys, ``_part``, ``w_start`` (first row), ``w_end`` (last row + gap), ``label``, ``v_<measure>``, ``n``, ``first_t``,
         ``last_t``, ``is_final``, ``is_shown``. Grain (keys, ``_part``, ``w_start``).
     """
-    p: Params = e.params
+    p: SessionWindow = e.params
     found = aggregated(_in_sessions(raw, e), [*e.groups, _START], e, [(_KNOWN, f"max({KNOWN_MAX})")])
     end = sf.col("last_t") + sf.lit(p.session_gap)
     # Parts meet here only to find the newest time of the key, which lies in one of the parts or outside all of them.
@@ -51,7 +51,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
 
 def _in_sessions(raw: DataFrame, e: EngineQuery) -> DataFrame:
     """Return raw rows with the time of the first row of their session."""
-    p: Params = e.params
+    p: SessionWindow = e.params
     ordered = Window.partitionBy(*map(quoted, e.groups)).orderBy(TIME)
     begins = sf.coalesce(sf.col(TIME) - sf.lag(TIME).over(ordered) >= sf.lit(p.session_gap), sf.expr("true"))
     # Of several rows with equal time only one may be marked as the beginning; the frame by value shows the mark to all of them.
@@ -60,7 +60,7 @@ def _in_sessions(raw: DataFrame, e: EngineQuery) -> DataFrame:
     return marked.withColumn(_START, sf.max(_START).over(so_far))
 
 
-def _is_closed(p: Params, end: Column, at: ClosingClock) -> Column:
+def _is_closed(p: SessionWindow, end: Column, at: ClosingClock) -> Column:
     """Whether the clock closes a session."""
     by_clock = sf.expr("false") if at.as_of is None else end <= sf.lit(at.as_of)
     if p.force_trigger_time is None or at.global_max is None:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.time_series import Params, anchor
+from materializer.core.engines.time_series import TimeSeries
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
@@ -28,7 +28,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
 
     A window is identified by its end on the grid, which windows of several sizes share.
     """
-    p: Params = e.params
+    p: TimeSeries = e.params
     placed, marks = _in_panes(raw, e, at)
     if p.window_sizes == (p.step,) and _FROM not in marks:
         found = panes.over_rows(placed, e, [*e.groups, PANE]).withColumnRenamed(PANE, AT)
@@ -48,7 +48,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     return _finished(filled, e)
 
 
-def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
+def _with_earlier(found: DataFrame, before: Before, p: TimeSeries) -> DataFrame:
     """Add the last stored windows below the frozen boundary; drop computed windows that begin below it: they are incomplete."""
     sizes = {SIZE: sf.lit(len(p.window_sizes))} if len(p.window_sizes) > 1 else {}
     earlier = before.windows.withColumn(AT, sf.col("w_start") + sf.lit(p.length)).withColumns(sizes)
@@ -59,16 +59,16 @@ def _with_earlier(found: DataFrame, before: Before, p: Params) -> DataFrame:
 
 def with_shut_out(rows: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Add ``_shut_out``: whether all windows of a row were closed when it arrived; false for a row between sub-windows."""
-    p: Params = e.params
+    p: TimeSeries = e.params
     placed, marks = _in_panes(rows, e, at)
     return placed.withColumn(SHUT_OUT, sf.expr(f"{PANE} IS NOT NULL AND {_FROM} > {PANE} + {p.length - p.step}L")).drop(
         *marks
     )
 
 
-def _edge(p: Params, at: ClosingClock) -> str:
+def _edge(p: TimeSeries, at: ClosingClock) -> str:
     """SQL of one edge of the grid."""
-    return _ANCHOR if p.has_grid_by_key else f"({anchor(p, at.origin)}L)"
+    return _ANCHOR if p.has_grid_by_key else f"({p.anchor(at.origin)}L)"
 
 
 def _up(x: str, edge: str, step: int) -> str:
@@ -83,7 +83,7 @@ def _above(x: str, edge: str, step: int) -> str:
 
 def _in_panes(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> tuple[DataFrame, list[str]]:
     """Return rows with the end of their pane, and the names of the columns that identify a pane."""
-    p: Params = e.params
+    p: TimeSeries = e.params
     edge, frame = _edge(p, at), raw
     if p.day:
         inside = f"IF({TIME} >= 0 AND {TIME} < {p.day}L, {TIME}, raise_error('a time of day outside of the day'))"
@@ -109,18 +109,18 @@ def _in_panes(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> tuple[DataFra
     return frame.withColumn(_FROM, sf.expr(earliest)), [*marks, _FROM]
 
 
-def _with_anchor(frame: DataFrame, e: EngineQuery, p: Params) -> DataFrame:
+def _with_anchor(frame: DataFrame, e: EngineQuery, p: TimeSeries) -> DataFrame:
     first = sf.col(ORIGIN) if ORIGIN in frame.columns else sf.min(TIME).over(Window.partitionBy(*e.keys))
     size = sf.lit(p.alignment)
     return frame.withColumn(_ANCHOR, first - sf.pmod(first, size))
 
 
-def _short(p: Params) -> int:
+def _short(p: TimeSeries) -> int:
     """Return how much earlier than its end on the grid a window closes: the time that its sub-window leaves out."""
     return p.step - p.sub_window[1] if p.sub_window else 0
 
 
-def _windows(p: Params, first: str) -> str:
+def _windows(p: TimeSeries, first: str) -> str:
     """SQL of the windows of the pane that ends at ``_pane``; the earliest window that is open to the pane ends at *first*."""
 
     def ends(i: int) -> str:
@@ -131,7 +131,7 @@ def _windows(p: Params, first: str) -> str:
     return f"concat({', '.join(ends(i) for i in range(len(p.window_sizes)))})"
 
 
-def _bound(p: Params, at: ClosingClock) -> str:
+def _bound(p: TimeSeries, at: ClosingClock) -> str:
     """SQL of the latest closed end of a window (the end of its sub-window, if it has one); null when none is closed."""
     right = 0 if p.closed == "left" else 1
     bounds = [f"{KEY_MAX} - {p.accepted_delay + right}L"]
@@ -148,7 +148,7 @@ def _filled(found: DataFrame, e: EngineQuery, edge: str) -> DataFrame:
 
     After the last window of a part, windows are filled up to the bound, unless the key has rows after the part.
     """
-    p: Params = e.params
+    p: TimeSeries = e.params
     order = Window.partitionBy(*e.groups).orderBy(AT)
     limit = f"{_BOUND} + {_short(p)}L"
     last = f"({limit} - pmod({limit} - {edge}, {p.step}L))"
@@ -174,7 +174,7 @@ def _filled(found: DataFrame, e: EngineQuery, edge: str) -> DataFrame:
 
 
 def _finished(found: DataFrame, e: EngineQuery) -> DataFrame:
-    p: Params = e.params
+    p: TimeSeries = e.params
     end = f"({AT} - {_short(p)}L)"
     label = end if p.sub_window or not p.use_window_start_time else f"({AT} - {p.length}L)"
     return found.select(

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines import freezing
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, Work
@@ -156,7 +155,7 @@ class Windowing:
     ) -> Before | None:
         """Return each key's or part's last window below the frozen boundary, to fill windows after it; None for no filling."""
         since = work.since
-        if not freezing.fills_on(run.engine_of(definition).params) or not _reaches_below(work):
+        if not (run.engine_of(definition).params).fills_on or not _reaches_below(work):
             return None
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
@@ -306,7 +305,7 @@ class Windowing:
 
         Where the order of arrival counts, event time advances commit by commit, and by at least the minimum gap.
         """
-        if definition.spec.engine == "event_time_window" and definition.spec.lateness != "recompute":
+        if run.engine_of(definition).params.arrival == "watermark" and definition.spec.lateness != "recompute":
             with feed_gaps(source.path, -1, version):
                 return arrival.newest_submitted(self._spark, definition, source, version)
         with spoken("looking for the newest row", table=source.path, version=version):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.aggregates.layout import Layout
@@ -123,14 +122,13 @@ def as_results(rows: Sequence[Any]) -> dict[Key, list[Result]]:
 
 
 def check(
-    spark: SparkSession, histories: Mapping[Key, History], e: EngineQuery, module: Any, engine: tuple[Naive, Planner]
+    spark: SparkSession, histories: Mapping[Key, History], e: EngineQuery, module: Any, naive: Naive
 ) -> DataFrame:
     """Compare a query with its naive engine: over all rows, and over the parts of a plan with the kept rows.
 
     Returns:
         The result rows of the changed sources.
     """
-    naive, planner = engine[0], partial(engine[1], e.params)
     at = bounds(next(iter(histories.values())))
     lasting = any(row.end is not None for h in histories.values() for row in h.after)
     wanted = {key: mine for key, h in histories.items() if (mine := naive(h.after, None, h.now))}
@@ -139,7 +137,7 @@ def check(
     assert as_results(full.collect()) == wanted
 
     kept = {key: naive(h.before, None, h.then) for key, h in histories.items()}
-    plans = planned(histories, kept, planner)
+    plans = planned(histories, kept, e.params.ranges)
     raw = frame(spark, part_rows(histories, kept, plans, lasting=lasting), lasting=lasting)
     cuts = {number: r for mine in plans.values() for number, r in mine}
     anew = [r for r in module.rows(raw, e, at).collect() if is_inside(r.w_start, [cuts[r._part]])]

@@ -8,12 +8,8 @@ from hypothesis import strategies as st
 from materializer.core.engines import daily_time_series, event_time_window, interval_windows, time_series
 from materializer.core.engines.cardinality import (
     Life,
-    between,
-    filled_until,
     in_parts,
-    is_bounded_by_rows,
     is_too_many,
-    share,
 )
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import StoredResult
@@ -22,11 +18,13 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
 FILL = (("null", ""),)
 INSTANTS = st.integers(-10_000, 10_000)
-DAILY = daily_time_series.Params(step=7, sessions=((10, 40), (50, 95)), day=100, fills=FILL, key_purge_daily=False)
+DAILY = daily_time_series.DailyTimeSeries(
+    step=7, sessions=((10, 40), (50, 95)), day=100, fills=FILL, key_purge_daily=False
+)
 
 
-def bars(step: int, *sizes: int, fills: tuple[tuple[str, str], ...] = FILL, **more: int) -> time_series.Params:
-    return time_series.Params(step=step, window_sizes=sizes or (step,), alignment=step, fills=fills, **more)
+def bars(step: int, *sizes: int, fills: tuple[tuple[str, str], ...] = FILL, **more: int) -> time_series.TimeSeries:
+    return time_series.TimeSeries(step=step, window_sizes=sizes or (step,), alignment=step, fills=fills, **more)
 
 
 def part(start: int, end: int) -> Part:
@@ -38,7 +36,7 @@ def test_windows_between_two_rows_are_not_more_than_said(step, start, length) ->
     """
     Every grid of a step has at most so many edges between two instants, and at least one fewer.
     """
-    said = between(bars(step), start, start + length)
+    said = bars(step).between(start, start + length)
     for origin in range(min(step, 7)):
         edges = sum((t - origin) % step == 0 for t in range(start, start + length + 1))
         assert said - 1 <= edges <= said
@@ -55,7 +53,7 @@ def test_windows_of_trading_days_are_not_more_than_said(start, length) -> None:
     made = [
         w for day in range(first, last + 1) for w in calendar.windows_of(day) if start <= w.w_start <= start + length
     ]
-    assert len(made) <= between(DAILY, start, start + length)
+    assert len(made) <= DAILY.between(start, start + length)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), INSTANTS, st.integers(1, 2_000))
@@ -63,12 +61,12 @@ def test_an_event_is_in_no_more_windows_than_said(duration, period, start, lengt
     """
     A window that begins at a multiple of the period holds an event when it overlaps its life.
     """
-    p = interval_windows.Params(interval_windows.HOPPING, "end", duration=duration, period=period)
+    p = interval_windows.IntervalWindow(interval_windows.HOPPING, "end", duration=duration, period=period)
     end = start + length
     first = (start - duration) // period * period
     held = sum(w < end and w + duration > start for w in range(first, end + period, period))
-    assert held <= between(p, start, end)
-    assert between(p, start, end) <= held + share(p) + 1
+    assert held <= p.between(start, end)
+    assert p.between(start, end) <= held + p.share + 1
 
 
 @given(st.integers(1, 30), st.lists(st.integers(1, 6), min_size=1, max_size=3, unique=True), INSTANTS)
@@ -77,17 +75,17 @@ def test_a_row_is_in_as_many_windows_as_said(step, multiples, t) -> None:
     Windows of several sizes end on the edges of one grid, and make one result there; a row is in those that it lies in.
     """
     p = bars(step, *(m * step for m in multiples), fills=())
-    assert is_bounded_by_rows(p)
+    assert p.grows_by == "rows"
     ends = range((t // step - 10) * step, (t // step + 10) * step, step)
-    assert share(p) == sum(any(end - size <= t < end for size in p.window_sizes) for end in ends)
+    assert p.share == sum(any(end - size <= t < end for size in p.window_sizes) for end in ends)
 
 
 def test_panes_of_event_time_overlap() -> None:
     """
     A pane of 25 every 10: a row is in three at most.
     """
-    p = event_time_window.Params(25, 10)
-    assert (3, True) == (share(p), is_bounded_by_rows(p))
+    p = event_time_window.EventTimeWindow(25, 10)
+    assert (3, True) == (p.share, p.grows_by == "rows")
 
 
 def test_filling_goes_on_until_what_closes_windows() -> None:
@@ -96,13 +94,13 @@ def test_filling_goes_on_until_what_closes_windows() -> None:
     is filled after the day.
     """
     clock = ClosingClock(None, 70, 90)
-    assert 70 == filled_until(bars(10), clock)
-    assert 90 == filled_until(bars(10, force_trigger_time=5), clock)
-    assert 90 == filled_until(DAILY, clock)
-    purged = daily_time_series.Params(step=7, sessions=((10, 40),), day=100, fills=FILL)
-    assert filled_until(purged, clock) is None
-    assert filled_until(bars(10, fills=()), clock) is None
-    assert filled_until(bars(10), ClosingClock()) is None
+    assert 70 == bars(10).filled_until(clock)
+    assert 90 == bars(10, force_trigger_time=5).filled_until(clock)
+    assert 90 == DAILY.filled_until(clock)
+    purged = daily_time_series.DailyTimeSeries(step=7, sessions=((10, 40),), day=100, fills=FILL)
+    assert purged.filled_until(clock) is None
+    assert bars(10, fills=()).filled_until(clock) is None
+    assert bars(10).filled_until(ClosingClock()) is None
 
 
 def test_an_open_range_ends_with_the_life_of_its_key() -> None:

@@ -17,7 +17,6 @@ from materializer.core.engines import (
     session_window,
     time_series,
 )
-from materializer.core.engines.counting import most_counts, why_not
 from materializer.core.language.define import define
 from tests.oracle.engines import intervals
 from tests.oracle.engines import session_window as sessions
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SPEC = define("v", "t", time="ts", width="1 hour", measures={"s": "sum(x)"})
-SERIES = time_series.Params(step=3, window_sizes=(8,), alignment=3)
-SESSIONS = session_window.Params(session_gap=5)
-DAILY = daily_time_series.Params(step=1_800, sessions=((34_200, 41_400),), day=86_400)
-PANES = event_time_window.Params(interval_duration=6, creation_period=4)
-ROWS = reactive_state.Params((("cumsum", "v", 0),), (("s", "_call_0"),))
-SNAPSHOTS = interval_windows.Params(interval_windows.SNAPSHOT, "until")
-COUNTS = interval_windows.Params(interval_windows.COUNT, "until", count=3)
+SERIES = time_series.TimeSeries(step=3, window_sizes=(8,), alignment=3)
+SESSIONS = session_window.SessionWindow(session_gap=5)
+DAILY = daily_time_series.DailyTimeSeries(step=1_800, sessions=((34_200, 41_400),), day=86_400)
+PANES = event_time_window.EventTimeWindow(interval_duration=6, creation_period=4)
+ROWS = reactive_state.ReactiveState((("cumsum", "v", 0),), (("s", "_call_0"),))
+SNAPSHOTS = interval_windows.IntervalWindow(interval_windows.SNAPSHOT, "until")
+COUNTS = interval_windows.IntervalWindow(interval_windows.COUNT, "until", count=3)
 COUNT = [{"name": "n", "expr": "count(v)"}]
 EVENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12) | st.none()), max_size=8)
 
@@ -80,7 +79,7 @@ def test_how_often_a_row_is_counted(params: Any, most: int | None) -> None:
     """
     In so many windows of one size; where other rows move when one goes, nobody can say.
     """
-    assert most == most_counts(params)
+    assert most == params.most_counts
 
 
 @pytest.mark.parametrize("params", [SERIES, DAILY, PANES, ROWS, SESSIONS, SNAPSHOTS], ids=lambda p: type(p).__module__)
@@ -88,8 +87,8 @@ def test_what_is_counted(params: Any) -> None:
     """
     Every engine tells missing rows by its results where they are computed from all rows.
     """
-    assert "" == why_not(SPEC, params)
-    assert "lateness 'strict'" in why_not(replace(SPEC, lateness="strict"), params)
+    assert "" == params.why_not_counted("recompute")
+    assert "lateness 'strict'" in params.why_not_counted("strict")
 
 
 @pytest.mark.parametrize(
@@ -107,4 +106,4 @@ def test_where_a_row_that_comes_takes_counts_away(params: Any, word: str) -> Non
     """
     Where a new row moves or closes what other rows are in, fewer rows say nothing.
     """
-    assert word in why_not(SPEC, params)
+    assert word in params.why_not_counted("recompute")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.core.compiled.fingerprint import data_fingerprint
-from materializer.core.engines.daily_time_series import Params, dated, ranges, read
+from materializer.core.engines.daily_time_series import DailyTimeSeries, dated
 from materializer.core.engines.params import About
 from materializer.core.engines.registry import read_params
 from materializer.core.engines.trading_calendar import Calendar, schedule
@@ -230,14 +230,14 @@ def test_a_window_takes_a_run_of_rows(calendar: Calendar, t: int) -> None:
         assert later is None or later.w_start >= found.w_start
 
 
-def daily(**values: Any) -> tuple[Params | None, list[str]]:
+def daily(**values: Any) -> tuple[DailyTimeSeries | None, list[str]]:
     """Parameters for a column of seconds, and complaints."""
     given_values = {"window_size": 1_800, "step": 1_800, "session_begin": "09:30:00, 13:00:00"} | {
         "session_end": ["11:30:00", "15:00:00"],
         **values,
     }
     about = About(TimeType.BIGINT, Resolution.S, measures=(("a", "sum(v)"),))
-    params, troubles = read(given_values, about)
+    params, troubles = DailyTimeSeries.read(given_values, about)
     return params, [t.message for t in troubles]
 
 
@@ -332,7 +332,7 @@ def test_a_plan_covers_what_a_change_can_touch(calendar: Calendar, change: Chang
     """
     Computing the ranges of a plan anew, each from its rows alone, gives what computing everything gives.
     """
-    p = Params(
+    p = DailyTimeSeries(
         step=calendar.step,
         sessions=calendar.sessions,
         day=24,
@@ -355,9 +355,9 @@ def test_a_plan_covers_what_a_change_can_touch(calendar: Calendar, change: Chang
     old = compute(change.before)
     kept = [r.kept for r in old]
 
-    found = ranges(p, change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
+    found = p.ranges(change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
     if found is None:
-        found = ranges(p, change.spans, kept, is_complete=True)
+        found = p.ranges(change.spans, kept, is_complete=True)
 
     assert found is not None
     assert {r.window: r for r in compute(change.after)} == refreshed(old, change.after, found, compute)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.core.engines.event_time_window import Params, advanced, ranges, read, watermarks
+from materializer.core.engines.event_time_window import EventTimeWindow, advanced, watermarks
 from materializer.core.engines.params import About
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.spec.spec import Resolution, TimeType
@@ -34,7 +34,9 @@ def test_watermarks_of_the_cases() -> None:
     for case in cases():
         about = About(TimeType.TIMESTAMP_NTZ)
         values = {"lag": case["params"].get("lag"), "minimum_gap": case["params"].get("minimumGap")}
-        p, _ = read({"interval_duration": 10.0, **{k: v for k, v in values.items() if v is not None}}, about)
+        p, _ = EventTimeWindow.read(
+            {"interval_duration": 10.0, **{k: v for k, v in values.items() if v is not None}}, about
+        )
         assert p is not None
         column, rows = case["params"]["timeColumn"], case["input_rows"]
         times = [parse(row[column], TimeType.TIMESTAMP_NTZ) for row in rows]
@@ -47,12 +49,14 @@ def test_numbers_are_seconds() -> None:
     """
     As in the annotation, with its defaults: no lag, a tenth of a second, panes side by side.
     """
-    p, _ = read({"interval_duration": 10.0}, About(TimeType.TIMESTAMP))
-    assert Params(10_000_000, 10_000_000, minimum_gap=100_000) == p
-    p, _ = read({"interval_duration": 10, "lag": 1.5}, About(TimeType.BIGINT))
-    assert Params(10_000, 10_000, lag=1_500, minimum_gap=100) == p
-    p, _ = read({"interval_duration": 10, "creation_period": "4 s"}, About(TimeType.BIGINT, Resolution.NS))
-    assert Params(10 * 10**9, 4 * 10**9, minimum_gap=10**8) == p
+    p, _ = EventTimeWindow.read({"interval_duration": 10.0}, About(TimeType.TIMESTAMP))
+    assert EventTimeWindow(10_000_000, 10_000_000, minimum_gap=100_000) == p
+    p, _ = EventTimeWindow.read({"interval_duration": 10, "lag": 1.5}, About(TimeType.BIGINT))
+    assert EventTimeWindow(10_000, 10_000, lag=1_500, minimum_gap=100) == p
+    p, _ = EventTimeWindow.read(
+        {"interval_duration": 10, "creation_period": "4 s"}, About(TimeType.BIGINT, Resolution.NS)
+    )
+    assert EventTimeWindow(10 * 10**9, 4 * 10**9, minimum_gap=10**8) == p
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_what_is_refused(values: dict[str, Any], word: str) -> None:
     """
     Each with a message that names the parameter.
     """
-    params, troubles = read(values, About(TimeType.TIMESTAMP))
+    params, troubles = EventTimeWindow.read(values, About(TimeType.TIMESTAMP))
     assert params is None
     assert any(word in t.message for t in troubles)
 
@@ -103,7 +107,7 @@ def test_a_plan_covers_what_a_change_can_touch(
     Computing the ranges anew gives what computing everything gives, wherever other keys take the watermark.
     """
     duration, period, offset = shape
-    p = Params(duration, period, offset, lag)
+    p = EventTimeWindow(duration, period, offset, lag)
     every = [(s, s + duration, s + duration) for s in range(offset - 20 * period, 100, period)]
 
     def panes(t: int) -> list[Window]:
@@ -116,9 +120,9 @@ def test_a_plan_covers_what_a_change_can_touch(
     old = compute(change.before, bound=marks[0])
     kept = [r.kept for r in old]
 
-    found = ranges(p, change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
+    found = p.ranges(change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
     if found is None or not (change.spans or any(not k.is_final or k.w_start >= since for k in kept)):
-        found = ranges(p, change.spans, kept, is_complete=True)
+        found = p.ranges(change.spans, kept, is_complete=True)
 
     assert found is not None
     expected = {r.window: r for r in compute(change.after, bound=marks[1])}
@@ -129,7 +133,7 @@ def test_what_a_watermark_that_lags_by_the_gap_leaves_open_is_planned() -> None:
     """
     A row that does not advance the watermark by the gap closes nothing: without the newest row a closed pane may be open.
     """
-    p = Params(10, 10, 0, lag=3, minimum_gap=7)
+    p = EventTimeWindow(10, 10, 0, lag=3, minimum_gap=7)
     assert [(0, 16), (2, 37)] == list(watermarks([19, 25, 40], p.lag, p.minimum_gap))
     assert [(0, 16)] == list(watermarks([19, 25], p.lag, p.minimum_gap))
 
@@ -138,6 +142,6 @@ def test_what_a_watermark_that_lags_by_the_gap_leaves_open_is_planned() -> None:
         StoredResult(20, 30, 25, 25, True, 1),
         StoredResult(40, 50, 40, 40, False, 1),
     ]
-    found = ranges(p, [(40, 40)], kept, is_complete=True)
+    found = p.ranges([(40, 40)], kept, is_complete=True)
     assert found is not None
     assert any(r.start <= 10 < r.end for r in found)

@@ -18,15 +18,7 @@ from materializer.core.engines import (
     time_series,
 )
 from materializer.core.engines.closing import EVERYTHING
-from materializer.core.engines.freezing import (
-    above,
-    begins_below,
-    edge_for,
-    filled_after,
-    first_unfilled,
-    lasts_from,
-    why_not,
-)
+from materializer.core.engines.freezing import above
 from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.language.define import define
@@ -40,8 +32,8 @@ HOUR = 3_600
 DAY = 24 * HOUR
 GRID = build(GridSpec(Width(micros=HOUR * 1_000_000), None, 0), TimeType.BIGINT, Resolution.S)
 SPEC = define("v", "t", time="ts", width="1 hour", measures={"s": "sum(x)"})
-SERIES = time_series.Params(step=3, window_sizes=(6,), alignment=3)
-DAILY = daily_time_series.Params(step=1_800, sessions=((34_200, 41_400), (46_800, 54_000)), day=DAY)
+SERIES = time_series.TimeSeries(step=3, window_sizes=(6,), alignment=3)
+DAILY = daily_time_series.DailyTimeSeries(step=1_800, sessions=((34_200, 41_400), (46_800, 54_000)), day=DAY)
 SCHEDULES = [
     DAILY.sessions,
     ((75_600, 93_600), (118_800, 126_000)),
@@ -49,8 +41,8 @@ SCHEDULES = [
     ((35_000, 36_001),),
     ((36_000, 43_200), (43_200, 50_000)),
 ]
-EVENTS = event_time_window.Params(interval_duration=6, creation_period=4, pane_offset=1)
-ROWS = reactive_state.Params((("cumsum", "v", 0),), (("s", "_call_0"),))
+EVENTS = event_time_window.EventTimeWindow(interval_duration=6, creation_period=4, pane_offset=1)
+ROWS = reactive_state.ReactiveState((("cumsum", "v", 0),), (("s", "_call_0"),))
 
 
 @given(
@@ -60,11 +52,11 @@ def test_windows_that_take_a_row(t: int, below: int, steps: int, closed: str) ->
     """
     The first window that takes the row, found by looking at all of them, tells whether history would change.
     """
-    p = time_series.Params(step=3, window_sizes=(3 * steps,), alignment=3, closed=closed)
+    p = time_series.TimeSeries(step=3, window_sizes=(3 * steps,), alignment=3, closed=closed)
     ends = range(-99, 199, 3)
     starts = [e - p.length for e in ends if (e - p.length <= t < e if closed == "left" else e - p.length < t <= e)]
     bound = t - below
-    assert (min(starts) if min(starts) < bound else None) == begins_below(p, t, bound, [])
+    assert (min(starts) if min(starts) < bound else None) == p.begins_below(t, bound, [])
 
 
 @given(
@@ -78,11 +70,11 @@ def test_panes_that_take_a_row(t: int, below: int, duration: int, period: int, o
     """
     Likewise of event time; a row between two panes is in none.
     """
-    p = event_time_window.Params(interval_duration=duration, creation_period=period, pane_offset=offset)
+    p = event_time_window.EventTimeWindow(interval_duration=duration, creation_period=period, pane_offset=offset)
     starts = [s for s in range(offset - 100 * period, 99, period) if s <= t < s + duration]
     bound = t - below
     expected = min((s for s in starts if s < bound), default=None)
-    assert expected == begins_below(p, t, bound, [])
+    assert expected == p.begins_below(t, bound, [])
 
 
 def sessions(times: list[int], gap: int) -> list[StoredResult]:
@@ -106,7 +98,7 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
     Kept sessions below and those of the rows that may be read above are the sessions of all rows, also after a row that belongs to
     none below; a row that does is told, and changes nothing above.
     """
-    p, late = session_window.Params(gap), bound + late
+    p, late = session_window.SessionWindow(gap), bound + late
     kept = [k for k in sessions(times, gap) if k.w_start < bound]
     [r] = above(p, [EVERYTHING], bound, kept)
 
@@ -114,7 +106,7 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
         return kept + sessions([t for t in rows if r.raw_start <= t < r.raw_end], gap)
 
     assert sessions(times, gap) == computed(times)
-    if begins_below(p, late, bound, kept) is None:
+    if p.begins_below(late, bound, kept) is None:
         assert sessions([*times, late], gap) == computed([*times, late])
     else:
         assert kept != [k for k in sessions([*times, late], gap) if k.w_start < bound]
@@ -122,10 +114,12 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
 
 
 LASTING = {
-    interval_windows.HOPPING: interval_windows.Params(interval_windows.HOPPING, "until", 6, 4, 1, default_end=60),
-    interval_windows.COMPRESSED: interval_windows.Params(interval_windows.COMPRESSED, "until", 6, 4, 1),
-    interval_windows.SNAPSHOT: interval_windows.Params(interval_windows.SNAPSHOT, "until"),
-    interval_windows.COUNT: interval_windows.Params(interval_windows.COUNT, "until", count=3),
+    interval_windows.HOPPING: interval_windows.IntervalWindow(
+        interval_windows.HOPPING, "until", 6, 4, 1, default_end=60
+    ),
+    interval_windows.COMPRESSED: interval_windows.IntervalWindow(interval_windows.COMPRESSED, "until", 6, 4, 1),
+    interval_windows.SNAPSHOT: interval_windows.IntervalWindow(interval_windows.SNAPSHOT, "until"),
+    interval_windows.COUNT: interval_windows.IntervalWindow(interval_windows.COUNT, "until", count=3),
 }
 
 
@@ -169,7 +163,7 @@ def test_events_that_last_go_by_their_ends(
     changes no result below that is not told. (One that comes and begins below is told when it is captured.)
     """
     events = [*events, (40, 41, 1), (41, 42, 1)]  # a window that is not full holds the bound
-    p, last = LASTING[kind], lasts_from(LASTING[kind], bound)
+    p, last = LASTING[kind], LASTING[kind].lasts_from(bound)
     other = (bound + since, bound + since + length, 100)
 
     def counts(event: tuple[int, int, int]) -> bool:
@@ -186,7 +180,7 @@ def test_events_that_last_go_by_their_ends(
     if (
         counts(other)
         and not is_told
-        and begins_below(p, other[0], bound, [k for k, _ in kept], may_go=not comes) is None
+        and p.begins_below(other[0], bound, [k for k, _ in kept], may_go=not comes) is None
     ):
         assert kept == [r for r in changed if r[0].w_start < bound]
 
@@ -200,8 +194,8 @@ def test_ranges_of_what_lasts_keep_the_events_that_they_need() -> None:
     found = above(LASTING[interval_windows.COMPRESSED], [Range(5, 40, -9, 41)], 12, [])
     assert [Range(12, 40, 6, 41)] == found
     assert [Range(12, 40, 12, 41)] == above(LASTING[interval_windows.COUNT], [Range(5, 40, 4, 41)], 12, [])
-    assert lasts_from(SERIES, 12) is None
-    assert lasts_from(LASTING[interval_windows.SNAPSHOT], NEG_INF) == NEG_INF
+    assert SERIES.lasts_from(12) is None
+    assert LASTING[interval_windows.SNAPSHOT].lasts_from(NEG_INF) == NEG_INF
 
 
 def test_ranges_below_are_left_alone() -> None:
@@ -210,7 +204,9 @@ def test_ranges_below_are_left_alone() -> None:
     """
     found = above(SERIES, [Range(0, 9, 0, 12), Range(6, 20, 3, 23), Range(30, 40, 27, 43)], 12, [])
     assert [Range(12, 20, 12, 23), Range(30, 40, 27, 43)] == found
-    assert [] == above(session_window.Params(5), [Range(8, 16, 8, 16)], 12, [StoredResult(8, 17, 8, 12, True, 2)])
+    assert [] == above(
+        session_window.SessionWindow(5), [Range(8, 16, 8, 16)], 12, [StoredResult(8, 17, 8, 12, True, 2)]
+    )
 
 
 @given(
@@ -232,7 +228,7 @@ def test_trading_sessions_are_cut_between_windows(
     """
     p = replace(DAILY, sessions=sessions, closed=closed, merge_session_end=merges, weekdays=weekdays)
     bound = hours * HOUR
-    edge = edge_for(p, bound, GRID)
+    edge = p.edge_for(bound, GRID)
     if edge == NEG_INF:  # where a window or a day holds its end, a row at the edge belongs to what is before it
         assert closed == "right" or merges or sessions[0][0] % HOUR
         return
@@ -279,7 +275,7 @@ def test_filled_trading_sessions_are_cut_between_what_is_filled_from_each_other(
 
     edges = range(bound, bound - 2 * DAY, -HOUR)
     expected = next((e for e in edges if parts_windows(e) and (not purges or parts_days(e))), NEG_INF)
-    assert expected == edge_for(p, bound, GRID)
+    assert expected == p.edge_for(bound, GRID)
 
 
 @given(calendar=CALENDAR, day=st.integers(0, 8), number=st.integers(0, 20))
@@ -290,7 +286,7 @@ def test_what_is_filled_after_a_window(calendar: dict[str, Any], day: int, numbe
     p = replace(DAILY, **calendar, fills=(("null", ""),), key_purge_daily=False)
     starts = [w.w_start for d in DAYS for w in p.calendar.windows_of(d)]
     here = starts.index(next(s for s in starts if s >= day * DAY)) + number
-    assert starts[here + 1] == filled_after(p, starts[here])
+    assert starts[here + 1] == p.filled_after(starts[here])
 
 
 @given(
@@ -314,15 +310,15 @@ def test_days_that_are_not_filled_to_their_end(
             days.append((there[0], len(there)))
             if any(s > there[0] and s not in there for s in starts):
                 expected.append(there[0])
-    assert min(expected, default=None) == first_unfilled(p, days)
+    assert min(expected, default=None) == p.first_unfilled(days)
 
 
 def test_other_engines_are_cut_anywhere() -> None:
     """
     A bound that nobody set stays so.
     """
-    assert 99 == edge_for(SERIES, 99, GRID)
-    assert NEG_INF == edge_for(DAILY, NEG_INF, GRID)
+    assert 99 == SERIES.edge_for(99, GRID)
+    assert NEG_INF == DAILY.edge_for(NEG_INF, GRID)
     assert isinstance(DAILY.calendar, Calendar)
 
 
@@ -338,20 +334,20 @@ def test_other_engines_are_cut_anywhere() -> None:
         (replace(DAILY, fills=(("null", ""),)), ""),
         (replace(DAILY, fills=(("null", ""),), key_purge_daily=False), ""),
         (EVENTS, ""),
-        (session_window.Params(5), ""),
-        (session_window.Params(5, force_trigger_time=0), "opens sessions again"),
-        (session_window.Params(5, use_system_time=True), "clock alone"),
+        (session_window.SessionWindow(5), ""),
+        (session_window.SessionWindow(5, force_trigger_time=0), "opens sessions again"),
+        (session_window.SessionWindow(5, use_system_time=True), "clock alone"),
         (ROWS, ""),
         (replace(ROWS, calls=(("cumsum", "v", 0), ("mavg", "v", 5))), ""),
-        (interval_windows.Params(interval_windows.SNAPSHOT, "until"), ""),
-        (interval_windows.Params(interval_windows.COUNT, count=3), ""),
+        (interval_windows.IntervalWindow(interval_windows.SNAPSHOT, "until"), ""),
+        (interval_windows.IntervalWindow(interval_windows.COUNT, count=3), ""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_cut(params: Any, words: str) -> None:
     """
     Each with a reason; an empty one means that it can.
     """
-    found = why_not(SPEC, params)
+    found = params.why_not_freezable("recompute")
     assert words in found
     assert bool(words) == bool(found)
 
@@ -361,13 +357,13 @@ def test_rows_that_do_not_hold_what_functions_look_back_on_cannot_be_cut() -> No
     What is kept of a definition tells whether it does; nothing is looked back on by ``mavg(x, 1)`` and cumulative functions.
     """
     p = replace(ROWS, calls=(("cumsum", "v", 0), ("mavg", "v", 1), ("mavg", "v", 5), ("prev", "w", 1)))
-    assert "" == why_not(SPEC, p, ["x_ordinal", "x_arg2", "x_arg3"])
-    assert "do not hold 'w'" in why_not(SPEC, p, ["x_ordinal", "x_arg2"])
-    assert "" == why_not(SPEC, ROWS, ["x_ordinal"])
+    assert "" == p.why_not_freezable("recompute", ["x_ordinal", "x_arg2", "x_arg3"])
+    assert "do not hold 'w'" in p.why_not_freezable("recompute", ["x_ordinal", "x_arg2"])
+    assert "" == ROWS.why_not_freezable("recompute", ["x_ordinal"])
 
 
 def test_arrival_cannot_be_cut() -> None:
     """
     Where rows are judged as they come, the first ones count as much as the last.
     """
-    assert "order in which they came" in why_not(replace(SPEC, lateness="strict"), SERIES)
+    assert "order in which they came" in SERIES.why_not_freezable("strict")

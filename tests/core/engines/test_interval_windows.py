@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, Params, ranges, read
-from materializer.core.engines.params import About
+from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, IntervalWindow
+from materializer.core.engines.params import About, Trouble
 from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.spec.spec import TimeType
 from tests.core.engines.histories import OPEN, Clock, Kind, Naive, Result, Row, hold, keeps_true
@@ -31,7 +31,7 @@ def result(start: int, end: int, rows: Sequence[Row], clock: Clock, *, is_full: 
     return Result(start, end, min(times), max(times), len(rows), is_final, (ids,))
 
 
-def hopping(p: Params) -> Naive:
+def hopping(p: IntervalWindow) -> Naive:
     """Every window of the grid, with the events that overlap it; open events end at the bound."""
 
     def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
@@ -45,11 +45,11 @@ def hopping(p: Params) -> Naive:
     return naive
 
 
-def _bounded(p: Params, row: Row) -> int:
+def _bounded(p: IntervalWindow, row: Row) -> int:
     return max(BOUND, row.t + p.tick) if row.end == OPEN else until(row, p.tick)
 
 
-def compressed(p: Params) -> Naive:
+def compressed(p: IntervalWindow) -> Naive:
     """Runs of slots whose windows hold the same events; a window's slot is its last period."""
 
     def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
@@ -70,7 +70,7 @@ def compressed(p: Params) -> Naive:
     return naive
 
 
-def snapshots(p: Params) -> Naive:
+def snapshots(p: IntervalWindow) -> Naive:
     """The stretches between neighbouring edges."""
 
     def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
@@ -84,7 +84,7 @@ def snapshots(p: Params) -> Naive:
     return naive
 
 
-def counts(p: Params) -> Naive:
+def counts(p: IntervalWindow) -> Naive:
     """The windows that begin at each distinct start, full or not."""
 
     def naive(rows: Sequence[Row], _outside: int | None, clock: Clock) -> list[Result]:
@@ -106,27 +106,27 @@ ENGINES = {HOPPING: hopping, COMPRESSED: compressed, SNAPSHOT: snapshots, COUNT:
 @pytest.mark.parametrize(
     "p",
     [
-        Params(HOPPING, "e", 7, 3, 1, default_end=BOUND),
-        Params(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
-        Params(HOPPING, "e", 1, 1, default_end=BOUND, tick=3),
-        Params(COMPRESSED, "e", 7, 3, -2),
-        Params(COMPRESSED, "e", 2, 1),
-        Params(COMPRESSED, "e", 4, 4, 1, tick=3),
-        Params(SNAPSHOT, "e"),
-        Params(SNAPSHOT, "e", tick=3),
-        Params(COUNT, "e", count=1),
-        Params(COUNT, "e", count=3, tick=3),
+        IntervalWindow(HOPPING, "e", 7, 3, 1, default_end=BOUND),
+        IntervalWindow(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
+        IntervalWindow(HOPPING, "e", 1, 1, default_end=BOUND, tick=3),
+        IntervalWindow(COMPRESSED, "e", 7, 3, -2),
+        IntervalWindow(COMPRESSED, "e", 2, 1),
+        IntervalWindow(COMPRESSED, "e", 4, 4, 1, tick=3),
+        IntervalWindow(SNAPSHOT, "e"),
+        IntervalWindow(SNAPSHOT, "e", tick=3),
+        IntervalWindow(COUNT, "e", count=1),
+        IntervalWindow(COUNT, "e", count=3, tick=3),
     ],
     ids=lambda p: f"{p.kind} {p.duration} {p.period} {p.count}, tick {p.tick}",
 )
-def test_a_plan_keeps_windows_true(rng: random.Random, p: Params, recent: int | None) -> None:
+def test_a_plan_keeps_windows_true(rng: random.Random, p: IntervalWindow, recent: int | None) -> None:
     """
     Kept windows with the planned ranges computed anew are the windows of the changed events.
     """
     naive = ENGINES[p.kind](p)
     kind = Kind(is_lasting=True, is_clocked=True)
 
-    hold(rng, kind, lambda h: keeps_true(h, naive, partial(ranges, p), recent), count=250)
+    hold(rng, kind, lambda h: keeps_true(h, naive, p.ranges, recent), count=250)
 
 
 def test_a_snapshot_plan_is_small() -> None:
@@ -135,8 +135,8 @@ def test_a_snapshot_plan_is_small() -> None:
     """
     kept = [StoredResult(a, b, a, a, True, 1) for a, b in ((0, 10), (10, 20), (20, 30), (30, 40))]
 
-    assert ranges(Params(SNAPSHOT, "e"), [(12, 14)], kept, is_complete=True) == [Range(10, 20, 9, 21)]
-    assert ranges(Params(SNAPSHOT, "e"), [(20, 24)], kept, is_complete=True) == [Range(10, 30, 9, 31)]
+    assert IntervalWindow(SNAPSHOT, "e").ranges([(12, 14)], kept, is_complete=True) == [Range(10, 20, 9, 21)]
+    assert IntervalWindow(SNAPSHOT, "e").ranges([(20, 24)], kept, is_complete=True) == [Range(10, 30, 9, 31)]
 
 
 def test_a_count_plan_is_small() -> None:
@@ -145,8 +145,14 @@ def test_a_count_plan_is_small() -> None:
     """
     kept = [StoredResult(t, t + 21, t, t + 20, True, 3) for t in range(0, 100, 10)]
 
-    assert ranges(Params(COUNT, count=3), [(45, 45)], kept, is_complete=True) == [Range(30, 46, 30, 61)]
-    assert ranges(Params(COUNT, count=1), [(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
+    assert IntervalWindow(COUNT, count=3).ranges([(45, 45)], kept, is_complete=True) == [Range(30, 46, 30, 61)]
+    assert IntervalWindow(COUNT, count=1).ranges([(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
+
+
+def read(values: dict[str, object]) -> tuple[IntervalWindow | None, list[Trouble]]:
+    """Read parameters; ``engine`` among them names the kind."""
+    about = replace(ABOUT, engine=str(values["engine"]))
+    return IntervalWindow.read({name: value for name, value in values.items() if name != "engine"}, about)
 
 
 @pytest.mark.parametrize(
@@ -154,29 +160,29 @@ def test_a_count_plan_is_small() -> None:
     [
         (
             {"engine": HOPPING, "end": "e", "duration": 5, "period": 2, "time_kind": "timestamp"},
-            Params(HOPPING, "e", 5_000, 2_000, tick=1_000),
+            IntervalWindow(HOPPING, "e", 5_000, 2_000, tick=1_000),
         ),
         (
             {"engine": HOPPING, "end": "e", "duration": "5 s", "output_policy": "ClipToWindowEnd"},
-            Params(HOPPING, "e", 5_000_000, 5_000_000, output_policy=CLIP),
+            IntervalWindow(HOPPING, "e", 5_000_000, 5_000_000, output_policy=CLIP),
         ),
         (
             {"engine": HOPPING, "end": "e", "duration": 5, "default_end": "1970-01-01T00:00:01Z"},
-            Params(HOPPING, "e", 5_000, 5_000, default_end=1_000_000),
+            IntervalWindow(HOPPING, "e", 5_000, 5_000, default_end=1_000_000),
         ),
         (
             {"engine": COMPRESSED, "end": "e", "duration": 5, "period": 2, "alignment": "1970-01-01T00:00:01Z"},
-            Params(COMPRESSED, "e", 5_000, 2_000, 1_000_000),
+            IntervalWindow(COMPRESSED, "e", 5_000, 2_000, 1_000_000),
         ),
-        ({"engine": SNAPSHOT, "end": "e"}, Params(SNAPSHOT, "e")),
-        ({"engine": COUNT, "count": 3}, Params(COUNT, count=3)),
+        ({"engine": SNAPSHOT, "end": "e"}, IntervalWindow(SNAPSHOT, "e")),
+        ({"engine": COUNT, "count": 3}, IntervalWindow(COUNT, count=3)),
     ],
 )
-def test_parameters_are_read(values: dict[str, object], expected: Params) -> None:
+def test_parameters_are_read(values: dict[str, object], expected: IntervalWindow) -> None:
     """
     Lengths become instants, and names of policies are read in both spellings.
     """
-    assert read(values, ABOUT) == (expected, [])
+    assert read(values) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -198,7 +204,7 @@ def test_wrong_parameters_are_refused_by_name(values: dict[str, object], named: 
     """
     Each wrong parameter is one trouble that names it, and there are no params.
     """
-    params, troubles = read(values, ABOUT)
+    params, troubles = read(values)
 
     assert params is None
     assert [named in t.message for t in troubles] == [True]
@@ -208,6 +214,6 @@ def test_hopping_windows_may_leave_gaps() -> None:
     """
     Only the compressed form needs windows that leave none (D19 is about its slots).
     """
-    params, troubles = read({"engine": HOPPING, "end": "e", "duration": 2, "period": 5}, ABOUT)
+    params, troubles = read({"engine": HOPPING, "end": "e", "duration": 2, "period": 5})
 
     assert (params is not None, troubles) == (True, [])

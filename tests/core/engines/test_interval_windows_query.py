@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, Params, ranges
+from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, IntervalWindow
 from materializer.spark.engines import interval_windows
 from tests.core.engines.frames import IDS, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "p",
     [
-        Params(HOPPING, "e", 7, 3, 1, default_end=BOUND),
-        Params(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
-        Params(COMPRESSED, "e", 7, 3, -2),
-        Params(SNAPSHOT, "e"),
-        Params(SNAPSHOT, "e", tick=3),
-        Params(COUNT, "e", count=3),
+        IntervalWindow(HOPPING, "e", 7, 3, 1, default_end=BOUND),
+        IntervalWindow(HOPPING, "e", 2, 5, 1, default_end=BOUND, tick=3),
+        IntervalWindow(COMPRESSED, "e", 7, 3, -2),
+        IntervalWindow(SNAPSHOT, "e"),
+        IntervalWindow(SNAPSHOT, "e", tick=3),
+        IntervalWindow(COUNT, "e", count=3),
     ],
     ids=lambda p: f"{p.kind}, tick {p.tick}",
 )
-def test_windows_are_those_of_a_double_loop(spark: SparkSession, rng: random.Random, p: Params) -> None:
+def test_windows_are_those_of_a_double_loop(spark: SparkSession, rng: random.Random, p: IntervalWindow) -> None:
     """
     Over all events, and over the parts of a plan beside kept rows.
     """
     histories = drawn(rng, Kind(is_lasting=True, is_clocked=True))
 
-    check(spark, histories, query_of(p, {"ids": IDS}), interval_windows, (ENGINES[p.kind](p), ranges))
+    check(spark, histories, query_of(p, {"ids": IDS}), interval_windows, ENGINES[p.kind](p))
 
 
 def test_an_open_event_without_a_bound_is_an_error(spark: SparkSession) -> None:
@@ -46,7 +46,7 @@ def test_an_open_event_without_a_bound_is_an_error(spark: SparkSession) -> None:
     raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None)], lasting=True)
 
     with pytest.raises(Exception, match=r"data\.open-event.*default_end"):
-        interval_windows.rows(raw, query_of(Params(HOPPING, "e", 5, 2), {"ids": IDS}), ClosingClock()).collect()
+        interval_windows.rows(raw, query_of(IntervalWindow(HOPPING, "e", 5, 2), {"ids": IDS}), ClosingClock()).collect()
 
 
 def test_an_open_event_never_ends_a_snapshot(spark: SparkSession) -> None:
@@ -54,7 +54,7 @@ def test_an_open_event_never_ends_a_snapshot(spark: SparkSession) -> None:
     Its last stretch has an open end, is final without a clock, and is not with one.
     """
     raw = frame(spark, [("a", 1, 1.0, 0, 0, None, None), ("a", 2, 1.0, 3, 0, None, 5)], lasting=True)
-    e = query_of(Params(SNAPSHOT, "e"), {"n": "count(*)"})
+    e = query_of(IntervalWindow(SNAPSHOT, "e"), {"n": "count(*)"})
 
     found = {at: interval_windows.rows(raw, e, ClosingClock(as_of=at)).orderBy("w_start").collect() for at in (None, 4)}
 
@@ -71,7 +71,7 @@ def test_the_output_policy_makes_a_point_or_the_whole_window(
     A point event at the window's end lasts one tick, and the label follows.
     """
     raw = frame(spark, [("a", 1, 1.0, 1, 0, None, 2)], lasting=True)
-    e = query_of(Params(HOPPING, "e", 5, 5, output_policy=policy), {"n": "count(*)"})
+    e = query_of(IntervalWindow(HOPPING, "e", 5, 5, output_policy=policy), {"n": "count(*)"})
 
     (row,) = interval_windows.rows(raw, e, ClosingClock()).collect()
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 
 from materializer.core.engines import freezing
 from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Range, StoredResult
-from materializer.core.engines.reactive_state import Params, ranges, read
+from materializer.core.engines.reactive_state import ReactiveState
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF
 from tests.core.engines.histories import Clock, History, Kind, Result, Row, expected, hold, keeps_true
@@ -19,9 +18,11 @@ from tests.core.engines.histories import Clock, History, Kind, Result, Row, expe
 ABOUT = About(TimeType.TIMESTAMP)
 
 
-def params_of(*measures: str, **more: object) -> Params:
+def params_of(*measures: str, **more: object) -> ReactiveState:
     """Parameters with the measures m0, m1 …"""
-    params, troubles = read({"metrics": [[f"m{i}", text] for i, text in enumerate(measures)], **more}, ABOUT)
+    params, troubles = ReactiveState.read(
+        {"metrics": [[f"m{i}", text] for i, text in enumerate(measures)], **more}, ABOUT
+    )
     assert params is not None, troubles
     return params
 
@@ -45,7 +46,7 @@ def test_a_plan_keeps_moving_functions_true(rng: random.Random, n: int) -> None:
     """
     Kept rows with the planned ranges computed anew are the rows of the changed source.
     """
-    planner = partial(ranges, params_of(f"mavg(v, {n})"))
+    planner = params_of(f"mavg(v, {n})").ranges
 
     hold(rng, Kind(most=9), lambda h: keeps_true(h, last_values(n), planner))
 
@@ -55,7 +56,7 @@ def test_recent_rows_are_enough_or_it_says_so(rng: random.Random, recent: int) -
     """
     With recent kept rows alone a plan is right, or the planner asks for all of them.
     """
-    planner = partial(ranges, params_of("mavg(v, 3)"))
+    planner = params_of("mavg(v, 3)").ranges
 
     hold(rng, Kind(most=9), lambda h: keeps_true(h, last_values(3), planner, recent))
 
@@ -76,7 +77,7 @@ def test_functions_look_back_on_kept_rows_where_raw_ones_are_gone(
         above = History(history.before, frozen + tuple(row for row in history.after if row.t >= bound))
         kept = naive(history.before, None, Clock())
         shown = [k.kept for k in kept if recent is None or k.w_start >= recent]
-        plan = ranges(p, above.spans(), shown, is_complete=recent is None)
+        plan = p.ranges(above.spans(), shown, is_complete=recent is None)
         if plan is None:
             return recent is not None
         cut = freezing.above(p, plan, bound, shown)
@@ -107,9 +108,9 @@ def test_a_change_touches_as_many_rows_as_a_function_looks_back() -> None:
     """
     kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
 
-    assert ranges(params_of("mavg(v, 3)"), [(45, 45)], kept, is_complete=True) == [Range(45, 61, 30, 61)]
-    assert ranges(params_of("prev(v)"), [(45, 45)], kept, is_complete=True) == [Range(45, 51, 40, 51)]
-    assert ranges(params_of("v + 1"), [(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
+    assert params_of("mavg(v, 3)").ranges([(45, 45)], kept, is_complete=True) == [Range(45, 61, 30, 61)]
+    assert params_of("prev(v)").ranges([(45, 45)], kept, is_complete=True) == [Range(45, 51, 40, 51)]
+    assert params_of("v + 1").ranges([(45, 45)], kept, is_complete=True) == [Range(45, 46, 45, 46)]
 
 
 def test_a_change_touches_every_later_row_of_a_running_sum() -> None:
@@ -119,10 +120,10 @@ def test_a_change_touches_every_later_row_of_a_running_sum() -> None:
     kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
     both = params_of("cumsum(v)", "mavg(v, 2)")
 
-    assert ranges(params_of("cumsum(v)"), [(45, 45), (70, 70)], kept, is_complete=True) == [
+    assert params_of("cumsum(v)").ranges([(45, 45), (70, 70)], kept, is_complete=True) == [
         Range(45, POS_INF, 45, POS_INF)
     ]
-    assert ranges(both, [(45, 45)], kept, is_complete=True) == [Range(45, POS_INF, 40, POS_INF)]
+    assert both.ranges([(45, 45)], kept, is_complete=True) == [Range(45, POS_INF, 40, POS_INF)]
 
 
 def test_rows_that_may_be_gone_are_not_counted_on() -> None:
@@ -131,7 +132,7 @@ def test_rows_that_may_be_gone_are_not_counted_on() -> None:
     """
     kept = [StoredResult(t, t, t, t, True, 1) for t in range(0, 100, 10)]
 
-    assert ranges(params_of("prev(v)"), [(30, 40), (50, 50)], kept, is_complete=True) == [Range(30, 61, 20, 61)]
+    assert params_of("prev(v)").ranges([(30, 40), (50, 50)], kept, is_complete=True) == [Range(30, 61, 20, 61)]
 
 
 def test_state_is_only_carried_from_a_row_that_was_shown() -> None:
@@ -140,9 +141,9 @@ def test_state_is_only_carried_from_a_row_that_was_shown() -> None:
     """
     kept = [StoredResult(50, 50, 50, 50, True, 1)]
 
-    assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=False) is None
-    assert ranges(params_of("cumsum(v)"), [(40, 40)], kept, is_complete=True) == [Range(40, POS_INF, 40, POS_INF)]
-    assert ranges(params_of("prev(v)"), [(40, 40)], kept, is_complete=True) == [Range(40, 51, NEG_INF, 51)]
+    assert params_of("cumsum(v)").ranges([(40, 40)], kept, is_complete=False) is None
+    assert params_of("cumsum(v)").ranges([(40, 40)], kept, is_complete=True) == [Range(40, POS_INF, 40, POS_INF)]
+    assert params_of("prev(v)").ranges([(40, 40)], kept, is_complete=True) == [Range(40, 51, NEG_INF, 51)]
 
 
 def test_measures_are_taken_apart() -> None:
@@ -178,7 +179,7 @@ def test_wrong_measures_are_refused(text: str, code: str) -> None:
     """
     Each is one trouble with its code, which names the measure.
     """
-    params, troubles = read({"metrics": [["m", text]]}, ABOUT)
+    params, troubles = ReactiveState.read({"metrics": [["m", text]]}, ABOUT)
 
     assert params is None
     assert [t.code for t in troubles] == [code]
@@ -190,7 +191,7 @@ def test_all_troubles_are_told_at_once() -> None:
     A wrong measure hides neither another one nor a wrong parameter.
     """
     given = {"metrics": [["a", "sum(x)"], ["b", "mavg(x)"]], "filter": "max(x) > 1", "fliter": "x", "keep_order": 3}
-    _, troubles = read(given | {"key_purge_filter": "x > 1"}, ABOUT)
+    _, troubles = ReactiveState.read(given | {"key_purge_filter": "x > 1"}, ABOUT)
 
     assert len(troubles) == 6
 

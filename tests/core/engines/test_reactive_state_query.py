@@ -12,7 +12,6 @@ import pytest
 
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range
-from materializer.core.engines.reactive_state import ranges
 from materializer.spark.engines import reactive_state
 from tests.core.engines import frames
 from tests.core.engines.histories import Kind, Result
@@ -131,7 +130,7 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
         key: [Result(r.w_start, r.w_end, r.first_t, r.last_t, 1, True) for r in full[True].get(key, [])]
         for key in histories
     }
-    plans = frames.planned(histories, kept, partial(ranges, p))
+    plans = frames.planned(histories, kept, p.ranges)
     carried = [f for f in _schema(spark, e) if f.name.startswith("x_")]
 
     def carry(key: frames.Key, r: Range) -> tuple[Any, ...]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 
 from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Range, StoredResult
-from materializer.core.engines.session_window import Params, ranges, read
+from materializer.core.engines.session_window import SessionWindow
 from materializer.core.spec.spec import Resolution, TimeType
 from tests.core.engines.histories import Clock, Kind, Result, Row, hold, keeps_true
 
 ABOUT = About(TimeType.TIMESTAMP)
 
 
-def sessions(p: Params):
+def sessions(p: SessionWindow):
     """The engine as one loop over the ordered rows."""
 
     def naive(rows: Sequence[Row], outside: int | None, clock: Clock) -> list[Result]:
@@ -46,9 +45,9 @@ def test_a_plan_keeps_sessions_true(rng: random.Random, gap: int) -> None:
     """
     Kept sessions with the planned ranges computed anew are the sessions of the changed rows.
     """
-    p = Params(gap)
+    p = SessionWindow(gap)
 
-    hold(rng, Kind(), lambda h: keeps_true(h, sessions(p), partial(ranges, p)))
+    hold(rng, Kind(), lambda h: keeps_true(h, sessions(p), p.ranges))
 
 
 @pytest.mark.parametrize("force", [None, 0, 3, 12])
@@ -56,9 +55,9 @@ def test_a_plan_follows_the_clock(rng: random.Random, force: int | None) -> None
     """
     Sessions that the clock closes, or that a newer row keeps open again, are looked at too.
     """
-    p = Params(9, force_trigger_time=force)
+    p = SessionWindow(9, force_trigger_time=force)
 
-    hold(rng, Kind(is_clocked=True), lambda h: keeps_true(h, sessions(p), partial(ranges, p)))
+    hold(rng, Kind(is_clocked=True), lambda h: keeps_true(h, sessions(p), p.ranges))
 
 
 @pytest.mark.parametrize("recent", [-12, 0, 5])
@@ -66,9 +65,9 @@ def test_recent_sessions_are_enough_or_it_says_so(rng: random.Random, recent: in
     """
     With recent kept rows alone a plan is right, or the planner asks for all of them.
     """
-    p = Params(3)
+    p = SessionWindow(3)
 
-    hold(rng, Kind(), lambda h: keeps_true(h, sessions(p), partial(ranges, p), recent))
+    hold(rng, Kind(), lambda h: keeps_true(h, sessions(p), p.ranges, recent))
 
 
 def test_a_late_row_bridges_two_sessions_and_nothing_else() -> None:
@@ -77,7 +76,7 @@ def test_a_late_row_bridges_two_sessions_and_nothing_else() -> None:
     """
     kept = [StoredResult(t, t + 5, t, t, t < 90, 1) for t in (0, 10, 18, 30, 90)]
 
-    assert ranges(Params(5), [(14, 14)], kept[:4], is_complete=True) == [
+    assert SessionWindow(5).ranges([(14, 14)], kept[:4], is_complete=True) == [
         Range(10, 19, 10, 19),
     ]
 
@@ -88,16 +87,16 @@ def test_a_row_at_the_end_of_the_gap_touches_no_session() -> None:
     """
     kept = [StoredResult(0, 5, 0, 0, True, 1), StoredResult(20, 25, 20, 20, True, 1)]
 
-    assert ranges(Params(5), [(5, 5)], kept, is_complete=True) == [Range(5, 6, 5, 6)]
-    assert ranges(Params(5), [(15, 15)], kept, is_complete=True) == [Range(15, 16, 15, 16)]
+    assert SessionWindow(5).ranges([(5, 5)], kept, is_complete=True) == [Range(5, 6, 5, 6)]
+    assert SessionWindow(5).ranges([(15, 15)], kept, is_complete=True) == [Range(15, 16, 15, 16)]
 
 
 def test_changes_a_gap_apart_are_planned_apart() -> None:
     """
     Their rows are in two sessions; nearer ones may be in one.
     """
-    assert ranges(Params(5), [(0, 0), (5, 5)], [], is_complete=True) == [Range(0, 1, 0, 1), Range(5, 6, 5, 6)]
-    assert ranges(Params(5), [(0, 0), (4, 4)], [], is_complete=True) == [Range(0, 5, 0, 5)]
+    assert SessionWindow(5).ranges([(0, 0), (5, 5)], [], is_complete=True) == [Range(0, 1, 0, 1), Range(5, 6, 5, 6)]
+    assert SessionWindow(5).ranges([(0, 0), (4, 4)], [], is_complete=True) == [Range(0, 5, 0, 5)]
 
 
 def test_older_sessions_are_asked_for_where_the_change_may_touch_them() -> None:
@@ -106,8 +105,11 @@ def test_older_sessions_are_asked_for_where_the_change_may_touch_them() -> None:
     """
     kept = [StoredResult(20, 25, 20, 20, True, 1), StoredResult(90, 95, 90, 90, False, 1)]
 
-    assert ranges(Params(5), [(24, 24)], kept, is_complete=False) is None
-    assert ranges(Params(5), [(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26), Range(90, 91, 90, 91)]
+    assert SessionWindow(5).ranges([(24, 24)], kept, is_complete=False) is None
+    assert SessionWindow(5).ranges([(25, 25)], kept, is_complete=False) == [
+        Range(25, 26, 25, 26),
+        Range(90, 91, 90, 91),
+    ]
 
 
 def test_deleting_the_newest_session_may_open_the_one_before() -> None:
@@ -116,7 +118,7 @@ def test_deleting_the_newest_session_may_open_the_one_before() -> None:
     """
     kept = [StoredResult(0, 5, 0, 0, True, 1), StoredResult(20, 25, 20, 20, False, 1)]
 
-    assert ranges(Params(5), [(20, 20)], kept, is_complete=True) == [Range(0, 1, 0, 1), Range(20, 21, 20, 21)]
+    assert SessionWindow(5).ranges([(20, 20)], kept, is_complete=True) == [Range(0, 1, 0, 1), Range(20, 21, 20, 21)]
 
 
 def test_a_forced_session_is_looked_at_again_when_only_the_bound_moved() -> None:
@@ -125,8 +127,8 @@ def test_a_forced_session_is_looked_at_again_when_only_the_bound_moved() -> None
     """
     kept = [StoredResult(0, 9, 0, 0, True, 1), StoredResult(20, 29, 20, 20, True, 1)]
 
-    assert ranges(Params(9, force_trigger_time=3), [], kept, is_complete=True) == [Range(20, 21, 20, 21)]
-    assert ranges(Params(9), [], kept, is_complete=True) == []
+    assert SessionWindow(9, force_trigger_time=3).ranges([], kept, is_complete=True) == [Range(20, 21, 20, 21)]
+    assert SessionWindow(9).ranges([], kept, is_complete=True) == []
 
 
 def test_without_old_rows_an_old_change_cannot_be_planned() -> None:
@@ -135,8 +137,8 @@ def test_without_old_rows_an_old_change_cannot_be_planned() -> None:
     """
     kept = [StoredResult(20, 25, 20, 20, True, 1)]
 
-    assert ranges(Params(5), [(22, 22)], kept, is_complete=False) is None
-    assert ranges(Params(5), [(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26)]
+    assert SessionWindow(5).ranges([(22, 22)], kept, is_complete=False) is None
+    assert SessionWindow(5).ranges([(25, 25)], kept, is_complete=False) == [Range(25, 26, 25, 26)]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +155,9 @@ def test_the_gap_is_counted_in_the_kind_of_time(values: dict[str, object], about
     """
     A whole number counts the unit of the time kind; a text says its own.
     """
-    params, troubles = read(values, about)
+    params, troubles = SessionWindow.read(values, about)
 
-    assert params == Params(expected)
+    assert params == SessionWindow(expected)
     assert troubles == []
 
 
@@ -176,7 +178,7 @@ def test_wrong_parameters_are_refused_by_name(values: dict[str, object], named: 
     """
     Each wrong parameter is one trouble that names it, and there are no params.
     """
-    params, troubles = read(values, ABOUT)
+    params, troubles = SessionWindow.read(values, ABOUT)
 
     assert params is None
     assert [named in t.message for t in troubles] == [True]
@@ -186,6 +188,6 @@ def test_all_troubles_are_told_at_once() -> None:
     """
     One wrong parameter does not hide another.
     """
-    _, troubles = read({"update_time": 1, "use_session_start_time": False, "gap": 1}, ABOUT)
+    _, troubles = SessionWindow.read({"update_time": 1, "use_session_start_time": False, "gap": 1}, ABOUT)
 
     assert len(troubles) == 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.session_window import Params, ranges
+from materializer.core.engines.session_window import SessionWindow
 from materializer.spark.engines import session_window
 from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("p", [Params(4), Params(3, force_trigger_time=2)], ids=["by rows", "forced"])
-def test_sessions_are_those_of_one_loop(spark: SparkSession, rng: random.Random, p: Params) -> None:
+@pytest.mark.parametrize("p", [SessionWindow(4), SessionWindow(3, force_trigger_time=2)], ids=["by rows", "forced"])
+def test_sessions_are_those_of_one_loop(spark: SparkSession, rng: random.Random, p: SessionWindow) -> None:
     """
     Over all rows, and over the parts of a plan beside kept rows.
     """
     histories = drawn(rng, Kind(is_clocked=p.force_trigger_time is not None, most=40))
 
-    found = check(spark, histories, query_of(p, {"ids": IDS}), session_window, (sessions(p), ranges))
+    found = check(spark, histories, query_of(p, {"ids": IDS}), session_window, sessions(p))
 
     assert {r.is_shown == r.is_final and r.label == r.w_start for r in found.collect()} == {True}
 
@@ -35,7 +35,7 @@ def test_open_sessions_are_shown_with_an_update_time(spark: SparkSession) -> Non
     Provisional rows are shown and not final; without keys there is one key.
     """
     raw = frame(spark, [(None, i, 1.0, t, 0, None) for i, t in enumerate((0, 3, 8, 9))], lasting=False)
-    e = query_of(Params(5, update_time=1), {"total": "sum(v)"}, keys=())
+    e = query_of(SessionWindow(5, update_time=1), {"total": "sum(v)"}, keys=())
 
     rows = session_window.rows(raw, e, ClosingClock()).orderBy("w_start").collect()
 
@@ -51,7 +51,7 @@ def test_a_session_may_be_labelled_by_its_end(spark: SparkSession, rng: random.R
     """
     histories = drawn(rng, Kind())
     raw = [(key, row.id, None, row.t, 0, None) for key, h in histories.items() for row in h.after]
-    e = query_of(Params(5, use_session_start_time=False), {"ids": IDS})
+    e = query_of(SessionWindow(5, use_session_start_time=False), {"ids": IDS})
 
     rows = session_window.rows(frame(spark, raw, lasting=False), e, bounds(next(iter(histories.values())))).collect()
 

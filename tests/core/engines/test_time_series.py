@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.core.engines.params import About
-from materializer.core.engines.time_series import Params, anchor, ranges, read
+from materializer.core.engines.time_series import TimeSeries
 from materializer.core.spec.spec import Resolution, TimeType
 
 from .naive_windows import Change, Window, changes, refreshed, results
@@ -18,16 +18,16 @@ from .naive_windows import Change, Window, changes, refreshed, results
 TWO = (("a", "sum(v)"), ("b", "max(v)"))
 
 
-def given_params(time_type: TimeType = TimeType.TIMESTAMP, **values: Any) -> Params:
+def given_params(time_type: TimeType = TimeType.TIMESTAMP, **values: Any) -> TimeSeries:
     """Parameters that must be good, with two measures."""
-    params, troubles = read({"window_size": 6, "step": 3, **values}, About(time_type, measures=TWO))
+    params, troubles = TimeSeries.read({"window_size": 6, "step": 3, **values}, About(time_type, measures=TWO))
     assert params is not None, troubles
     return params
 
 
 def complaints(**values: Any) -> list[str]:
     """What is wrong with parameters."""
-    params, troubles = read({"window_size": 6, "step": 3, **values}, About(TimeType.TIMESTAMP, measures=TWO))
+    params, troubles = TimeSeries.read({"window_size": 6, "step": 3, **values}, About(TimeType.TIMESTAMP, measures=TWO))
     assert params is None
     return [t.message for t in troubles]
 
@@ -122,14 +122,14 @@ def test_anchor() -> None:
     """
     An origin that was given wins over the first row; no row at all is no trouble.
     """
-    assert 1_538_960_461_000_000 == anchor(given_params(), 1_538_960_461_002_000)
-    assert 0 == anchor(given_params(), None)
-    assert 3_000 == anchor(given_params(origin="1970-01-01T00:00:00.003"), 99)
+    assert 1_538_960_461_000_000 == given_params().anchor(1_538_960_461_002_000)
+    assert 0 == given_params().anchor(None)
+    assert 3_000 == given_params(origin="1970-01-01T00:00:00.003").anchor(99)
     assert not given_params().is_grid_fixed
     assert given_params(step=5, window_size=5).is_grid_fixed
 
 
-def windows(p: Params, t: int) -> list[Window]:
+def windows(p: TimeSeries, t: int) -> list[Window]:
     """Windows that take a row."""
     right = 1 if p.closed == "right" else 0
     first = (t - right) // p.step * p.step + p.step
@@ -158,7 +158,7 @@ def test_a_plan_covers_what_a_change_can_touch(
     """
     Computing the ranges of a plan anew, each from its rows alone, gives what computing everything gives.
     """
-    p = Params(
+    p = TimeSeries(
         step=shape[0],
         window_sizes=(shape[1],),
         alignment=shape[0],
@@ -171,9 +171,9 @@ def test_a_plan_covers_what_a_change_can_touch(
     old = compute(change.before, bound=bounds[0])
     kept = [r.kept for r in old]
 
-    found = ranges(p, change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
+    found = p.ranges(change.spans, [k for k in kept if not k.is_final or k.w_start >= since], is_complete=False)
     if found is None or not (change.spans or any(not k.is_final or k.w_start >= since for k in kept)):
-        found = ranges(p, change.spans, kept, is_complete=True)
+        found = p.ranges(change.spans, kept, is_complete=True)
 
     assert found is not None
     expected = {r.window: r for r in compute(change.after, bound=bounds[1])}
@@ -188,7 +188,7 @@ def test_a_change_far_back_touches_little() -> None:
     compute = partial(results, windows_of=partial(windows, p), every=[(e - 6, e, e) for e in range(0, 1_100, 3)])
     kept = [r.kept for r in compute(range(1_000))]
 
-    found = ranges(p, [(500, 500)], kept, is_complete=True)
+    found = p.ranges([(500, 500)], kept, is_complete=True)
 
     assert found is not None
     assert [(494, 501)] == [(r.start, r.end) for r in found[:-1]]
@@ -200,9 +200,9 @@ def test_keys_with_their_own_grids_are_computed_whole() -> None:
     A change of the first row would move all windows of its key.
     """
     about = About(TimeType.BIGINT, Resolution.MS, measures=TWO)
-    p, _ = read({"window_size": 3, "step": 3, "grid_origin": "key"}, about)
+    p, _ = TimeSeries.read({"window_size": 3, "step": 3, "grid_origin": "key"}, about)
     assert p is not None
     assert p.has_grid_by_key
-    found = ranges(p, [(5, 5)], [], is_complete=False)
+    found = p.ranges([(5, 5)], [], is_complete=False)
     assert found is not None
     assert 1 == len(found)

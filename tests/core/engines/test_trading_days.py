@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.core.engines.daily_time_series import read
+from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.params import About
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.spec.spec import Resolution, TimeType
@@ -169,7 +169,7 @@ def test_what_is_said_anew_of_a_calendar() -> None:
 def reading(**values: Any) -> tuple[Any, list[str]]:
     """Parameters of an engine, and complaints."""
     about = About(values.pop("about", TimeType.TIMESTAMP_NTZ), Resolution.NONE, measures=(("a", "sum(v)"),))
-    params, troubles = read({"window_size": "1 hour", **values}, about)
+    params, troubles = DailyTimeSeries.read({"window_size": "1 hour", **values}, about)
     return params, [t.message for t in troubles]
 
 
