@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from materializer.core.compiled.diff import differences
+from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType

@@ -281,14 +281,6 @@ def test_next_refuses_what_is_no_edge() -> None:
         make_grid("1 hour").next(1)
 
 
-def test_equal_divisions_have_equal_fingerprints() -> None:
-    """A day and 24 hours divide UTC alike; another origin does not."""
-    anywhere = SpanSet.of(EVERYTHING)
-
-    assert make_grid("1 day").fingerprint(anywhere) == make_grid("24 hours").fingerprint(anywhere)
-    assert make_grid("1 day").fingerprint(anywhere) != make_grid("1 day", offset="1 hour").fingerprint(anywhere)
-
-
 def test_grids_describe_themselves() -> None:
     """A grid says what it is in the words of its declaration."""
     assert make_grid("1 hour").describe() == "1 h"

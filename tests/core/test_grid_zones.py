@@ -15,7 +15,7 @@ from materializer.core.spec.spec import GridSpec, TimeType
 from materializer.core.time import zones
 from materializer.core.time.grid import Grid, build, parse_width
 from materializer.core.time.instants import DAY, HOUR, SECOND, parse, render
-from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span
 from materializer.core.time.wallclock import FixedLattice, WallClock
 from materializer.core.time.zones import RULES_END, Zone, load
 
@@ -190,13 +190,3 @@ def test_edges_chain_around_every_kind_of_jump() -> None:
                     assert {wall.edge_at(t) for t in (start, (start + end) // 2, end - 1)} == {start}
                     assert {wall.edge_from(t) for t in (start + 1, (start + end + 1) // 2, end)} == {end}
                 assert wall.edges_within(edges[0], edges[-1]) == len(edges) - 1
-
-
-def test_a_fingerprint_follows_the_transitions_inside() -> None:
-    """Zones that agree inside a span share its fingerprint, and differ where they do."""
-    grid = make_grid("1 day", "America/New_York")
-    other = make_grid("1 day", "America/Toronto")
-    now = SpanSet.of(Span(parse("2020-01-01", STAMP), parse("2024-01-01", STAMP)))
-
-    assert grid.fingerprint(now) == other.fingerprint(now)
-    assert grid.fingerprint(SpanSet.of(EVERYTHING)) != other.fingerprint(SpanSet.of(EVERYTHING))

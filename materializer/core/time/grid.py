@@ -10,13 +10,11 @@ Source:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, days_of, render
@@ -89,10 +87,6 @@ class Grid(ABC):
     @abstractmethod
     def _edges_within(self, span: Span) -> int:
         """Return how many edges a bounded span holds."""
-
-    @abstractmethod
-    def _facts(self, spans: SpanSet) -> dict[str, Any]:
-        """Return the values that determine the edges inside *spans*, as JSON values."""
 
     @property
     def limits(self) -> Span:
@@ -170,14 +164,6 @@ class Grid(ABC):
             text += f" shifted by {describe_width(self.spec.offset)}"
         return text
 
-    def fingerprint(self, spans: SpanSet) -> str:
-        """Return a hash that changes when edges inside *spans* change, new time zone data included.
-
-        Infinite ends stand for the years 1 to 9999.
-        """
-        text = json.dumps(self._facts(spans), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
     def _refuse(self, instant: int) -> None:
         what = f"{render(instant, self.time_type)} has no bucket of {self.describe()}"
         msg = f"{what}: its start is outside what {self.time_type} holds"
@@ -227,10 +213,6 @@ class FixedGrid(Grid):
     def _edges_within(self, span: Span) -> int:
         return (span.end - 1 - self.phase) // self.width - (span.start - 1 - self.phase) // self.width
 
-    def _facts(self, spans: SpanSet) -> dict[str, Any]:
-        del spans
-        return {"type": self.time_type, "width": self.width, "phase": self.phase}
-
 
 @dataclass(frozen=True, slots=True)
 class CalendarGrid(Grid):
@@ -271,21 +253,6 @@ class CalendarGrid(Grid):
         """Return the first microsecond at or after *instant*, minus the delay; a nanosecond may lie inside a microsecond."""
         at = -self.micros_of(-instant) if self.resolution is Resolution.NS else self.micros_of(instant)
         return at - self.delay
-
-    def _facts(self, spans: SpanSet) -> dict[str, Any]:
-        lattice = self.wall.lattice
-        division = (
-            {"width": lattice.width, "phase": lattice.phase}
-            if isinstance(lattice, FixedLattice)
-            else {"months": lattice.months, "phase": lattice.phase, "shift": lattice.shift}
-        )
-        offsets: list[list[tuple[int, int]]] = []
-        for span in spans:
-            micros = self.micros_span(span)
-            regimes = self.wall.zone.regimes(micros) if micros and self.wall.zone is not UTC else ()
-            offsets.append([(max(r.start, micros.start), r.offset) for r in regimes if micros])
-        facts = {"type": self.time_type, "resolution": self.resolution, "delay": self.delay, "offsets": offsets}
-        return facts | division
 
     def micros_span(self, span: Span) -> Span | None:
         """Return the microseconds of *span* inside the years 1 to 9999, or None without any."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from materializer.config import Config
-from materializer.core.compiled.diff import differences
+from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import metadata_fingerprint
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.properties import refusals

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from materializer.core.compiled.diff import differences
+from materializer.core.compiled.difference_lines import differences
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.state import AggregateState

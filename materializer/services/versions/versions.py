@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from materializer.core.compiled.diff import differences
+from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.quality.verdict import Severity
 from materializer.core.spec.spec import AggregateSpec
