@@ -20,7 +20,7 @@ from materializer.adapters.airflow.tasks import deadlines
 from materializer.core.policy.policies import policies_of
 from materializer.core.spec.spec import TimeType
 from materializer.errors import UsageError
-from tests.adapters.cli.test_bad_calls import HOSTILE
+from tests.adapters.hostile import HOSTILE
 from tests.benchmarks.dags import READ, definition, lake_of
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from materializer.core.time.spans import NEG_INF, Span
 from materializer.journal import catalog
 from materializer.journal.events import Captured, Described, Dropped, Event
 from materializer.journal.journal import Journal
-from tests.journal.test_fold import DEFINED, histories
+from tests.journal.histories import DEFINED, histories
 
 CAPTURED = Captured(1, (Entry(Span(0, 10)),), NEG_INF)
 

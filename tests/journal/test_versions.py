@@ -33,7 +33,7 @@ from materializer.journal.fold import fold
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import FIELDS, fields_of, version_of
-from tests.journal.test_fold import applied, folded, histories, make_plan
+from tests.journal.histories import applied, folded, histories, make_plan
 
 OLD = Defined("bars", {"time_type": "date"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 REPORT = RunReport(1)

@@ -117,13 +117,19 @@ def test_other_tests_make_another_shard_of_it() -> None:
     assert record.tree_of(A, BLOBS, ()) != record.tree_of(replace(A, tests=A.tests[:1]), BLOBS, ())
 
 
-def test_a_file_of_tests_depends_on_those_that_it_imports() -> None:
+def test_a_file_of_tests_depends_on_those_that_it_imports(tmp_path) -> None:
     """
-    The tests of full disks take the names of checkpoints from the tests of kills, and a situation that others make.
+    Directly, by way of a file that is no test, and by what `conftest.py` brings.
     """
-    found = record.imports_of("tests/system/processes/test_full_disk.py")
+    folder = tmp_path / "tests" / "system"
+    folder.mkdir(parents=True)
+    (folder / "test_a.py").write_text("from tests.system.helpers import row\nfrom tests.system import test_b\n")
+    (folder / "helpers.py").write_text("from .test_c import row\n")
+    (folder / "conftest.py").write_text("from tests.system.test_d import row\n")
+    for name in "bcde":
+        (folder / f"test_{name}.py").touch()
 
-    assert {"tests/system/processes/test_killed_anywhere.py", "tests/system/test_maintain.py"} == found
+    assert {f"tests/system/test_{name}.py" for name in "bcd"} == record.imports_of("tests/system/test_a.py", tmp_path)
 
 
 def test_the_record_keeps_the_newest_outcome_of_each_shard(tmp_path) -> None:

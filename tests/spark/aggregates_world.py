@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.functions import col, expr
 
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, GridSpec, Key, Measure, TimeType, Width
 
@@ -155,3 +161,19 @@ def _row(rng: random.Random, sym: str | None) -> tuple[object, ...]:
         [rng.randrange(3) for _ in range(rng.randrange(3))],
     )
     return (ts, sym, *(None if rng.random() < 0.1 and sym != "same" else value for value in found))
+
+
+def aggregated(frame: DataFrame, keys: Sequence[str], texts: Iterable[tuple[str, str]]) -> DataFrame:
+    return frame.groupBy(*[col(k) for k in keys]).agg(*[expr(text).alias(name) for name, text in texts])
+
+
+def is_equal(left: Any, right: Any, tolerance: str) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(is_equal(a, b, tolerance) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Row) and isinstance(right, Row):
+        return is_equal(list(left), list(right), tolerance)
+    if not isinstance(left, float) or not isinstance(right, float):
+        return bool(left == right)
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right or (tolerance == "float" and math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +21,7 @@ from materializer.lake.local_read import lies_in, read_small_rows
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.query import compute as c
 from tests.spark import aggregates_world as world
+from tests.spark.aggregates_world import aggregated, is_equal
 
 KEYS = ("bucket", "sym")
 BUCKET = "date_trunc('HOUR', ts) AS bucket"
@@ -34,10 +34,6 @@ def source(spark: SparkSession, seed: int, count: int = 400) -> DataFrame:
     return spark.createDataFrame(rows, f"{world.DDL}, part int").selectExpr("*", BUCKET).repartition(3)
 
 
-def aggregated(frame: DataFrame, keys: Sequence[str], texts: Iterable[tuple[str, str]]) -> DataFrame:
-    return frame.groupBy(*[col(k) for k in keys]).agg(*[expr(text).alias(name) for name, text in texts])
-
-
 def built(frame: DataFrame, analysed: Analysed, *more: str) -> DataFrame:
     return aggregated(frame, (*KEYS, *more), [(p.name, p.build) for p in analysed.layout.partials])
 
@@ -48,18 +44,6 @@ def merged(frame: DataFrame, analysed: Analysed) -> DataFrame:
 
 def by_key(frame: DataFrame) -> dict[tuple[Any, ...], Row]:
     return {tuple(row[k] for k in KEYS): row for row in frame.collect()}
-
-
-def is_equal(left: Any, right: Any, tolerance: str) -> bool:
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(is_equal(a, b, tolerance) for a, b in zip(left, right, strict=True))
-    if isinstance(left, Row) and isinstance(right, Row):
-        return is_equal(list(left), list(right), tolerance)
-    if not isinstance(left, float) or not isinstance(right, float):
-        return bool(left == right)
-    if math.isnan(left) or math.isnan(right):
-        return math.isnan(left) and math.isnan(right)
-    return left == right or (tolerance == "float" and math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9))
 
 
 def is_between(value: Any, low: Any, high: Any) -> bool:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
 from materializer.spark.runtime.failures import spoken
+from tests.spark.limits import result_limit
 
 
 def cancelled() -> None:
@@ -43,17 +43,6 @@ def test_an_old_ctrl_c_is_no_new_one() -> None:
 
 
 # -- what Spark itself raises: these fail when a release says it in another way -------------------------------------------
-
-
-@contextmanager
-def result_limit(spark: SparkSession, limit: str) -> Iterator[None]:
-    """Let Spark's results be no larger than *limit* inside the block."""
-    conf: Any = spark.sparkContext._jsc.sc().conf()
-    conf.set("spark.driver.maxResultSize", limit)
-    try:
-        yield
-    finally:
-        conf.remove("spark.driver.maxResultSize")
 
 
 @pytest.mark.parametrize("fetch", ["collect", "toArrow"])

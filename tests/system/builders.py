@@ -230,3 +230,8 @@ def _naive(value: Any) -> Any:
 def _sorted(rows: Any) -> list[tuple[Any, ...]]:
     found = [tuple(sorted(v) if isinstance(v, list) else v for v in row) for row in rows]
     return sorted(found, key=lambda row: [(v is None, str(v) if isinstance(v, (date, str)) else v or 0) for v in row])
+
+
+def some_slow(names, kept):
+    """Return all *names* as parameters; every run takes the *kept* ones, the others are slow."""
+    return [pytest.param(name, marks=() if name in kept else pytest.mark.slow) for name in names]

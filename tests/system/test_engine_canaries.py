@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from materializer.core.time.spans import SpanSet
 from materializer.errors import CanaryError
 from materializer.services.quality import canaries
+from tests.system.builders import some_slow
 from tests.system.engine_histories import BASE, DEFINITIONS, World
-from tests.system.test_engines import some_slow
 
 EVERY_SLICE: Final = {"quality.canaries": "200"}
 """So many draws from nine slices leave out none, in all but one of a hundred million cases."""

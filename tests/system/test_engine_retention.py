@@ -16,10 +16,9 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import RetiredWindowError
-from tests.system.builders import DAY, Site, spark_is_slow
+from tests.system.builders import DAY, Site, some_slow, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed
-from tests.system.test_engines import some_slow
 
 KEEPS: Final = {"output.retention": "3 hours"}
 SUMS: Final[dict[str, Any]] = {

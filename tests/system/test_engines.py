@@ -17,6 +17,7 @@ from tests.cases import chance, reading
 from tests.cases.reading import DATA, kind_of
 from tests.cases.runner import run_all
 from tests.cases.world import How
+from tests.system.builders import some_slow
 from tests.system.engine_histories import BASE, DEFINITIONS, SCHEMA, World, run_history
 from tests.system.engine_keeping import OPERATIONS, Kept
 
@@ -37,11 +38,6 @@ SEEDS = {"timeSeries": 1018, "dailyTimeSeries": 510, "eventTimeWindow": 1008}
 
 class DiedError(Exception):
     """A process ended here."""
-
-
-def some_slow(names, kept):
-    """Return all *names* as parameters; every run takes the *kept* ones, the others are slow."""
-    return [pytest.param(name, marks=() if name in kept else pytest.mark.slow) for name in names]
 
 
 @pytest.mark.parametrize("name", some_slow(DEFINITIONS, ("hopping", "sessions", "rows", "snapshots")))

@@ -8,7 +8,7 @@ import pytest
 
 from materializer.core.refresh.plan import Estimate
 from materializer.errors import RefreshWindowTooSmallError, UsageError
-from tests.adapters.cli.test_bad_calls import HOSTILE
+from tests.adapters.hostile import HOSTILE
 from tests.system.builders import HOURLY, Site
 
 if TYPE_CHECKING:

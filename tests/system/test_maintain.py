@@ -16,14 +16,13 @@ from materializer.adapters.cli.commands import maintaining
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
 from materializer.config import SparkConfig
-from materializer.core.policy.compaction import Group
 from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.rewrite import pieces_of, rewrite
 from materializer.services.maintenance import maintain
 from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
 from tests.system.processes.running import World
+from tests.system.small_files import files_of, torn
 
 HOURS = 6
 
@@ -33,16 +32,6 @@ def refreshes(site: Site, count: int, *, start: int = 0, name: str = "hourly") -
     for hour in range(start, start + count):
         site.tables["trades"].trade((DAY + timedelta(hours=hour, minutes=1), "A", hour))
         site.lake.refresh(name)
-
-
-def torn(site: Site, name: str = "hourly") -> None:
-    """Write both tables again with a file for each bucket, as many small refreshes leave them."""
-    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named(name))
-    for table in ("partials", "output"):
-        path, column = aggregate.paths[table], aggregate.slice_column(table).name
-        _, pieces, _ = pieces_of(path, column, aggregate.definition.time_type)
-        note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
-        rewrite(path, Group(tuple(pieces), "small"), column, aggregate.definition.time_type, [column], 1, note)
 
 
 @pytest.fixture
@@ -59,11 +48,6 @@ def worn(site: Site) -> Site:
 def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that no version needs may go at once."""
     monkeypatch.setattr(maintain, "retention_hours", lambda *_: 0.0)
-
-
-def files_of(site: Site, table: str = "output", name: str = "hourly") -> int:
-    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named(name))
-    return len(DeltaTable(aggregate.paths[table]).file_uris())
 
 
 def source_of(site: Site) -> dict[str, tuple[int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -29,10 +28,9 @@ from materializer.errors import (
 )
 from materializer.services.observe import clock
 from materializer.services.report.status import PastClock
-from tests.system.builders import DAY, Site, Table, Trade, at, spark_is_slow
+from tests.system.builders import DAY, Site, Table, at, spark_is_slow
+from tests.system.remembered import BOUND, HOURS, remembered
 
-HOURS = [(f"{hour:02}:{minute:02}", sym, hour) for hour in range(5) for minute in (5, 35) for sym in "AB"]
-BOUND = "2024-03-01T02:00:00Z"
 CLOCKED: dict[str, Any] = {
     "engine": "time_series",
     "time": "ts",
@@ -42,16 +40,6 @@ CLOCKED: dict[str, Any] = {
     "step": "1 hour",
     "use_system_time": True,
 }
-
-
-def remembered(trades: list[Trade]) -> list[tuple[Any, ...]]:
-    """Return the hourly aggregate of trades as somebody knows it who never forgets one."""
-    groups: dict[tuple[datetime, str], list[int]] = defaultdict(list)
-    for when, sym, price in trades:
-        time = at(when)
-        assert time is not None
-        groups[time.replace(minute=0, second=0, tzinfo=None), str(sym)].append(price or 0)
-    return sorted((hour, sym, len(p), sum(p), max(p)) for (hour, sym), p in groups.items())
 
 
 @pytest.fixture

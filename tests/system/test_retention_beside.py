@@ -9,7 +9,7 @@ import pytest
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import FrozenHistoryError, HistoryBuildingError
 from tests.system.builders import MEASURES, Site
-from tests.system.test_retention import BOUND, HOURS, remembered
+from tests.system.remembered import BOUND, HOURS, remembered
 
 TWICE = MEASURES | {"twice": "2 * sum(price)"}
 SQL = """CREATE MATERIALIZED VIEW hourly TBLPROPERTIES ('source.retention' = '3 hours') AS

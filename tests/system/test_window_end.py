@@ -17,7 +17,7 @@ from materializer.core.language.define import define
 from materializer.core.spec.spec import AggregateSpec
 from tests.system.builders import DAY, Site, Table, spark_is_slow
 from tests.system.lake import micros, replayed
-from tests.system.test_maintain import files_of, torn
+from tests.system.small_files import files_of, torn
 
 SQL = """CREATE MATERIALIZED VIEW ends TBLPROPERTIES ({properties}) AS
 SELECT window(ts, '1 hour').end AS until, sym, count(*) AS n, sum(price) AS total FROM trades

@@ -22,6 +22,7 @@ from materializer.core.time.instants import HOUR, parse
 from materializer.journal.events import Defined, Snapshot, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.services.definitions.tables import create_tables
+from tests.adapters.hostile import HOSTILE
 
 SQL = "CREATE MATERIALIZED VIEW {name} AS SELECT window.start AS at, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"
 TICKS = """CREATE MATERIALIZED VIEW ticks TBLPROPERTIES ('refresh.start_offset' = '100')
@@ -38,16 +39,6 @@ SESSIONS = {
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string())])
 COUNTED = pa.schema([("ts", pa.int64()), ("sym", pa.string())])
 MARCH = parse("2024-03-01", TimeType.TIMESTAMP)
-HOSTILE = (
-    "x'; DROP TABLE hourly --",
-    "../hourly",
-    "`hourly`",
-    "<script>alert(1)</script>",
-    "$(touch owned)",
-    "a\nb",
-    "x" * 5000,
-)
-"""Names that are code somewhere: in SQL, in a path, in a shell, in HTML, in a line of a log."""
 
 
 def defined(root: Path, spec: AggregateSpec, *, time: str = "timestamp", **as_if: int) -> None:

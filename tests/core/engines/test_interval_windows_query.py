@@ -12,7 +12,7 @@ from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, 
 from materializer.spark.engines import interval_windows
 from tests.core.engines.frames import IDS, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
-from tests.core.engines.test_interval_windows import BOUND, ENGINES
+from tests.core.engines.naive_intervals import BOUND, ENGINES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import pytest
 
 from materializer.core.engines import freezing
-from materializer.core.engines.params import About
 from materializer.core.engines.ranges import Range, StoredResult
 from materializer.core.engines.reactive_state import ReactiveState
-from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF
-from tests.core.engines.histories import Clock, History, Kind, Result, Row, expected, hold, keeps_true
-
-ABOUT = About(TimeType.TIMESTAMP)
-
-
-def params_of(*measures: str, **more: object) -> ReactiveState:
-    """Parameters with the measures m0, m1 …"""
-    params, troubles = ReactiveState.read(
-        {"metrics": [[f"m{i}", text] for i, text in enumerate(measures)], **more}, ABOUT
-    )
-    assert params is not None, troubles
-    return params
-
-
-def last_values(n: int):
-    """The engine that shows the last *n* rows of the key, itself among them, null when there are fewer."""
-
-    def naive(rows: Sequence[Row], _outside: int | None, _clock: Clock) -> list[Result]:
-        ordered = sorted(rows)
-        found = []
-        for i, row in enumerate(ordered):
-            seen = tuple(r.id for r in ordered[max(0, i - n + 1) : i + 1])
-            found.append(Result(row.t, row.t, row.t, row.t, 1, True, (row.id, seen if len(seen) == n else None)))
-        return found
-
-    return naive
+from tests.core.engines.histories import Clock, History, Kind, expected, hold, keeps_true
+from tests.core.engines.naive_state import ABOUT, last_values, params_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])

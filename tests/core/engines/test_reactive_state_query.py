@@ -15,7 +15,7 @@ from materializer.core.engines.ranges import Range
 from materializer.spark.engines import reactive_state
 from tests.core.engines import frames
 from tests.core.engines.histories import Kind, Result
-from tests.core.engines.test_reactive_state import params_of
+from tests.core.engines.naive_state import params_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

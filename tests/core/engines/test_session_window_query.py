@@ -12,7 +12,7 @@ from materializer.core.engines.session_window import SessionWindow
 from materializer.spark.engines import session_window
 from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
-from tests.core.engines.test_session_window import sessions
+from tests.core.engines.naive_sessions import sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from materializer.journal.store import JournalStore
 from tests.system.processes.child import BEFORE, COMMANDS, DEFINITION
 from tests.system.processes.running import HOURS, MEASURES, PLAINLY, World
 from tests.system.processes.sessions import Sessions
-from tests.system.test_maintain import torn
+from tests.system.small_files import torn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

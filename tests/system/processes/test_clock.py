@@ -20,7 +20,7 @@ from materializer.journal.fold import fold
 from materializer.journal.store import JournalStore
 from materializer.services import processes
 from materializer.services.schedule import policies
-from tests.journal.test_fold import DEFINED, rows_of
+from tests.journal.histories import DEFINED, rows_of
 from tests.system.processes.clock import _READ_DATES, DAY, HOUR, YEAR, shifted, wrong_by
 from tests.system.processes.mended import opened
 from tests.system.processes.running import REPOSITORY, START, World

@@ -13,12 +13,12 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import MaterializerError, OutputHandlerError, StorageError
 from tests.system.builders import LANES
+from tests.system.processes.checkpoints import checkpoint_names
 from tests.system.processes.child import COMMANDS
 from tests.system.processes.disk import Disk
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, published
 from tests.system.processes.running import World
 from tests.system.processes.situations import SITUATIONS, Situation
-from tests.system.processes.test_killed_anywhere import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ def test_the_disk_fills_up_before_every_step_of_every_command() -> None:
 
     assert covered >= {(s.command, step.partition(":")[0]) for s in SITUATIONS for step in s.kills}
     assert {situation.command for situation in SITUATIONS} == {command for command, _ in covered}
-    assert told() == {step for _, step in covered}
+    assert checkpoint_names() == {step for _, step in covered}
     assert {step for _, step in ENOUGH} | HARMLESS <= {step for _, step in covered}
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from materializer.services.protocol.process import At, Which
+from tests.system.processes.checkpoints import checkpoint_names
 from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
-from tests.system.processes.running import REPOSITORY, gone
+from tests.system.processes.running import gone
 from tests.system.processes.situations import FOLD, SITUATIONS, Situation
 
 NAMED: Final = {situation.name: situation for situation in SITUATIONS}
@@ -72,33 +71,10 @@ def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation],
     expect_whole(lake, is_verified=True)
 
 
-def told() -> set[str]:
-    """Return all names that the product gives to checkpoints: the steps of the protocol, and what is written out."""
-    names = {at.value for at in At}
-    for file in sorted((REPOSITORY / "materializer").rglob("*.py")):
-        for call in ast.walk(ast.parse(file.read_text())):
-            if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
-                called = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
-                if called in {"on_checkpoint", "_checkpoint"}:
-                    names |= _names(call.args[0])
-    return names
-
-
-def _names(argument: ast.expr) -> set[str]:
-    match argument:
-        case ast.Constant(value=str(name)):
-            return {name}
-        case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), ast.FormattedValue(value=ast.Name(id="which"))]):
-            return {f"{prefix}{which}" for which in Which}
-        case ast.Attribute(attr="value") | ast.Name(id="name"):
-            return set()  # a step of the protocol, or what another call was given
-    raise AssertionError(f"nobody can tell which checkpoint {ast.unparse(argument)} is")
-
-
 def test_every_checkpoint_is_one_where_something_is_killed() -> None:
     """
     There is no checkpoint in the product at which no command is ever killed, and none is listed that is not there.
     """
     killed = {checkpoint.partition(":")[0] for situation in SITUATIONS for checkpoint in situation.kills}
 
-    assert told() == killed
+    assert checkpoint_names() == killed
