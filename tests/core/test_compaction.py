@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.policy.compaction import FEW, FileExtent, Group, cuts, depth, groups, is_small
+from tests.fresh import for_new_data
 
 TARGET = 8
 Table = dict[str, list[int]]
@@ -63,6 +64,9 @@ def test_maintenance_keeps_all_rows_and_ends(table: Table) -> None:
     assert len(after) <= len(table) + before.total() // TARGET
     assert rounds <= 3
     assert [] == groups(pieces_of(after), TARGET)
+
+
+test_maintenance_keeps_all_rows_and_ends_for_new_data = for_new_data(test_maintenance_keeps_all_rows_and_ends)
 
 
 @given(TABLES | FRESH)

@@ -18,6 +18,7 @@ from materializer.core.time.instants import DAY, HOUR, SECOND, parse, render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span
 from materializer.core.time.wallclock import FixedLattice, WallClock
 from materializer.core.time.zones import RULES_END, Zone, load
+from tests.fresh import for_new_data
 
 STAMP = TimeType.TIMESTAMP
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -63,6 +64,9 @@ def test_offsets_are_pythons(name: str, instant: int) -> None:
         following = zone.regime_at(regime.end)
         assert (following.start, following.before) == (regime.end, regime.offset)
         assert following.offset != regime.offset
+
+
+test_offsets_are_pythons_for_new_data = for_new_data(test_offsets_are_pythons)
 
 
 def test_every_zone_can_be_read() -> None:

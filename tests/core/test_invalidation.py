@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from materializer.core.refresh.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from tests.fresh import for_new_data
 from tests.model.strategies import EDGES, UNIVERSE, entry_lists, logs, span_sets
 
 Known = tuple[int | None, Cause, Any, bool]
@@ -41,6 +42,11 @@ def test_adding_agrees_with_a_dictionary_of_instants(entries: list[Entry]) -> No
     Overlaps keep the older `after` (none wins), the coarsest cause, all keys, and "inserts only" if both say so.
     """
     assert naive(entries) == known(InvalidationLog().add(entries).entries)
+
+
+test_adding_agrees_with_a_dictionary_of_instants_for_new_data = for_new_data(
+    test_adding_agrees_with_a_dictionary_of_instants
+)
 
 
 @given(logs(), entry_lists(), st.randoms(use_true_random=False))
@@ -81,6 +87,9 @@ def test_cutting_loses_nothing(log: InvalidationLog, window: SpanSet) -> None:
     assert known(taken) | known(left.entries) == known(log.entries)
 
 
+test_cutting_loses_nothing_for_new_data = for_new_data(test_cutting_loses_nothing)
+
+
 @given(logs(), st.integers(1, 5), EDGES | st.just(NEG_INF))
 def test_a_limited_log_is_coarser_never_less(log: InvalidationLog, limit: int, frozen: int) -> None:
     """
@@ -99,6 +108,9 @@ def test_a_limited_log_is_coarser_never_less(log: InvalidationLog, limit: int, f
             assert (version, cause, inserts) == (old[0], old[1], old[3]) or (i >= frozen and not inserts)
             assert version in (None, old[0])
             assert cause >= old[1]
+
+
+test_a_limited_log_is_coarser_never_less_for_new_data = for_new_data(test_a_limited_log_is_coarser_never_less)
 
 
 @given(logs())
@@ -123,6 +135,9 @@ def test_rows_that_went_are_never_forgotten(
         remembered = {i: e.gone for e in found.entries for i in UNIVERSE if i in e.span}
         for i in UNIVERSE:
             assert sum(e.gone for e in told if i in e.span) <= remembered.get(i, 0) <= sum(e.gone for e in told)
+
+
+test_rows_that_went_are_never_forgotten_for_new_data = for_new_data(test_rows_that_went_are_never_forgotten)
 
 
 @pytest.mark.parametrize("cause", [Cause.FORCED, Cause.INVALIDATED, Cause.LOST])

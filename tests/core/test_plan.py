@@ -21,6 +21,7 @@ from materializer.core.refresh.plan import (
     strategy_of,
 )
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
+from tests.fresh import for_new_data
 from tests.model.strategies import VERSIONS, logs, plans, span_sets
 
 QUICK = settings(phases=[Phase.generate], max_examples=2000, derandomize=True)
@@ -78,6 +79,9 @@ def test_every_instant_is_in_exactly_one_step(log: InvalidationLog, facts: Facts
     assert log.spans == SpanSet.union(s for step in steps for s in step.spans)
 
 
+test_every_instant_is_in_exactly_one_step_for_new_data = for_new_data(test_every_instant_is_in_exactly_one_step)
+
+
 @given(mergeable_logs(), all_facts())
 def test_merge_only_where_nothing_but_inserts_happened(log: InvalidationLog, facts: Facts) -> None:
     """
@@ -92,6 +96,11 @@ def test_merge_only_where_nothing_but_inserts_happened(log: InvalidationLog, fac
             assert not facts.not_mergeable
             assert facts.partials_are_last
             assert step.estimate.cost < facts.raw(step.spans).cost
+
+
+test_merge_only_where_nothing_but_inserts_happened_for_new_data = for_new_data(
+    test_merge_only_where_nothing_but_inserts_happened
+)
 
 
 @given(mergeable_logs(), all_facts())

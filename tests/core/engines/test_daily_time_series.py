@@ -19,6 +19,7 @@ from materializer.core.engines.trading_calendar import Calendar, schedule
 from materializer.core.language.engine_define import define_engine
 from materializer.core.spec.spec import Resolution, TimeType
 from tests.cases.reading import DATA
+from tests.fresh import for_new_data
 from tests.oracle.engines import sessions as oracle
 
 from .naive_windows import Change, Window, changes, refreshed, results
@@ -361,3 +362,6 @@ def test_a_plan_covers_what_a_change_can_touch(calendar: Calendar, change: Chang
 
     assert found is not None
     assert {r.window: r for r in compute(change.after)} == refreshed(old, change.after, found, compute)
+
+
+test_a_plan_covers_what_a_change_can_touch_for_new_data = for_new_data(test_a_plan_covers_what_a_change_can_touch)

@@ -16,6 +16,7 @@ from materializer.core.engines.ranges import StoredResult
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.instants import parse
 from tests.cases.reading import DATA
+from tests.fresh import for_new_data
 
 from .naive_windows import Change, Window, changes, refreshed, results
 
@@ -127,6 +128,9 @@ def test_a_plan_covers_what_a_change_can_touch(
     assert found is not None
     expected = {r.window: r for r in compute(change.after, bound=marks[1])}
     assert expected == refreshed(old, change.after, found, partial(compute, bound=marks[1]))
+
+
+test_a_plan_covers_what_a_change_can_touch_for_new_data = for_new_data(test_a_plan_covers_what_a_change_can_touch)
 
 
 def test_what_a_watermark_that_lags_by_the_gap_leaves_open_is_planned() -> None:

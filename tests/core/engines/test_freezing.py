@@ -25,6 +25,7 @@ from materializer.core.language.define import define
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
 from materializer.core.time.grid import build
 from materializer.core.time.spans import NEG_INF
+from tests.fresh import for_new_data
 from tests.oracle.engines import intervals
 from tests.oracle.engines.rows import Event
 
@@ -111,6 +112,9 @@ def test_sessions_are_cut_without_a_seam(times: list[int], gap: int, bound: int,
     else:
         assert kept != [k for k in sessions([*times, late], gap) if k.w_start < bound]
         assert computed(times) == computed([*times, late])
+
+
+test_sessions_are_cut_without_a_seam_for_new_data = for_new_data(test_sessions_are_cut_without_a_seam)
 
 
 LASTING = {
@@ -240,6 +244,9 @@ def test_trading_sessions_are_cut_between_windows(
         assert window is None or (window.w_start >= edge) == (t >= edge), (t, window)
 
 
+test_trading_sessions_are_cut_between_windows_for_new_data = for_new_data(test_trading_sessions_are_cut_between_windows)
+
+
 CALENDAR = st.fixed_dictionaries(
     {
         "closed": st.sampled_from(["left", "right"]),
@@ -276,6 +283,11 @@ def test_filled_trading_sessions_are_cut_between_what_is_filled_from_each_other(
     edges = range(bound, bound - 2 * DAY, -HOUR)
     expected = next((e for e in edges if parts_windows(e) and (not purges or parts_days(e))), NEG_INF)
     assert expected == p.edge_for(bound, GRID)
+
+
+test_filled_trading_sessions_are_cut_between_what_is_filled_from_each_other_for_new_data = for_new_data(
+    test_filled_trading_sessions_are_cut_between_what_is_filled_from_each_other
+)
 
 
 @given(calendar=CALENDAR, day=st.integers(0, 8), number=st.integers(0, 20))

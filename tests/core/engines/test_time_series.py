@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from materializer.core.engines.params import About
 from materializer.core.engines.time_series import TimeSeries
 from materializer.core.spec.spec import Resolution, TimeType
+from tests.fresh import for_new_data
 
 from .naive_windows import Change, Window, changes, refreshed, results
 
@@ -178,6 +179,9 @@ def test_a_plan_covers_what_a_change_can_touch(
     assert found is not None
     expected = {r.window: r for r in compute(change.after, bound=bounds[1])}
     assert expected == refreshed(old, change.after, found, partial(compute, bound=bounds[1]))
+
+
+test_a_plan_covers_what_a_change_can_touch_for_new_data = for_new_data(test_a_plan_covers_what_a_change_can_touch)
 
 
 def test_a_change_far_back_touches_little() -> None:
