@@ -1,0 +1,75 @@
+"""Tests look at the product from outside, and share nothing through another test."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+
+import pytest
+
+from tests import house_rules
+
+LOWER = (
+    "`python -m tests.house_rules` lowers the numbers of tests/house_rules.toml when a private name is used less often"
+)
+
+
+def test_no_test_imports_a_test() -> None:
+    """
+    What several files of tests need is in a module that is no test.
+    """
+    found = {path: house_rules.imported_tests(tree) for path, tree in house_rules.modules()}
+
+    assert {} == {path: modules for path, modules in found.items() if modules}
+
+
+def test_no_test_asks_how_something_was_called() -> None:
+    """
+    What comes of a call is compared, not that it was made.
+    """
+    found = {path: house_rules.calls_asserted(tree) for path, tree in house_rules.modules()}
+
+    assert {} == {path: names for path, names in found.items() if names}
+
+
+def test_private_names_are_used_less_and_less() -> None:
+    """
+    A file of tests imports, reads and patches at most as many private names of the product as `house_rules.toml` allows.
+    """
+    allowed = house_rules.allowed()
+    more = {file: names for file, names in house_rules.private().items() if len(names) > allowed.get(file, 0)}
+
+    assert {} == more, LOWER
+
+
+def test_the_list_can_only_be_lowered() -> None:
+    """
+    The command that writes `house_rules.toml` raises no number and adds no file.
+    """
+    before, after = house_rules.allowed(), tomllib.loads(house_rules.lowered())["private"]
+
+    assert {} == {file: n for file, n in after.items() if n > before.get(file, 0)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from materializer.wiring import _PRIVATE",
+        "from materializer import wiring\nwiring._PRIVATE",
+        "wiring._PRIVATE = 1",
+        "opened().wiring._PRIVATE[0]",
+        "monkeypatch.setattr(wiring, '_PRIVATE', 1)",
+        "monkeypatch.setattr('materializer.wiring._PRIVATE', 1)",
+        "patch.object(wiring, '_PRIVATE')",
+        "getattr(wiring, '_PRIVATE')",
+    ],
+)
+def test_a_use_of_a_private_name_is_seen(monkeypatch, text: str) -> None:
+    """
+    However it is reached; in a module that defines the name itself it is another one.
+    """
+    monkeypatch.setattr(house_rules, "private_names", lambda: frozenset({"_PRIVATE"}))
+
+    assert ["_PRIVATE"] == house_rules.private_uses(ast.parse(text))
+    assert [] == house_rules.private_uses(ast.parse(f"_PRIVATE = 1\n{text}"))
+    assert [] == house_rules.private_uses(ast.parse(text.replace("_PRIVATE", "PUBLIC")))
