@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 FILE: Final = Path(__file__).with_name("house_rules.toml")
 _HEAD: Final = """\
 # How often each file of tests uses a private name of the product. `python -m tests.house_rules` lowers these numbers; nothing raises them.

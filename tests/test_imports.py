@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
 HEAVY = ("pyspark", "delta", "py4j", "airflow", "great_expectations")
 SCRIPT = """
 import importlib, json, pkgutil, sys, time

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 HOME = Path(tempfile.gettempdir()) / f"materializer-airflow-{os.getpid()}"
 SETTINGS = {
     "AIRFLOW_HOME": str(HOME),

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.airflow.conftest import ROOT
+from tests.paths import ROOT
 
 LONGEST = 240
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.airflow.chromium import WIDTH, Page, chromium, running, until
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "airflow.md"
 URL = "http://localhost:8080"
 HOURLY, DAILY = "departures_hourly", "departures_daily"

@@ -11,8 +11,7 @@ from materializer.adapters.airflow.dags.settings import Settings, from_environme
 from materializer.errors import ConfigError
 from materializer.journal.journal import Journal
 from tests.benchmarks.dags import definition, lake_of
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from materializer.core.spec.spec import TimeType
 from materializer.errors import UsageError
 from tests.adapters.hostile import HOSTILE
 from tests.benchmarks.dags import READ, definition, lake_of
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 COUNT = 8
 MARKUP = (
     "```\n# gone\n```",

@@ -8,7 +8,8 @@ import typer
 
 from materializer.adapters.airflow.dags.settings import Settings
 from materializer.adapters.cli.app import app
-from tests.docs.blocks import ROOT, blocks
+from tests.docs.blocks import blocks
+from tests.paths import ROOT
 
 
 def test_the_dag_of_the_page_is_one(airflow_home):

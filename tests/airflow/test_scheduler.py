@@ -13,8 +13,9 @@ import pytest
 
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY, ROOT, feed
+from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY, feed
 from tests.airflow.running import Airflow
+from tests.paths import ROOT
 
 PROMISED = BY_CLOCK.replace("1 hour", "1 second")
 """Broken while the first refresh runs, kept when the source is captured."""

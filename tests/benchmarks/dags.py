@@ -29,8 +29,8 @@ from materializer.core.spec.spec import TimeType
 from materializer.journal.events import Defined, SourceIdentity
 from materializer.journal.journal import Journal
 from tests.benchmarks.trades import given, report, reporting
+from tests.paths import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 READ: Final = """
 import json, sys, time
 import airflow.sdk

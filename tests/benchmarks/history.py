@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 FILE: Final = ROOT / "docs" / "benchmarks" / "history.jsonl"
 
 

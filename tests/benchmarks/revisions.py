@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks.__main__ import QUICK
+from tests.paths import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 LEAST: Final = 0.005
 """Seconds below which a time says nothing about a revision."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.benchmarks import trades
 from tests.benchmarks.__main__ import QUICK, commands
-from tests.benchmarks.history import ROOT
+from tests.paths import ROOT
 
 
 def named(arguments: list[str]) -> dict[str, list[str]]:

@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 PAGES: Final = (
     "README.md",
     "CONTRIBUTING.md",

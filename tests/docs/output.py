@@ -21,7 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tests.docs.blocks import ROOT, Block, blocks, commands
+from tests.docs.blocks import Block, blocks, commands
+from tests.paths import ROOT
 
 TOLD: Final = ROOT / "docs" / "tour.txt"
 LEFT_OUT: Final = "…"

@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from materializer.core.engines.guides import COMMON, Guide
 from tests.docs import world
 from tests.docs.world import Result
+from tests.paths import ROOT
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "engines"
+FOLDER: Final = ROOT / "docs" / "engines"
 _BLOCK: Final = re.compile(r"(<!-- made: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -29,7 +29,8 @@ from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import suite
 from materializer.demo import flights
 from tests.docs import output
-from tests.docs.blocks import ROOT, Block, Command, blocks, commands
+from tests.docs.blocks import Block, Command, blocks, commands
+from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,8 @@ import typer
 from materializer.adapters.cli.app import app
 from materializer.core.language.parse import parse_definitions
 from tests.docs import stories
-from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands
+from tests.docs.blocks import PAGES, Block, blocks, commands
+from tests.paths import ROOT
 
 EVERY = [block for page in PAGES for block in blocks(page)]
 TOLD = {

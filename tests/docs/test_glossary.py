@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.docs import words
-from tests.docs.blocks import ROOT
+from tests.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "glossary.md"
 TERMS: Final = [

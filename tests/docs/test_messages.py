@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
+
 CHECK = ROOT / ".ci" / "messages.py"
 BODY = "\n\nIt was needed.\n"
 

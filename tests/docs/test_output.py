@@ -15,8 +15,9 @@ from materializer.core.time.grid import build
 from materializer.core.time.spans import SpanSet
 from materializer.demo.story import planned
 from tests.docs import output
-from tests.docs.blocks import ROOT, Block, blocks
+from tests.docs.blocks import Block, blocks
 from tests.docs.stories import SHOWN
+from tests.paths import ROOT
 
 
 def test_the_tour_shows_what_the_demo_told() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.chromium import Page, chromium
-from tests.docs.blocks import ROOT
+from tests.paths import ROOT
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (1280, 390)

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.docs.blocks import PAGES, ROOT
+from tests.docs.blocks import PAGES
+from tests.paths import ROOT
 
 FILE: Final = Path(__file__).with_name("words.toml")
 _HEAD: Final = """\

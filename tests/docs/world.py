@@ -17,12 +17,13 @@ from deltalake import write_deltalake
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.engines.guides import GUIDES
+from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAY: Final = datetime(2024, 3, 4, tzinfo=UTC)
-SQL: Final = Path(__file__).parents[2] / "sql" / "engines"
+SQL: Final = ROOT / "sql" / "engines"
 
 TRADES: Final = (
     (1, 1, "09:30:20", "AA", 100.0, 10),

@@ -23,7 +23,7 @@ import materializer
 from materializer import config
 from materializer.adapters.cli.app import app, main
 from materializer.core.language.properties import refusals
-from tests.docs.blocks import ROOT
+from tests.paths import ROOT
 
 PLAIN: Final = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 """An environment in which nobody adds colour, and lines are as wide as where there is no terminal."""

@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
+
 FOLDER: Final = Path(__file__).parent / "catalogue"
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, Literal
 from xml.etree import ElementTree as ET
 
-from tests.mutations.catalogue import ROOT, Mistake
+from tests.mutations.catalogue import Mistake
+from tests.paths import ROOT
 
 Outcome = Literal["killed", "survived", "broken"]
 SKIPPED: Final = shutil.ignore_patterns(

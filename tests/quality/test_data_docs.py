@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.paths import ROOT
 from tests.system.builders import Site
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 pytest.importorskip("great_expectations", reason="needs the extra `quality`")
 pytestmark = pytest.mark.quality
 
-ROOT = Path(__file__).parents[2]
 EXPECTATIONS = [
     {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}},
     {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sym"}},

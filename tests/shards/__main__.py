@@ -21,9 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tests.paths import ROOT
 from tests.shards import record
 from tests.shards.cut import Shard, cut
-from tests.shards.record import ROOT, Outcome
+from tests.shards.record import Outcome
 
 SEED: Final = 20130310
 PATIENCE: Final = 60

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.paths import ROOT
 from tests.shards.cut import Shard
 
-ROOT: Final = Path(__file__).parents[2]
 FILE: Final = Path(__file__).with_name("record.jsonl")
 PRODUCT: Final = ("materializer", "sql", "expectations", "dags", "pyproject.toml", "constraints.txt", "tests")
 PAGES: Final = ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -32,12 +31,12 @@ from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
 from materializer.spark.run.computed import Computed
 from materializer.spark.runtime.session import work_session
+from tests.paths import ROOT
 from tests.quality.cases import BAD, CASES, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parent.parent.parent
 AT = parse("2024-01-01", TimeType.TIMESTAMP)
 HOURS = build(GridSpec(Width(micros=HOUR)), TimeType.TIMESTAMP)
 YEAR = SpanSet.of(Span(parse("2013-01-01", TimeType.TIMESTAMP), parse("2014-01-01", TimeType.TIMESTAMP)))

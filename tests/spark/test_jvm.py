@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
 
 
 def test_a_process_starts_again_what_was_killed() -> None:

@@ -20,8 +20,7 @@ from materializer.errors import (
     JavaTooOldError,
 )
 from materializer.spark.runtime import jars, session
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
 
 
 def fake_java(folder: Path, *, says: str, status: int = 0) -> Path:

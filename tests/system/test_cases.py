@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,8 @@ from tests.cases import reading
 from tests.cases.reading import DATA, Outcome, kind_of
 from tests.cases.runner import WITH_SPARK, run_all
 from tests.cases.world import How
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = ("seed_cases", "engine_samples", "time_bucket_samples", "continuous_aggregate_samples")
 CASES = [case for file in FILES for case in reading.read(DATA / f"{file}.json")]
 

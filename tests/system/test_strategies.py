@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,9 +14,9 @@ from deltalake import DeltaTable
 from materializer.core.refresh.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
 from materializer.lake import table as lake_table
+from tests.paths import ROOT
 from tests.system.builders import Site, at
 
-ROOT = Path(__file__).resolve().parents[2]
 MINUTES = [
     (f"{hour:02}:{minute:02}", sym, 100 * hour + minute) for hour in range(4) for minute in range(60) for sym in "AB"
 ]

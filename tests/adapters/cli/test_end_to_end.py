@@ -17,8 +17,8 @@ from materializer.adapters.cli.commands import defining, looking, policies, refr
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
 from materializer.config import Config
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 DEFINITION = """
 CREATE MATERIALIZED VIEW trades_1h
 AS SELECT time_bucket('1 hour', ts) AS hour, sym, count(*) AS n, sum(volume) AS volume

@@ -14,8 +14,7 @@ from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.output import JsonOutput, Pipe, TextOutput
 from materializer.errors import LeaseHeldError, RefreshWindowError
 from tests.adapters.cli import samples
-
-ROOT = Path(__file__).parents[3]
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from materializer import errors
 from materializer.adapters.cli.app import app
 from materializer.adapters.cli.output import JsonOutput
 from tests.adapters.cli import samples
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 LEAVES = {"window", "span", "last", "row", "columns", "tolerances", "versions", "values", "kwargs", "switch"}
 """Objects that the page describes as one thing."""
 DESCRIBED = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from materializer.core.quality import builtin
 from materializer.core.quality.catalog import KNOWN
 from materializer.core.quality.compiled import COMPILABLE
+from tests.paths import ROOT
 
-PAGE = Path(__file__).parent.parent.parent.parent / "docs/quality.md"
+PAGE = ROOT / "docs/quality.md"
 
 
 def test_the_table_of_expectations_is_the_catalogue():

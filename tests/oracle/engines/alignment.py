@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-TABLES: Final = Path(__file__).resolve().parents[2] / "cases" / "data" / "alignment_tables.json"
+from tests.paths import ROOT
+
+TABLES: Final = ROOT / "tests" / "cases" / "data" / "alignment_tables.json"
 
 
 @cache

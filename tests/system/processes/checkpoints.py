@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from materializer.services.protocol.process import At, Which
-from tests.system.processes.running import REPOSITORY
+from tests.paths import ROOT
 
 
 def checkpoint_names() -> set[str]:
     """Return all names that the product gives to checkpoints: the steps of the protocol, and what is written out."""
     names = {at.value for at in At}
-    for file in sorted((REPOSITORY / "materializer").rglob("*.py")):
+    for file in sorted((ROOT / "materializer").rglob("*.py")):
         for call in ast.walk(ast.parse(file.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
                 called = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id

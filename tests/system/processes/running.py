@@ -28,13 +28,13 @@ from materializer.errors import LeaseHeldError
 from materializer.journal.state import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.processes import started
+from tests.paths import ROOT
 from tests.system.lake import Source
 from tests.system.processes.handed import handlers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPOSITORY: Final = Path(__file__).resolve().parents[3]
 PATIENCE: Final = 300.0
 """Seconds after which a child that says nothing is taken for hung; Spark alone may take 60 on a busy machine."""
 START: Final = datetime.fromisoformat("2024-03-01T00:00:00+00:00")
@@ -208,7 +208,7 @@ class World:
         with errors.open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.system.processes.child", self.root, "bars", command, *lane, *options],
-                cwd=REPOSITORY,
+                cwd=ROOT,
                 env={**os.environ, **_lent(self.spark)} if "--borrow" in options else None,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -21,9 +21,10 @@ from materializer.journal.store import JournalStore
 from materializer.services import processes
 from materializer.services.schedule import policies
 from tests.journal.histories import DEFINED, rows_of
+from tests.paths import ROOT
 from tests.system.processes.clock import _READ_DATES, DAY, HOUR, YEAR, shifted, wrong_by
 from tests.system.processes.mended import opened
-from tests.system.processes.running import REPOSITORY, START, World
+from tests.system.processes.running import START, World
 from tests.system.processes.situations import LATE, OTHER, OTHERLY, put_definition, run
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ COMMANDS: Final = "refresh maintain apply refresh build backup maintain refresh 
 
 def clocks_read() -> Iterator[tuple[str, str]]:
     """Yield (module, call) of every reading of the time in the product."""
-    for file in sorted((REPOSITORY / "materializer").rglob("*.py")):
-        module = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+    for file in sorted((ROOT / "materializer").rglob("*.py")):
+        module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {
                 *("time.time", "time.time_ns", "time.gmtime", "time.localtime", "time.strftime"),

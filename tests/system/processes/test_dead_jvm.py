@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.processes.running import REPOSITORY
+from tests.paths import ROOT
 
 UNENDED = "refresh 1 has not ended: what it wrote is finished or undone by the next command"
 
@@ -32,7 +32,7 @@ def test_a_dead_jvm_stops_one_refresh(
     """
     ran = subprocess.run(
         [sys.executable, "-m", "tests.system.processes.dying", tmp_path, checkpoint, str(rows)],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=600,
