@@ -1,4 +1,4 @@
-"""The composition root: builds a lake with its executor, library of expectations and output handlers.
+"""The composition root: builds a lake with its executor, its expectation library and its output handlers.
 
 No other module chooses adapters.
 """
@@ -30,12 +30,12 @@ def wired(
     output_handlers: Mapping[str, OutputHandler],
     on_checkpoint: Callable[[str], None],
 ) -> tuple[Lake, Executor]:
-    """Return a lake and what computes in it.
+    """Return a lake and the executor that computes in it.
 
     Raises:
         ConfigError: If *root* is no folder of this machine.
-        ForeignSettingError: If *session* skips files that it cannot read.
-        UsageError: If an aggregate in Python or a handler cannot be imported, or has an unfit name.
+        ForeignSettingError: If *session* skips unreadable files.
+        UsageError: If a Python aggregate or an output handler cannot be imported, or has an unfit name.
     """
     folder = _folder(str(root))
     if session is not None:
@@ -56,7 +56,7 @@ def _folder(lake: str) -> Path:
 
 
 def _library() -> ExpectationLibrary:
-    """Return Great Expectations behind its port; the library itself is imported when it is asked."""
+    """Return the adapter of Great Expectations, which imports that library on first use."""
     from materializer.adapters.great_expectations import auditor
 
     return auditor

@@ -1,9 +1,9 @@
-"""Which aggregates there are, kept beside the journal as one file of JSON.
+"""The list of aggregates, as one JSON file beside the journal.
 
-Whoever only looks at definitions, and does so again and again in new processes (Airflow reads a file in ``dags/`` every few
-seconds), shall not pay for opening a Delta table each time. The file can be thrown away at any time: it names the version
-of the journal that it was made of, and that version's commit file. It holds for newer versions too as long as their commits
-say that they did nothing of what is listed.
+A process that needs only definitions reads this file and opens no Delta table. Airflow needs that: it starts a process for
+each file in ``dags/`` every few seconds. The file may be deleted at any time. It names the version of the journal that it was
+made from, and the identity of that version's commit file. It is also valid at a newer version if no commit since has an event
+that changes the list.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _FILE: Final = "_materializer/listing.json"
 _LOG: Final = "_materializer/journal/_delta_log"
 _FORMAT: Final = 1
-"""Raised when what the file holds changes its meaning."""
-_LISTS_NOTHING_ELSE: Final = frozenset(
+"""A higher number when the content of the file changes its meaning."""
+_CHANGES_NO_LIST: Final = frozenset(
     {
         "lease_taken",
         "lease_renewed",
@@ -47,17 +47,17 @@ _LISTS_NOTHING_ELSE: Final = frozenset(
         "snapshot",
     }
 )
-"""Events that change neither an aggregate's name, definition and source nor its last refresh; others may."""
+"""Events that change neither the name, definition and source of an aggregate nor its last refresh."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One aggregate as it is listed.
+    """One aggregate in the list.
 
     Args:
         name: Its name.
-        spec: Its definition as JSON; empty when an event of it cannot be read.
-        source: Where the table lies that it reads, absolute.
+        spec: Its definition as JSON; empty when one of its events cannot be read.
+        source: Absolute path of its source.
         last: Its last refresh in a few words, or empty.
     """
 
@@ -68,7 +68,7 @@ class Listed:
 
 
 def listed(view: View) -> list[Listed]:
-    """Return what there is to list, from the journal itself."""
+    """Return the list, computed from the journal."""
     rows = [Listed(broken.name or broken.id, {}, "", "") for broken in view.broken.values()]
     for state in view.states.values():
         last = ""
@@ -83,7 +83,7 @@ def listed(view: View) -> list[Listed]:
 
 
 def write(root: Path, view: View) -> None:
-    """Keep the list for :func:`read`; not being able to costs its readers time and nothing else."""
+    """Write the list for :func:`read`. A failure is ignored: readers then read the journal."""
     commit = _commit(root, view.version)
     if commit is None or view.broken:
         return
@@ -95,28 +95,28 @@ def write(root: Path, view: View) -> None:
             return
     with suppress(OSError):
         own.write_text(text, encoding="utf-8")
-        own.replace(root / _FILE)  # a whole file or none, whoever else writes it
+        own.replace(root / _FILE)  # atomic: readers find a whole file, also when two processes write
     with suppress(OSError):
         own.unlink(missing_ok=True)
 
 
 def read(root: Path) -> list[Listed] | None:
-    """Return what was kept, or None when it may not be what the journal says now."""
+    """Return the list that was written, or None when the journal may have changed it since."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads((root / _FILE).read_text(encoding="utf-8"))
-        if kept["format"] != _FORMAT or kept["commit"] != _commit(root, kept["version"]):
+        stored = json.loads((root / _FILE).read_text(encoding="utf-8"))
+        if stored["format"] != _FORMAT or stored["commit"] != _commit(root, stored["version"]):
             return None
-        version = kept["version"] + 1
+        version = stored["version"] + 1
         while (commit := root / _LOG / f"{version:020d}.json").exists():
-            if not _kinds(commit) <= _LISTS_NOTHING_ELSE:
+            if not _kinds(commit) <= _CHANGES_NO_LIST:
                 return None
             version += 1
-        return [from_json(Listed, row) for row in kept["rows"]]
+        return [from_json(Listed, row) for row in stored["rows"]]
     return None
 
 
 def _commit(root: Path, version: int) -> list[int] | None:
-    """Return what tells the commit file of *version* from any other file, None when it is gone."""
+    """Return the identity of the commit file of *version*, None when it is gone."""
     with suppress(OSError):
         stat = (root / _LOG / f"{version:020d}.json").stat()
         return [stat.st_ino, stat.st_mtime_ns, stat.st_size]
@@ -124,10 +124,10 @@ def _commit(root: Path, version: int) -> list[int] | None:
 
 
 def _kinds(commit: Path) -> set[str]:
-    """Return the kinds of events that a commit says it holds.
+    """Return the kinds of events in a commit, from its commit info.
 
     Raises:
-        ValueError, KeyError: If it does not say.
+        ValueError, KeyError: If the commit info does not list them.
     """
     lines = (json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines())
     [info] = (line["commitInfo"] for line in lines if "commitInfo" in line)

@@ -1,7 +1,7 @@
-"""The rows of the journal: how an event is stored, and read again.
+"""The rows of the journal: each stores one event.
 
-A row is (format, aggregate id, kind, time of the commit as text, payload as JSON). An unknown kind or a newer format is an
-error, never skipped: a journal that is half understood is not understood.
+A row is (format, aggregate id, kind, time of the commit as text, payload as JSON). A row of an unknown kind or a newer
+format raises an error and is never skipped, because later events depend on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from materializer.journal.events import (
 
 FORMAT: Final = 1
 UNREADABLE: Final = "unreadable"
-"""Kind of the row that stands for a file of one aggregate's events that cannot be read; its payload says why."""
+"""Kind of the row that replaces an unreadable file of one aggregate's events; its payload is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def encode(aggregate: str, event: Event, *, at: str) -> Row:
     Args:
         aggregate: Id of the aggregate.
         event: What happened.
-        at: Time of the commit as ISO text; shown to people, never used for a decision.
+        at: Time of the commit as ISO text; people read it, no decision uses it.
     """
     return Row(aggregate, _NAMES[type(event)], at, json.dumps(as_json(event), separators=(",", ":")))
 

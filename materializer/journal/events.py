@@ -1,4 +1,4 @@
-"""What can happen to an aggregate. Every event belongs to one aggregate; :mod:`materializer.journal.codec` stores it."""
+"""The events of the journal. Every event belongs to one aggregate or build; :mod:`materializer.journal.codec` stores it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Instant: TypeAlias = Annotated[
         lambda data: _INSTANTS[data] if isinstance(data, str) else data,
     ),
 ]
-"""An instant, which is a word in JSON where it is infinite."""
+"""An instant; in JSON an infinite one is a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class SourceIdentity:
     """The table that a source name was resolved to when the definition was applied.
 
     Args:
-        path: Where it lies.
-        table_id: Its Delta table id; another id is another table.
-        name: The catalog name, when it has to be addressed by name.
+        path: Its folder.
+        table_id: Its Delta table id, which identifies the table.
+        name: Its catalog name, when it is addressed by name.
     """
 
     path: str
@@ -40,16 +40,16 @@ class SourceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may write events of an aggregate.
+    """The right of one process to write events of an aggregate.
 
     Args:
-        owner: Unique to one holder.
-        host: Its host name.
-        pid: Its process.
-        started: When that process started (ticks since boot), so that a reused pid is not mistaken for it.
-        until: When the lease ends unless renewed, seconds since the epoch.
-        jvm_pid: The Spark driver's process, which may outlive Python, or 0.
-        jvm_started: Likewise.
+        owner: Unique id of this lease.
+        host: Host name of the process.
+        pid: Id of the process.
+        started: When the process started (ticks since boot); it tells the process from a later one with the same pid.
+        until: When the lease ends unless it is renewed, seconds since the epoch.
+        jvm_pid: Id of the Spark driver's process, which may outlive Python, or 0.
+        jvm_started: When the Spark driver started (ticks since boot), or 0.
     """
 
     owner: str
@@ -63,13 +63,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """An aggregate exists from here on: everything is dirty, changes count from *cursor*.
+    """An aggregate is created: everything is dirty, and changes are captured from *cursor*.
 
     Args:
         name: Unique among living aggregates.
         spec: The resolved definition, as JSON.
-        data_version: Id of this state of the partials; a changed definition gets a new one.
-        source: What the source was resolved to.
+        data_version: Id of the data version; a changed definition gets a new one.
+        source: The table that the source name was resolved to.
         cursor: Source version from which changes are captured.
         schemas: Column names and Spark types of ``partials`` and ``output``.
         tables: Delta table ids of ``partials`` and ``output``.
@@ -94,14 +94,14 @@ class Described:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class LeaseTaken:
-    """A process may write from here on."""
+    """A process took the lease."""
 
     lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRenewed:
-    """The holder is still working."""
+    """The process that has the lease is still working."""
 
     owner: str
     until: float
@@ -111,7 +111,7 @@ class LeaseRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
-    """The holder is done."""
+    """The process that had the lease gave it back."""
 
     owner: str
 
@@ -119,21 +119,21 @@ class LeaseReleased:
 @json_fields(later=["reasons", "max_entries", "lateness", "waited", "expired", "followed_end"], omits=["followed_end"])
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Changes up to *version* are in the log.
+    """Changes up to *version* were captured into the invalidation log.
 
     Args:
         version: The new cursor.
-        entries: What they made dirty.
-        extent_end: End of the bucket of the newest row at *version*; ``NEG_INF`` when there are no rows.
-        counts: For each version: ``rung``, changed ``rows`` (None when nobody counted) and rows by kind.
+        entries: What the changes made dirty.
+        extent_end: End of the bucket of the newest row at *version*; ``NEG_INF`` without rows.
+        counts: For each version: ``rung``, changed ``rows`` (None when they were not counted) and rows by kind.
         null_times: Rows with a null time in the source at *version*, when known.
-        reasons: Why a coarser rung was taken, where it was.
-        max_entries: More entries of the log than this are joined.
-        lateness: How late the inserted rows were: rows by step of :class:`materializer.core.refresh.lateness.Lateness`.
-        waited: Seconds that the oldest of the versions had waited to be captured, when known.
-        expired: Rows that went below the frozen bound and count for nothing, as far as known.
-        followed_end: End of the bucket of the newest row that retention follows, where rows lie past the clock;
-            ``POS_INF`` where none do.
+        reasons: Why the capture used a coarser rung; empty when it did not.
+        max_entries: Limit on the entries of the log; above it, entries are joined.
+        lateness: Lateness of the inserted rows, as rows by step of :class:`materializer.core.refresh.lateness.Lateness`.
+        waited: Seconds between the commit of the oldest version and this capture, when known.
+        expired: Rows that were deleted below the frozen boundary, as far as known; they make nothing dirty.
+        followed_end: End of the bucket of the newest row that retention counts from, if rows lie past the clock;
+            ``POS_INF`` if none do.
     """
 
     version: int
@@ -152,7 +152,7 @@ class Captured:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Invalidated:
-    """Spans were declared dirty by hand, or clean buckets are refreshed by force."""
+    """Spans were declared dirty by hand, or because a forced refresh computes them again."""
 
     entries: tuple[Entry, ...]
     reason: str = ""
@@ -161,12 +161,12 @@ class Invalidated:
 @json_fields(later=["settled"])
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """Raw rows below *bound* may go from here on: what was computed from them is kept.
+    """Raw rows below *bound* may be deleted from here on; the results that were computed from them stay.
 
     Args:
-        bound: An edge of the grid; ``NEG_INF`` when nothing is frozen any more.
-        reason: Who moved it.
-        settled: Dirty spans in which neither the source nor our tables can have rows: they are clean now.
+        bound: The new frozen boundary, an edge of the grid; ``NEG_INF`` when nothing is frozen any more.
+        reason: What moved it.
+        settled: Dirty spans that become clean, because neither the source nor our tables can have rows there.
     """
 
     bound: Instant
@@ -177,7 +177,7 @@ class Frozen:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Buckets below *bound*, an edge of the grid, are to be taken out of our tables, or are wanted again above it."""
+    """The first retained edge moves to *bound*: up, and older buckets will be discarded; down, and they are computed again."""
 
     bound: Instant
 
@@ -185,7 +185,7 @@ class Retired:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan's spans leave the log and the threshold rises to *threshold*, before anything is materialised."""
+    """A refresh was planned: before it writes, its spans leave the log and the threshold rises to *threshold*."""
 
     plan: Plan
     threshold: Instant
@@ -195,12 +195,12 @@ class Planned:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A gate has decided what of plan *n* is published; recovery repeats the verdict, never the audit.
+    """The gate decided which rows of plan *n* are published. Recovery uses this verdict and does not audit again.
 
     Args:
-        n: The plan.
-        held: Spans that are not published; they go back to the log when the plan ends.
-        verdict: What the gate found.
+        n: Number of the plan.
+        held: Withheld spans; they return to the log when the plan ends.
+        verdict: The gate's verdict.
     """
 
     n: int
@@ -211,7 +211,7 @@ class Audited:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Both tables carry plan *n*."""
+    """Plan *n* ended: both tables carry it."""
 
     n: int
     report: RunReport
@@ -219,7 +219,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Plan *n* will never be in a table; its spans are dirty again."""
+    """Plan *n* was given up: no table will carry it, and its spans are dirty again."""
 
     n: int
     reason: str
@@ -227,21 +227,21 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The output handler was given what changed up to a version of the output."""
+    """The output handler received all changed rows up to a version of the output."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRan:
-    """A refresh policy has done what was to do.
+    """A refresh policy did its work.
 
     Args:
         policy: Its name.
-        now: What its window was computed from: microseconds since the epoch, or a plain integer.
-        clock: By which instant its schedule goes on, microseconds since the epoch; *now* where that is one.
-        is_by_clock: Whether the clock said so, and nobody who asked: its schedule goes on from there even when it was
-            further on, by a clock that was wrong.
+        now: The *now* of its window: microseconds since the epoch, or an integer of an integer time column.
+        clock: The instant from which its schedule continues, microseconds since the epoch; *now* where that is an instant.
+        is_by_clock: Whether the schedule triggered the run. Such a run may move the schedule backwards, which corrects a
+            clock that had run ahead.
     """
 
     policy: str
@@ -252,24 +252,24 @@ class PolicyRan:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is published was checked; *verdict* is what was found, as JSON."""
+    """The published rows were checked; *verdict* is the result, as JSON."""
 
     verdict: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Both tables are as told from here on, and carry number *n*.
+    """The aggregate was repaired: its tables are those named here, and both carry number *n*.
 
     Args:
-        n: The number; every writer of an earlier plan is fenced by it.
-        data_version: Id of the partials' state; a new one when the partials had to be made anew.
+        n: The number, which fences the writers of earlier plans.
+        data_version: Id of the data version; a new one when the partials were created anew.
         tables: Delta table ids of ``partials`` and ``output``.
-        reason: What was wrong, in words.
-        is_everything_dirty: Whether nothing is known of what the tables hold; else they are what the log says.
-        threshold: With everything dirty: end of the newest bucket that either table may hold rows of, None without any.
-        cursor: With everything dirty: source version from which changes count, None to leave it.
-        source: Path, table id and name of the source, when it is another table from here on.
+        reason: What was wrong, as text.
+        is_everything_dirty: Whether the rows of the tables are unknown, so that everything is dirty; else the log still holds.
+        threshold: With everything dirty: end of the newest bucket of which a table may have rows, None without rows.
+        cursor: With everything dirty: source version from which changes are captured, None to leave it as it is.
+        source: Path, table id and name of the new source, None when the source is the same.
     """
 
     n: int
@@ -284,20 +284,20 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """The tables were maintained; *report* is what was done, as JSON."""
+    """The tables were maintained; *report* is the result, as JSON."""
 
     report: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class BuildStarted:
-    """A version of another aggregate is built beside it from here on, in a stream of its own.
+    """A build was begun beside an aggregate; it has its own events.
 
     Args:
-        name: The name of both.
+        name: The name of aggregate and build.
         builds: Id of the aggregate.
-        version: What it starts from; see :mod:`materializer.journal.version_fields`.
-        n: Refresh number that both of its tables carry.
+        version: The fields that the build starts with; see :mod:`materializer.journal.version_fields`.
+        n: Refresh number that both tables of the build carry.
     """
 
     name: str
@@ -309,10 +309,10 @@ class BuildStarted:
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
 class SwitchPlanned:
-    """The output is about to get the rows of a build; recovery looks for the plan's id there.
+    """A switch was planned: the output will get the rows of a build. Recovery looks for the plan's id in the output.
 
     Args:
-        plan: Its number, and the tables it was made on: the partials of the build, the output of the aggregate.
+        plan: The plan, made on the partials of the build and the output of the aggregate.
         build: Id of the build.
     """
 
@@ -322,23 +322,23 @@ class SwitchPlanned:
 
 @dataclass(frozen=True, slots=True)
 class BuildClosed:
-    """A switch to the build was planned: nobody changes it until that has ended, and whoever held it has lost it."""
+    """A switch to the build was planned: the build loses its lease and does not change until the switch has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildOpened:
-    """The switch came to nothing; the build goes on."""
+    """The switch was given up; the build can be refreshed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """The output carries plan *n*: the aggregate is what its build was; the old version is kept, or not.
+    """A switch ended: the output carries plan *n*, and the aggregate takes over the version of its build.
 
     Args:
-        n: The plan.
-        version: The build when it was closed.
-        keep: How many previous versions are kept, the old one included.
-        report: What it did.
+        n: Number of the plan.
+        version: The version of the build when it was closed.
+        keep: How many previous versions stay, the replaced one included.
+        report: What the switch did.
     """
 
     n: int
@@ -349,12 +349,12 @@ class Switched:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The aggregate is gone, or the build."""
+    """The aggregate or the build was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The folded state of the aggregate; stands instead of all its earlier events."""
+    """The folded state of the aggregate, which replaces all its earlier events."""
 
     state: Mapping[str, Any]
 

@@ -1,7 +1,7 @@
-"""The state of all aggregates, folded from the journal's events in order.
+"""The state of all aggregates, computed from the journal's events in order.
 
-:func:`apply` is the whole meaning of an event. It refuses what the protocol never writes (a second open plan, an end
-without a plan), so that a damaged or foreign journal is noticed where it is read and not where it hurts.
+:func:`apply` defines what each event means. It refuses events that the protocol never writes (a second open plan, an end
+without a plan), so that reading a damaged or foreign journal fails before a decision is based on it.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from materializer.journal.state import AggregateState, Ended, States
 from materializer.journal.version_fields import fields_of, version_of
 
 MAX_CHANGES: Final = 500
-"""Captures whose row counts the state keeps."""
-KEPT_CHECKS: Final = 20
-"""Checks of what is published that the state keeps."""
-KEPT_WAITS: Final = 50
-"""Captures whose waiting time the state keeps."""
-_TOLD: Final = (Described, Delivered, Checked)
-"""What may be told, without a lease, of what another process dropped a moment before: nothing comes of it."""
-KEPT_ENDED: Final = 50
-"""Ended refreshes that the state keeps; older ones live in the history table."""
+"""How many captures the state has row counts of."""
+MAX_CHECKS: Final = 20
+"""How many checks of the published rows the state has."""
+MAX_WAITS: Final = 50
+"""How many captures the state has waiting times of."""
+_WITHOUT_LEASE: Final = (Described, Delivered, Checked)
+"""Events that a process appends without a lease. They have no effect after another process dropped the aggregate."""
+MAX_ENDED: Final = 50
+"""How many ended refreshes the state has; the history table has the older ones."""
 
 
 def fold(rows: Iterable[Row], states: States | None = None) -> States:
@@ -79,7 +79,7 @@ def fold(rows: Iterable[Row], states: States | None = None) -> States:
 
 
 def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
-    """Return the aggregate of *row* after it, None when it is gone; raises as :func:`fold`."""
+    """Return the state of the aggregate after *row*, None when the row drops it; raises as :func:`fold`."""
     try:
         return apply(state, row.aggregate, decode(row), at=row.at)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
@@ -90,7 +90,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
 
 
 def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str = "") -> AggregateState | None:
-    """Return the state after *event*, or None when the aggregate is gone."""
+    """Return the state after *event*, or None when the event drops the aggregate."""
     if isinstance(event, Snapshot):
         return from_json(AggregateState, event.state)
     if isinstance(event, Defined):
@@ -98,7 +98,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
     if isinstance(event, BuildStarted) and state is None:
         known = {**fields_of(event.version), "written_n": event.n}
         return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
-    if state is None and isinstance(event, _TOLD):
+    if state is None and isinstance(event, _WITHOUT_LEASE):
         return None
     if state is None:
         msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
@@ -151,10 +151,10 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case PolicyRan():
             _, latest = state.policy_runs.get(event.policy, (0, event.clock))
             if event.clock < latest and not event.is_by_clock:
-                return state  # an old window that was asked for again moves no schedule
+                return state  # a request for an old window moves no schedule
             return replace(state, policy_runs={**state.policy_runs, event.policy: (event.now, event.clock)})
         case Checked():
-            return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-KEPT_CHECKS:])
+            return replace(state, checks=(*state.checks, {**event.verdict, "at": at})[-MAX_CHECKS:])
         case Repaired():
             return _repaired(state, event, None if event.source is None else SourceIdentity(**event.source))
         case Maintained():
@@ -232,16 +232,16 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
         changes=changes,
         lateness=state.lateness + Lateness.from_json(event.lateness),
         expired_rows=state.expired_rows + event.expired,
-        waits=(*state.waits, *([] if event.waited is None else [event.waited]))[-KEPT_WAITS:],
+        waits=(*state.waits, *([] if event.waited is None else [event.waited]))[-MAX_WAITS:],
     )
 
 
 def _retired(state: AggregateState, event: Retired) -> AggregateState:
-    """Let buckets go, or want them again.
+    """Return *state* after its first retained edge moved.
 
-    What fell below the bound is discarded, whatever else was dirty about it; what is dirty about an engine stays, because
-    results above the bound may change with it. What lies above it again was not kept: it is as dirty as if somebody had
-    said so.
+    Up: the buckets below the edge will be discarded, so no other cause of theirs stays in the log. An engine's log stays,
+    because results above the edge may depend on what is dirty below it. Down: the buckets above the edge are not stored any
+    more, so they are dirty as after ``invalidate``.
     """
     if event.bound < state.retired:
         wanted = Span(event.bound, state.retired)
@@ -289,7 +289,7 @@ def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState
     _open_plan(state, event.n)
     old = version_of(replace(state, written_n=event.n))
     ended = Ended(event.n, at, "switched", EVERYTHING, event.report)
-    tables = {**event.version["tables"], "output": state.tables["output"]}  # readers keep their table
+    tables = {**event.version["tables"], "output": state.tables["output"]}  # readers read the same table
     is_same_clock = old["spec"].get("time_type") == event.version["spec"].get("time_type")
     return replace(
         _close(state, ended),
@@ -303,33 +303,33 @@ def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState
 
 
 def _is_again(version: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a version is the one that was published before, caught up: nobody goes back to that one."""
+    """Whether *version* is *before*, refreshed further; then *before* is no longer of use for a rollback."""
     return all(version[field] == before[field] for field in ("spec", "source"))
 
 
 def _open_plan(state: AggregateState, n: int) -> Plan:
     if state.plan is None or state.plan.n != n:
-        found = state.plan and state.plan.n
-        msg = f"the journal ends refresh {n} of {state.name}, but the open one is {found}"
+        open_n = state.plan and state.plan.n
+        msg = f"the journal ends refresh {n} of {state.name}, but the open one is {open_n}"
         raise JournalError(msg, hint="restore the journal from a backup")
     return state.plan
 
 
 def _close(state: AggregateState, ended: Ended) -> AggregateState:
-    ends = (*state.ended, ended)[-KEPT_ENDED:]
+    ends = (*state.ended, ended)[-MAX_ENDED:]
     return replace(state, plan=None, switch="", held=SpanSet(), verdict={}, policy="", ended=ends)
 
 
 def _repaired(state: AggregateState, event: Repaired, source: SourceIdentity | None) -> AggregateState:
     """Return *state* after a repair.
 
-    What the tables hold stays below the threshold, so that a refresh looks there even where the source has no rows; what
-    they keep no longer does not come back.
+    The threshold stays above all stored rows, so that a refresh also computes buckets in which the source has no rows. Buckets
+    below the first retained edge are not computed again.
 
     Args:
         state: The aggregate; no plan of it is open.
-        event: What was repaired.
-        source: What it reads from here on, None for what it read before.
+        event: The repair.
+        source: The source from here on, None if it did not change.
     """
     if state.plan is not None:
         msg = f"{state.name} is repaired while refresh {state.plan.n} is open"
@@ -360,7 +360,7 @@ def _repaired(state: AggregateState, event: Repaired, source: SourceIdentity | N
 
 
 def _everything(threshold: int, discarded: int) -> InvalidationLog:
-    """Return a log in which all is dirty; what our tables keep no longer is to be discarded, whatever is there."""
+    """Return a log in which everything is dirty; below *discarded* the cause is RETIRED, so that rows there are removed."""
     entries = []
     if discarded != NEG_INF:
         entries.append(Entry(Span(NEG_INF, discarded), None, Cause.RETIRED))

@@ -1,8 +1,8 @@
-"""The journal as the services use it: folded states, appends by compare-and-swap, and its own upkeep.
+"""The journal as the services use it: states, appends by compare-and-swap, and its own maintenance.
 
-Every so many commits one commit replaces the folded rows by one snapshot row an aggregate. Before that, the ends of
-refreshes are copied to a history table, so that the journal stays small and nothing that people look up is lost; a crash
-in between leaves the same rows in both, and readers of the history take each refresh once.
+After ``snapshot_every`` commits the journal is folded: one commit replaces all rows by one snapshot row for each aggregate.
+Before that commit, plans and ends of refreshes are copied to a history table, where people look them up. A crash between the
+two commits leaves these rows in both tables; readers of the history take each row once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from materializer.journal.unreadable import fold_each
 from materializer.journal.view import View
 
 WORTH_FOLDING: Final = 10
-"""Commits that maintenance folds into one file; fewer are not worth it."""
+"""Maintenance folds this many commits or more into one file."""
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted", "switched")
 
 
@@ -37,16 +37,16 @@ def _now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one of the journal's two tables has gathered.
+    """Size and garbage of one of the journal's two tables.
 
     Args:
         table: ``journal`` or ``history``.
-        rows: Its rows.
-        files: Its files.
-        bytes: Their size.
-        commits: Commits since all rows were last put into one file.
-        leftovers: Files that nobody needs any more.
-        leftover_bytes: Their size.
+        rows: Number of its rows.
+        files: Number of its files.
+        bytes: Size of its files.
+        commits: Commits since the last fold.
+        leftovers: Number of files that can be removed.
+        leftover_bytes: Size of these files.
     """
 
     table: str
@@ -59,7 +59,7 @@ class Gathered:
 
     @property
     def is_worth_folding(self) -> bool:
-        """Whether folding it is worth a commit."""
+        """Whether maintenance folds the table."""
         return self.commits >= WORTH_FOLDING
 
 
@@ -68,9 +68,9 @@ class Journal:
 
     Args:
         root: Root folder of the lake.
-        snapshot_every: Commits after which the journal is folded into one file.
-        now: Source of the text that stands in ``at``; for people only.
-        on_checkpoint: Told the names of the points between the commits of a fold.
+        snapshot_every: Commits after which the journal is folded.
+        now: Returns the text for ``at``, which only people read.
+        on_checkpoint: Called with a name before each commit of a fold.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Journal:
         self._checkpoint = on_checkpoint
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
-        self._reading = RLock()  # a lease is renewed by a thread of its own
+        self._reading = RLock()  # a second thread renews the lease
 
     def reopen(self) -> None:
-        """Forget what was read; another journal, or none, stands there now."""
+        """Read everything anew, because the folder of the journal was replaced."""
         with self._reading:
             self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
             self._view, self._seen = View(-1, {}), None
 
     def view(self) -> View:
-        """Return the newest state of everything; a few milliseconds when nothing changed."""
+        """Return the newest states; takes a few milliseconds when nothing changed."""
         with self._reading:
             snapshot, seen = self._store.read(), self._seen
             if snapshot is seen:
@@ -111,7 +111,7 @@ class Journal:
 
     @property
     def last_view(self) -> View:
-        """The view that was read last; nothing is read."""
+        """The view that was read last; this property reads nothing."""
         return self._view
 
     def append(self, version: int, aggregate: str, events: Sequence[Event]) -> None:
@@ -120,9 +120,9 @@ class Journal:
         Raises:
             JournalConflictError: If another commit came first; nothing was written.
         """
-        self.append_all(version, [(aggregate, e) for e in events])
+        self.append_each(version, [(aggregate, e) for e in events])
 
-    def append_all(self, version: int, events: Sequence[tuple[str, Event]]) -> None:
+    def append_each(self, version: int, events: Sequence[tuple[str, Event]]) -> None:
         """Append events of several aggregates, (id, event), in one commit; raises as :meth:`append`."""
         if not events:
             return
@@ -132,7 +132,7 @@ class Journal:
     def transact(
         self, decide: Callable[[View], Sequence[tuple[str, Event]]], *, attempts: int | None = None
     ) -> Sequence[tuple[str, Event]]:
-        """Append in one commit what *decide* returns for the newest view, and return that; no event, no commit.
+        """Append in one commit the events that *decide* returns for the newest view, and return them; no event, no commit.
 
         Args:
             decide: Returns (id of an aggregate, event) pairs. It is called again when another commit came first.
@@ -142,18 +142,18 @@ class Journal:
             JournalConflictError: If another commit came first at every attempt; nothing was appended.
         """
         return transact(
-            self.view, decide, lambda view, events: self.append_all(view.version, events), attempts=attempts
+            self.view, decide, lambda view, events: self.append_each(view.version, events), attempts=attempts
         )
 
-    def insist(self, events: Sequence[tuple[str, Event]]) -> None:
-        """Append events, (id, event), in one commit, whatever others append meanwhile; the caller holds the lease."""
+    def append_leased(self, events: Sequence[tuple[str, Event]]) -> None:
+        """Append events, (id, event), in one commit, after any commits of other processes; the caller holds the lease."""
         self.transact(lambda _: events)
 
-    def tell(self, aggregate: str, name: str, event: Event) -> None:
-        """Append an event of an aggregate or a build that others may drop meanwhile; for who holds no lease of it.
+    def append_if_living(self, aggregate: str, name: str, event: Event) -> None:
+        """Append an event of an aggregate or a build without its lease; another process may drop it meanwhile.
 
         Raises:
-            LeaseLostError: If it is gone; nothing was appended.
+            LeaseLostError: If the aggregate is gone; nothing was appended.
         """
 
         def decide(view: View) -> list[tuple[str, Event]]:
@@ -163,10 +163,10 @@ class Journal:
         self.transact(decide)
 
     def tidy(self) -> View:
-        """Fold the journal into one file when enough has gathered, keep the list of what there is, and return the newest view.
+        """Fold the journal if it has enough commits, write the list of aggregates, and return the newest view.
 
-        Harmless when another process is at it. Not folded while an event cannot be read: what stands there is evidence,
-        and a newer release may read it.
+        Two processes may do this at the same time. A journal with an unreadable event is not folded: the event is evidence, and
+        a newer release may read it.
         """
         if self._store.commits_since_snapshot() >= self._snapshot_every:
             self._fold()
@@ -175,18 +175,20 @@ class Journal:
         return view
 
     def gathered(self) -> list[Gathered]:
-        """Return what the journal and its history have gathered since they were last cleaned."""
-        found = []
+        """Return size and garbage of the journal and of its history."""
+        tables = []
         for table, store in (("journal", self._store), ("history", self._history)):
-            read, left, sizes = store.read(), store.leftovers(), store.file_sizes()
-            commits, gone = store.commits_since_snapshot(), sum(f.bytes for f in left)
-            found.append(Gathered(table, len(read.rows), len(sizes), sum(sizes), commits, len(left), gone))
-        return found
+            snapshot, leftovers, sizes = store.read(), store.leftovers(), store.file_sizes()
+            commits, leftover_bytes = store.commits_since_snapshot(), sum(f.bytes for f in leftovers)
+            tables.append(
+                Gathered(table, len(snapshot.rows), len(sizes), sum(sizes), commits, len(leftovers), leftover_bytes)
+            )
+        return tables
 
     def clean(self) -> None:
-        """Fold the journal and its history into one file each where there are more, and remove what nobody needs.
+        """Fold the journal and its history, each if it has enough commits, and remove files that no version needs.
 
-        A process that is at it too comes first or second; neither harms the other.
+        Two processes may do this at the same time.
         """
         if self._store.commits_since_snapshot() >= WORTH_FOLDING:
             self._fold()
@@ -215,17 +217,17 @@ class Journal:
             return
 
     def history(self, aggregate: str) -> list[dict[str, Any]]:
-        """Return plans, verdicts and ends of refreshes that the journal has folded away, oldest first, each row once.
+        """Return the plans, verdicts and ends of refreshes from the history table, oldest first, each row once.
 
         Shape:
-            ``n``, ``kind`` (planned, audited, done, aborted), ``at`` and the event's payload.
+            ``n``, ``kind`` (planned, audited, done, aborted, switched), ``at`` and the event's payload.
         """
-        found: dict[tuple[str, int], dict[str, Any]] = {}
+        rows: dict[tuple[str, int], dict[str, Any]] = {}
         for row in self._history.read().rows:
             if row.aggregate == aggregate:
                 if row.kind == UNREADABLE:
                     raise JournalError(row.payload, hint="restore the journal from a backup")
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
-                found[(row.kind, n)] = {"n": n, "kind": row.kind, "at": row.at} | payload
-        return sorted(found.values(), key=lambda r: (r["n"], _HISTORY_KINDS.index(r["kind"])))
+                rows[(row.kind, n)] = {"n": n, "kind": row.kind, "at": row.at} | payload
+        return sorted(rows.values(), key=lambda r: (r["n"], _HISTORY_KINDS.index(r["kind"])))

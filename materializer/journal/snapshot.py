@@ -1,6 +1,7 @@
-"""Copies of a journal: one pinned version, taken while others go on writing, and put in place of another.
+"""Copies of a journal: one version of it, copied while other processes write, and put in the place of another journal.
 
-A copy is a folder that can be opened like a lake's root. What makes it whole, ``backup.json``, is written last.
+A copy is a folder that can be opened like a lake's root. Its file ``backup.json`` is written last: without it the copy is not
+complete.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from materializer.lake.table import open_table
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
 TABLES: Final = ("journal", "history")
-"""In the order in which they are copied: what is folded away goes to the history first, so that nothing is lost between."""
+"""In the order in which they are copied. A fold writes to the history first, so a copy in this order lacks no row."""
 ATTEMPTS: Final = 5
 _VERSIONED: Final = re.compile(r"(\d{20})\..*(json|parquet)")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup says of itself.
+    """The content of ``backup.json``.
 
     Args:
         made_at: When it was made, ISO text.
         lake: Root folder of the lake.
         version: Version of the journal.
-        aggregates: Name of each aggregate, and the number that its tables carried.
-        format: Of this file.
+        aggregates: Name of each aggregate, and the refresh number that its tables carried.
+        format: Format of this file.
     """
 
     made_at: str
@@ -57,10 +58,10 @@ def copy_journal(root: Path, to: Path) -> View:
 
     Args:
         root: Root folder of the lake.
-        to: Where the copy goes; ``_materializer`` is made there.
+        to: Folder of the copy; ``_materializer`` is created there.
 
     Raises:
-        JournalError: If there is no journal, or it or the copy cannot be read.
+        JournalError: If there is no journal, or if it or its copy cannot be read.
         StorageError: If the copy cannot be written.
     """
     if not is_begun(str(root / FOLDER / TABLES[0])):
@@ -72,7 +73,7 @@ def copy_journal(root: Path, to: Path) -> View:
 
 
 def seal(to: Path, manifest: Manifest) -> None:
-    """Write what makes a copy whole."""
+    """Write the manifest, which completes a copy."""
     part = to / (MANIFEST + ".part")
     with translated(str(to), "writing to"):
         part.write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
@@ -80,22 +81,22 @@ def seal(to: Path, manifest: Manifest) -> None:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Return what a backup says of itself.
+    """Return the manifest of a backup.
 
     Raises:
-        UsageError: If the folder holds no whole backup.
+        UsageError: If the folder has no complete backup.
     """
     hint = "name a folder that 'materializer backup' has written whole"
     try:
         data: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        found = Manifest(**data)
+        manifest = Manifest(**data)
     except FileNotFoundError as exc:
         raise UsageError(f"'{folder}' holds no backup, or one that was interrupted", hint=hint) from exc
     except (OSError, ValueError, TypeError) as exc:
         raise UsageError(f"the backup in '{folder}' cannot be read: {exc}", hint=hint) from exc
-    if found.format > FORMAT:
+    if manifest.format > FORMAT:
         raise UsageError(f"the backup in '{folder}' was made by a newer release", hint="use that release")
-    return found
+    return manifest
 
 
 def _copy_table(path: Path, to: Path) -> None:
@@ -105,7 +106,7 @@ def _copy_table(path: Path, to: Path) -> None:
             with translated(str(to), "copying to"):
                 _copy_version(path, to)
         except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
-            # the log may have been cleaned in between; a full disk does not get better
+            # a file that is gone was cleaned up meanwhile: copy again. A full disk is not tried again
             if isinstance(exc, StorageError) and not isinstance(exc.__cause__, FileNotFoundError):
                 raise
             if attempt + 1 == ATTEMPTS or not isinstance(exc.__cause__, FileNotFoundError):
@@ -125,12 +126,12 @@ def _copy_version(path: Path, to: Path) -> None:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path / name, to / name)
     for name in sorted(os.listdir(path / "_delta_log")):  # noqa: PTH208
-        found = _VERSIONED.fullmatch(name)
-        if found and int(found[1]) <= version:
+        match = _VERSIONED.fullmatch(name)
+        if match and int(match[1]) <= version:
             shutil.copyfile(path / "_delta_log" / name, log / name)
     last = path / "_delta_log" / "_last_checkpoint"
     if last.exists():
         text = last.read_text(encoding="utf-8")
-        # it may have been written after the names were listed, and its checkpoint is not among them
+        # it may be newer than the list of names, and then its checkpoint was not copied
         if any(log.glob(f"{json.loads(text)['version']:020d}.checkpoint*")):
             (log / last.name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Everything the journal knows of one aggregate, as a value; :mod:`materializer.journal.fold` makes it from events."""
+"""The state of one aggregate, as a value; :mod:`materializer.journal.fold` computes it from events."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Instant, Lease, SourceIdentity
 
 Version = Mapping[str, Any]
-"""One version: the fields of :data:`materializer.journal.version_fields.FIELDS`, in the form in which they stand in a snapshot of the state."""
+"""One version: the fields of :data:`materializer.journal.version_fields.FIELDS`, in the form that a snapshot of the state has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A refresh that ended, for people.
+    """A refresh that ended, as commands show it.
 
     Args:
         n: Refresh number.
         at: When it ended, ISO text.
         outcome: ``done``, ``aborted`` or ``switched``.
         window: What it refreshed.
-        report: What it did; for an aborted one only the strategy it had planned.
+        report: What it did; for an aborted refresh only the planned strategy.
         reason: Why it was aborted.
-        verdict: What the gate found, as JSON; empty without one.
-        policy: The refresh policy that it ran for, or "".
+        verdict: The gate's verdict, as JSON; empty without one.
+        policy: The refresh policy that started it, or "".
     """
 
     n: int
@@ -47,7 +47,7 @@ LATER: Final = (
     *("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries", "expired_rows", "followed_end"),
     *("frozen", "retired", "checks", "lateness", "waits", "previous", "policy_runs"),
 )
-"""Fields that snapshots of earlier versions do not have."""
+"""Fields that snapshots of earlier releases lack."""
 
 
 @json_fields(
@@ -59,48 +59,50 @@ LATER: Final = (
 )
 @dataclass(frozen=True, slots=True)
 class AggregateState:
-    """Everything the journal knows of one aggregate.
+    """The state of one aggregate.
 
     Args:
-        id: Unique for ever; a dropped and recreated aggregate has another.
+        id: Unique for ever; an aggregate that is dropped and created again gets another id.
         name: Its name.
         spec: Definition as JSON.
-        data_version: Id of the partials' state.
+        data_version: Id of the data version.
         source: The table it reads.
         schemas: Column names and types of its tables.
         tables: Delta table ids of its tables.
         cursor: Source version up to which changes are captured.
-        threshold: Nothing at or above it was ever materialised.
-        log: What is dirty.
+        threshold: End of everything that was ever materialised.
+        log: The dirty spans.
         extent_end: End of the bucket of the newest row, at the cursor; ``NEG_INF`` without rows.
-        followed_end: End of the bucket of the newest row that retention follows, where rows lay past the clock when they
-            were captured; ``POS_INF`` where none did.
+        followed_end: End of the bucket of the newest row that retention counts from, if the capture saw rows past the clock;
+            ``POS_INF`` if it saw none.
         last_n: Largest refresh number planned.
-        written_n: Largest refresh number that both tables carry, as data or as a fence.
+        written_n: Largest refresh number that both tables carry, by a commit of rows or by a fence.
         plan: The refresh that has not ended, or None.
-        held: Spans of the open plan that a gate holds back.
-        lease: Who may write, or None.
+        held: Spans of the open plan that the gate withholds.
+        lease: The lease of the process that may write, or None.
         null_times: Rows with a null time at the cursor, when known.
-        changes: (source version, changed rows or None when not counted) of each capture that some ``after`` lies before.
+        changes: (source version, changed rows or None when not counted) of each capture later than the oldest ``after`` of the log
+            and the open plan.
         ended: The last refreshes, newest last.
-        engine: What an engine remembers besides its results: origin of its grid, clock, watermark.
-        engine_next: The same once the open plan is done.
-        delivered: Version of the output up to which the output handler was given what changed.
-        verdict: What the gate found of the open plan, as JSON; empty without one.
-        policy: The refresh policy that the open plan runs for, or "".
+        engine: State of an engine besides its results: origin of its grid, clock, watermark.
+        engine_next: The changes to *engine* that the end of the open plan makes.
+        delivered: Version of the output up to which the output handler received the changed rows.
+        verdict: The gate's verdict on the open plan, as JSON; empty without one.
+        policy: The refresh policy that started the open plan, or "".
         policy_runs: By policy, the (now, clock) of its newest run.
-        checks: The last checks of what is published, as JSON, newest last.
-        lateness: How late inserted rows were since the aggregate was defined.
-        waits: For how many seconds the source's commits had waited when they were captured, newest last.
-        maintained: What the last maintenance did, as JSON with ``at`` and ``n``; empty before the first.
-        builds: Id of the aggregate whose next version this is; "" for an aggregate of its own.
-        switch: Id of the build that the open plan publishes; "" when that is a refresh.
-        is_closed: Whether a switch to this build was planned.
-        previous: Versions that were published before and are kept, newest first.
-        canaries: What canaries found of this version of the data, as JSON; see :mod:`materializer.core.quality.canaries`.
-        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
-        retired: Below it buckets are not kept in our tables, those of an engine not in the output; ``NEG_INF`` when all are.
-        expired_rows: Raw rows that went below the frozen bound and counted for nothing, as far as known.
+        checks: The last checks of the published rows, as JSON, newest last.
+        lateness: Lateness of the rows inserted since the aggregate was defined.
+        waits: Seconds between a commit of the source and its capture, newest last.
+        maintained: Report of the last maintenance, as JSON with ``at`` and ``n``; empty before the first.
+        builds: Id of the aggregate that this build is the next version of; "" for an aggregate.
+        switch: Id of the build that the open plan publishes; "" for a refresh.
+        is_closed: Whether a switch to this build is planned.
+        previous: Previous versions that can be published again, newest first.
+        canaries: Results of the canaries of this data version, as JSON; see :mod:`materializer.core.quality.canaries`.
+        frozen: The frozen boundary: below it nothing is computed from raw rows again; ``NEG_INF`` when nothing is frozen.
+        retired: The first retained edge. Our tables have no older buckets; for an engine only the output has none. ``NEG_INF``
+            without retention.
+        expired_rows: Raw rows that were deleted below the frozen boundary, as far as known; they made nothing dirty.
     """
 
     id: str
@@ -144,39 +146,42 @@ class AggregateState:
 
     @property
     def is_engine(self) -> bool:
-        """Whether an engine computes it."""
+        """Whether an engine computes the aggregate."""
         return bool(self.spec.get("engine", CONTINUOUS) != CONTINUOUS)
 
     @property
     def floor(self) -> int:
-        """Below it nothing is computed from raw rows to be published."""
+        """The edge below which no published row is computed from raw rows."""
         return max(self.frozen, self.retired)
 
     @property
     def discarded(self) -> int:
-        """Below it neither table keeps anything and nothing is dirty: on kept results of an engine later ones are built."""
+        """The edge below which both tables are empty and nothing is dirty.
+
+        ``NEG_INF`` for an engine: it retains old partials, because later results are computed from them.
+        """
         return NEG_INF if self.is_engine else self.retired
 
     @property
     def mend(self) -> str:
-        """What mends its tables, as a hint."""
+        """The command that repairs its tables, as a hint."""
         if self.builds:
             return f"run 'materializer abandon {self.name}' and apply the definition again: the next version is damaged"
         return f"run 'materializer repair {self.name}'"
 
     @property
-    def plannable(self) -> InvalidationLog:
-        """What refreshes may take out of the log: below the frozen bound only what can be merged or discarded."""
+    def computable(self) -> InvalidationLog:
+        """The dirty spans that a refresh can compute: below the frozen boundary only what can be merged or discarded."""
         below, above = self.log.split(self.frozen)
-        return InvalidationLog((*(e for e in below.entries if _is_plannable(e)), *above.entries))
+        return InvalidationLog((*(e for e in below.entries if _is_computable(e)), *above.entries))
 
     @property
-    def stuck(self) -> tuple[Entry, ...]:
-        """Dirt below the frozen bound that could only be recomputed: it is kept, shown and not planned."""
-        return tuple(e for e in self.log.split(self.frozen)[0].entries if not _is_plannable(e))
+    def uncomputable(self) -> tuple[Entry, ...]:
+        """The dirty spans below the frozen boundary that only a recompute could clean. They stay in the log."""
+        return tuple(e for e in self.log.split(self.frozen)[0].entries if not _is_computable(e))
 
     def changed_rows(self, after: int) -> int | None:
-        """Return how many rows changed in (*after*, cursor], or None when some capture could not count them."""
+        """Return how many rows changed in (*after*, cursor], or None if a capture did not count them."""
         counts = [rows for version, rows in self.changes if version > after]
         return None if None in counts else sum(rows or 0 for rows in counts)
 
@@ -189,5 +194,5 @@ def by_name(states: States, name: str) -> AggregateState | None:
     return next((s for s in states.values() if s.name.lower() == name.lower()), None)
 
 
-def _is_plannable(entry: Entry) -> bool:
+def _is_computable(entry: Entry) -> bool:
     return entry.is_mergeable or entry.cause is Cause.RETIRED

@@ -1,9 +1,9 @@
-"""The journal as a Delta table of rows that is only ever appended to by compare-and-swap.
+"""The journal as a Delta table to which rows are only appended, by compare-and-swap.
 
-Every row carries the version of the commit that wrote it and its place in it, so the order of events survives
-compaction of files. A commit against an older version than the newest is refused, never rebased: what a process
-decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replaces all rows by a few in one commit; the
-*generation* tells readers that their prefix is gone.
+Every row carries the version of its commit and its position in it, so compacting files keeps the order of events. A
+commit based on an older version than the newest is refused and never rebased, because it was decided on what that version
+says. From time to time :meth:`JournalStore.snapshot` replaces all rows by a few in one commit. The *generation* then changes,
+and readers load all rows anew.
 
 ```
    version   0        1        2      …     20          21
@@ -11,8 +11,8 @@ decided on is what it read. Once in a while :meth:`JournalStore.snapshot` replac
    generation        1 ──────────────────▶  20 ───────────▶
 ```
 
-Who knows nothing walks back from the newest commit to the one that replaced all rows, and reads what these few brought;
-the Delta library, which reads the whole log, is asked when anything else stands there.
+The first reading walks back from the newest commit to the one that replaced all rows, and reads the rows of these few
+commits. If one of them did anything but append rows, the Delta library reads the whole log instead.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ PROPERTIES: Final = {
 }
 FOLDER: Final = "_materializer"
 RESTORING: Final = "_materializer.restoring"
-"""Where a journal is made ready before it is put in place."""
+"""Folder in which ``restore`` prepares a journal."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 DAY_HOURS: Final = 24
-_FAR: Final = 200
-"""Commits to walk back to the last one that replaced all rows; where it is farther, the library reads the log."""
+_MAX_WALK: Final = 200
+"""How many commits are walked back at most; when all rows were replaced before, the Delta library reads the log."""
 _REPLACES: Final = "replaces"
 _BACKUP: Final = (
     "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
@@ -81,10 +81,9 @@ class JournalSnapshot:
     """All rows of the journal at one version.
 
     Args:
-        version: Version of the table; -1 when there is none yet.
+        version: Version of the table; -1 without a table.
         rows: In the order in which they were written.
-        generation: Version that wrote the first row: the last commit that replaced all rows, or the first one of all.
-            While it stays the same, *rows* only grows at its end.
+        generation: Version of the commit that wrote the first row. While it is the same, *rows* only grows at its end.
     """
 
     version: int
@@ -92,7 +91,7 @@ class JournalSnapshot:
     generation: int = 0
 
     def grown_from(self, before: JournalSnapshot) -> int:
-        """Return how many rows are those of *before*, 0 when it is no prefix: replaced, loaded anew or put back."""
+        """Return how many rows *before* has if they are the first ones here; 0 if rows were replaced, loaded anew or restored."""
         known = len(before.rows)
         is_prefix = known and len(self.rows) >= known and self.rows[known - 1] is before.rows[-1]
         return known if is_prefix and self.generation == before.generation else 0
@@ -118,7 +117,7 @@ class JournalStore:
         self._lock = threading.RLock()
 
     def read(self) -> JournalSnapshot:
-        """Return the newest state of the journal; an unchanged one costs two ``stat`` calls.
+        """Return all rows; costs two ``stat`` calls when nothing changed.
 
         Raises:
             JournalError: If the table is damaged, or is not a journal.
@@ -146,11 +145,11 @@ class JournalStore:
         """Append rows in one commit, if the journal still has *expected_version*, and return the new version.
 
         Args:
-            rows: At least one; their order is kept.
-            expected_version: What :meth:`read` returned; -1 creates the table.
+            rows: At least one, in their order.
+            expected_version: The version that :meth:`read` returned; -1 creates the table.
 
         Raises:
-            JournalConflictError: If any commit came in between; nothing was written.
+            JournalConflictError: If the journal has another version; nothing was written.
             StorageError: If it cannot be written.
         """
         if not rows:
@@ -175,31 +174,31 @@ class JournalStore:
                     table.create_checkpoint()
                     table.cleanup_metadata()
                 except (DeltaError, OSError):
-                    pass  # the commit is in; a checkpoint only makes opening quicker, and the next one tries again
+                    pass  # the commit succeeded; a checkpoint only makes opening quicker, and the next snapshot tries again
             return version
 
     def commits_since_snapshot(self) -> int:
-        """Return how many commits the newest state stands on since all rows were last replaced."""
-        found = self.read()
-        return max(0, found.version - found.generation)
+        """Return how many commits followed the last one that replaced all rows."""
+        newest = self.read()
+        return max(0, newest.version - newest.generation)
 
     def file_sizes(self) -> list[int]:
-        """Return the size of each file that holds rows."""
+        """Return the size of each file with rows."""
         if self.read().version < 0:
             return []
         actions = pa.RecordBatchReader.from_stream(open_table(self.path).get_add_actions()).read_all()
         return list(actions["size_bytes"].to_pylist())
 
     def leftovers(self) -> list[Leftover]:
-        """Return files that no version needs that was current within the table's retention."""
+        """Return the files that no version within the table's retention needs."""
         if self.read().version < 0:
             return []
-        kept = retention_of(dict(open_table(self.path).metadata().configuration), _RETENTION, DAY_HOURS)
-        return leftovers(self.path, before=time.time() - kept * 3600)
+        hours = retention_of(dict(open_table(self.path).metadata().configuration), _RETENTION, DAY_HOURS)
+        return leftovers(self.path, before=time.time() - hours * 3600)
 
-    def remove(self, found: Sequence[Leftover]) -> None:
-        """Remove what :meth:`leftovers` found."""
-        remove(self.path, found)
+    def remove(self, files: Sequence[Leftover]) -> None:
+        """Remove files that :meth:`leftovers` returned."""
+        remove(self.path, files)
 
     # -- writing -----------------------------------------------------------------------------------------------------------
 
@@ -217,7 +216,7 @@ class JournalStore:
                     configuration=PROPERTIES,
                     commit_properties=CommitProperties(
                         max_commit_retries=0
-                    ),  # or a loser creates it again, as version 1
+                    ),  # with retries a loser would create it again, as version 1
                     post_commithook_properties=_NO_HOOKS,
                 )
             except DeltaError as exc:
@@ -274,13 +273,13 @@ class JournalStore:
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def _remember(self, found: JournalSnapshot) -> JournalSnapshot:
-        self._cached = found
-        self._seen = identity(self.path, found.version)
-        return found
+    def _remember(self, snapshot: JournalSnapshot) -> JournalSnapshot:
+        self._cached = snapshot
+        self._seen = identity(self.path, snapshot.version)
+        return snapshot
 
     def _extended(self, cached: JournalSnapshot, upto: int) -> JournalSnapshot | None:
-        """Return *cached* with the rows of the commits since, or None when it has to be loaded whole."""
+        """Return *cached* with the rows of the commits since, or None when all rows have to be loaded."""
         if not cached.rows:
             return None
         run = []
@@ -294,7 +293,7 @@ class JournalStore:
                     f"version {version} of the journal cannot be read: {exc.message}", hint=_BACKUP
                 ) from exc
         if any(f.data_change for commit in run for f in commit.removes):
-            return None  # before any file is read: what was replaced may have been removed since
+            return None  # checked before a file is read, because the replaced files may have been removed
         rows = [row for commit in run for row in self._added(commit)]
         return JournalSnapshot(upto, (*cached.rows, *rows), cached.generation)
 
@@ -303,10 +302,10 @@ class JournalStore:
         return [row for _, _, row in sorted(numbered, key=lambda r: r[:2])]
 
     def _numbered_or_lost(self, name: str, commit: Commit | None = None) -> list[tuple[int, int, Row]]:
-        """Return the rows of one file; when it cannot be read and held one aggregate's events, a row that says so.
+        """Return the rows of one file; for an unreadable file of one aggregate's events, one row of kind ``unreadable``.
 
         Raises:
-            JournalError: If nobody can tell whose events are lost.
+            JournalError: If the file cannot be read, and its commit does not name one aggregate.
         """
         try:
             return self._numbered(name)
@@ -321,11 +320,11 @@ class JournalStore:
             return [(commit.version, 0, Row(str(owner), UNREADABLE, "", exc.message))]
 
     def _commit_of(self, name: str) -> Commit | None:
-        """Return the newest commit that added a file, None when it cannot be told."""
+        """Return the newest commit that added a file, None when the log does not show it."""
         version = -1 if self._table is None else self._table.version()
         try:
-            for at in range(version, -1, -1):
-                commit = read_commit(self.path, at)
+            for number in range(version, -1, -1):
+                commit = read_commit(self.path, number)
                 if any(f.path == name for f in commit.adds):
                     return commit
         except (LogGapError, SourceDamagedError):
@@ -336,11 +335,11 @@ class JournalStore:
         return self._walked_back() or self._opened_whole()
 
     def _walked_back(self) -> JournalSnapshot | None:
-        """Return the rows since all were last replaced, or None when the log has to be read whole to tell."""
+        """Return all rows by walking back through the log, or None when the Delta library has to read it."""
         try:
             run = self._since_replaced(latest_version(self.path))
         except MaterializerError:
-            return None  # the library says what is wrong
+            return None  # the library's error says what is wrong
         if run is None or not all(map(_is_plain, run[:-1])):
             return None
         self._table = None
@@ -349,9 +348,9 @@ class JournalStore:
         return JournalSnapshot(run[0].version, tuple(rows), generation)
 
     def _since_replaced(self, newest: int) -> list[Commit] | None:
-        """Return the commits from the newest back to the one that replaced all rows or made the table."""
+        """Return the commits from the newest back to the one that replaced all rows or created the table."""
         run = []
-        for version in range(newest, max(-1, newest - _FAR), -1):
+        for version in range(newest, max(-1, newest - _MAX_WALK), -1):
             run.append(read_commit(self.path, version))
             if version == 0 or _note(run[-1]).get(_REPLACES) == "all":
                 return run
@@ -391,16 +390,16 @@ class JournalStore:
 
 
 def _note(commit: Commit) -> dict[str, Any]:
-    """Return what a commit of ours says about itself, nothing when it is not ours."""
+    """Return the commit info that this module wrote; empty for a foreign commit."""
     try:
-        found = json.loads(commit.user_metadata or "")
+        note = json.loads(commit.user_metadata or "")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
 def _is_plain(commit: Commit) -> bool:
-    """Whether a commit did nothing but append rows."""
+    """Whether a commit only appended rows."""
     is_same = commit.metadata is None and commit.protocol is None and not commit.removes
     return is_same and all(f.data_change and not f.has_deletion_vector for f in commit.adds)
 

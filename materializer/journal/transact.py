@@ -19,12 +19,12 @@ def transact(
     *,
     attempts: int | None = None,
 ) -> _Decided:
-    """Append what was decided about the newest state, and return it.
+    """Append what *decide* returns for the newest state, and return that.
 
     Args:
-        read: Returns the newest state, with the version that it stands at.
-        decide: Returns what to append after such a state. It may raise JournalConflictError to have the state read again.
-        append: Appends if the journal still has that version, else raises JournalConflictError.
+        read: Returns the newest state and its version.
+        decide: Returns what to append after this state. It may raise JournalConflictError to have the state read again.
+        append: Appends if the journal still has the version that was read, else raises JournalConflictError.
         attempts: How many times at most; None for as many as it takes.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Aggregates whose events cannot all be read: each is unusable by itself, the others go on.
+"""Aggregates with an unreadable event. Such an aggregate cannot be used; the other aggregates can.
 
-What is read of such an aggregate is kept for its repair only: its definition, its last numbers, who worked on it. A
-snapshot event heals it, because that stands instead of everything before.
+Its readable events are folded for its repair only, which needs its definition, its last numbers and its lease. A snapshot
+event makes it usable again, because a snapshot replaces all earlier events.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from materializer.journal.state import AggregateState, States
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An aggregate of which an event cannot be read.
+    """An aggregate with an unreadable event.
 
     Args:
         id: Its id.
-        name: Its name, "" when even that cannot be read.
-        reason: What is wrong with the first such event.
-        last: What can be read of it, as if the unreadable events had never been; None without a definition.
-        is_too_new: Whether the event may be one that a newer release wrote.
+        name: Its name, "" when the name cannot be read either.
+        reason: What is wrong with the first unreadable event.
+        last: Its state, folded without the unreadable events; None without a definition.
+        is_too_new: Whether a newer release may have written the event.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Broken:
     is_too_new: bool
 
     def error(self) -> JournalError:
-        """Return the error for whoever wants to use it."""
+        """Return the error that a command raises when it needs the aggregate."""
         name = self.name or self.id
         by = "a newer release may have written it: use that one. Else " if self.is_too_new else ""
         mend = f"'materializer repair {name}'" if self.last else "'materializer repair --definitions FILE'"
@@ -50,7 +50,7 @@ class Broken:
 
 
 def fold_each(rows: Iterable[Row], states: States, broken: Mapping[str, Broken]) -> tuple[States, Mapping[str, Broken]]:
-    """Return the living aggregates, and those that cannot be used, after *rows*."""
+    """Return the usable aggregates and the broken ones after *rows*."""
     living, unusable = dict(states), dict(broken)
     for row in rows:
         known = unusable.get(row.aggregate)
@@ -81,7 +81,7 @@ def _heals(row: Row) -> bool:
 
 
 def _followed(last: AggregateState | None, row: Row) -> AggregateState | None:
-    """Return what is read of a broken aggregate after one more event, as far as that makes sense."""
+    """Return the state of a broken aggregate after one more event, unchanged if the event cannot be read or applied."""
     with suppress(JournalError):
         return folded(last, row) or last
     return last

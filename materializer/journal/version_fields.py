@@ -1,7 +1,8 @@
-"""What belongs to one version of an aggregate's data, and changes hands when a build is published or a version is kept.
+"""The fields of an aggregate's state that belong to one version of its data.
 
-A version is a JSON object: definition, source and tables, and how far they are true (cursor, threshold, log). What people
-and readers know the aggregate by (id, name, numbers, policies) stays with the aggregate.
+A version is a JSON object: definition, source, tables, and how far the tables reflect the source (cursor, threshold, log).
+Publishing a build replaces these fields. The fields by which people and readers know the aggregate (id, name, numbers,
+policies) stay.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ FIELDS: Final = (
 
 
 def version_of(state: AggregateState) -> dict[str, Any]:
-    """Return the version that an aggregate, or a build, has now."""
+    """Return the version of an aggregate or of a build."""
     data = as_json(state)
     return {field: data[field] for field in FIELDS}
 
 
 def fields_of(version: Version) -> dict[str, Any]:
-    """Return the fields of an aggregate's state that *version* stands for."""
+    """Return the fields of an aggregate's state that *version* sets."""
     forms = field_forms(AggregateState)
     later = {"followed_end": POS_INF, "frozen": NEG_INF, "retired": NEG_INF, "expired_rows": 0}
     return later | {f: forms[f].decode(version[f]) for f in FIELDS if f in version or f not in later}

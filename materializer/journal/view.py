@@ -16,8 +16,8 @@ class View:
 
     Args:
         version: Its version, -1 when there is none.
-        all: Everything that is alive by id: aggregates, and the next versions that are built beside them.
-        broken: Those of which an event cannot be read, by id; none of them is among *all*.
+        all: Everything that was not dropped, by id: aggregates, and the builds beside them.
+        broken: Aggregates with an unreadable event, by id; *all* has none of them.
     """
 
     version: int
@@ -26,15 +26,15 @@ class View:
 
     @property
     def states(self) -> States:
-        """The aggregates by id; what is built beside one is no aggregate of its own."""
+        """The aggregates by id, without builds."""
         return {key: state for key, state in self.all.items() if not state.builds}
 
     def build_of(self, state: AggregateState) -> AggregateState | None:
-        """Return the next version that is built beside an aggregate, or None."""
+        """Return the build beside an aggregate, or None."""
         return next((s for s in self.all.values() if s.builds == state.id), None)
 
     def living(self, aggregate: str, name: str) -> AggregateState:
-        """Return what has the id *aggregate*; raises LeaseLostError when it is gone, so that who works on it stops."""
+        """Return the aggregate or build with the id *aggregate*; raises LeaseLostError when it is gone, which stops its writer."""
         state = self.all.get(aggregate)
         if state is None:
             msg = f"'{name}' was dropped, or this version of it was published or given up, while this process worked"
@@ -44,26 +44,26 @@ class View:
         return state
 
     def refuse_broken(self, name: str) -> None:
-        """Raise JournalError when an event of the aggregate called *name* cannot be read."""
+        """Raise JournalError when the aggregate called *name* has an unreadable event."""
         if (broken := self.broken_named(name)) is not None:
             raise broken.error()
 
     def broken_named(self, name: str) -> Broken | None:
-        """Return the aggregate called *name* (or with this id) when it cannot be used, else None."""
+        """Return the broken aggregate called *name* (or with this id), or None."""
         return next((b for b in self.broken.values() if name.lower() in {b.name.lower(), b.id}), None)
 
     def named(self, name: str) -> AggregateState:
-        """Return the aggregate called *name*, or what has the id *name*: a build has no name of its own.
+        """Return the aggregate called *name*, or the aggregate or build with the id *name*.
 
         Raises:
-            UnknownAggregateError: If there is none.
-            JournalError: If one of its events cannot be read, or those of an aggregate whose name is lost with them.
+            UnknownAggregateError: If neither exists.
+            JournalError: If it has an unreadable event, or may be a broken aggregate whose name cannot be read.
         """
         state = by_name(self.states, name) or self.all.get(name)
         if state is None:
             self.refuse_broken(name)
             if nameless := next((b for b in self.broken.values() if not b.name), None):
-                raise nameless.error()  # it may be the one
+                raise nameless.error()  # this may be the one that is asked for
             known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",

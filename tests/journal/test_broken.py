@@ -189,9 +189,9 @@ def test_what_is_told_of_a_dropped_aggregate_harms_nobody(tmp_path: Path, told: 
     version = journal.view().version
 
     with pytest.raises(LeaseLostError, match="'a' was dropped"):
-        journal.tell("a", "a", told)
+        journal.append_if_living("a", "a", told)
     assert version == journal.view().version
-    journal.tell("b", "b", told)
+    journal.append_if_living("b", "b", told)
     journal.append(journal.view().version, "a", [told])
 
     assert ({"b"}, {}) == (set(journal.view().states), journal.view().broken)

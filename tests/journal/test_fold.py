@@ -35,7 +35,7 @@ from materializer.journal.events import (
     Retired,
     Snapshot,
 )
-from materializer.journal.fold import KEPT_ENDED, MAX_CHANGES, apply, fold
+from materializer.journal.fold import MAX_CHANGES, MAX_ENDED, apply, fold
 from materializer.journal.state import AggregateState, by_name
 from tests.fresh import for_new_data
 from tests.journal.histories import DEFINED, REPORT, applied, folded, histories, make_plan, rows_of
@@ -291,9 +291,9 @@ def test_the_state_keeps_the_last_ended_refreshes() -> None:
     """
     Older ones leave, newest last.
     """
-    ends = [e for n in range(1, KEPT_ENDED + 3) for e in (Planned(make_plan(n), 10), Done(n, REPORT))]
+    ends = [e for n in range(1, MAX_ENDED + 3) for e in (Planned(make_plan(n), 10), Done(n, REPORT))]
 
-    assert list(range(3, KEPT_ENDED + 3)) == [e.n for e in folded(DEFINED, *ends).ended]
+    assert list(range(3, MAX_ENDED + 3)) == [e.n for e in folded(DEFINED, *ends).ended]
 
 
 def test_clean_canaries_add_up_until_one_differs() -> None:
@@ -332,11 +332,11 @@ def test_below_the_frozen_bound_only_what_merges_is_planned() -> None:
     over = Entry(Span(20, 30), None, Cause.FILES)
     state = applied(everywhere(INSERTED, CONFLICT, over), Frozen(24, "asked"))
 
-    assert (INSERTED.span, Span(24, 30), Span(40, POS_INF)) == tuple(e.span for e in state.plannable.entries)
-    assert (CONFLICT.span, Span(20, 24)) == tuple(e.span for e in state.stuck)
+    assert (INSERTED.span, Span(24, 30), Span(40, POS_INF)) == tuple(e.span for e in state.computable.entries)
+    assert (CONFLICT.span, Span(20, 24)) == tuple(e.span for e in state.uncomputable)
     assert SpanSet.of(Span(0, 30), Span(40, POS_INF)) == state.log.spans
     thawed = applied(state, Frozen(NEG_INF, "thaw"))
-    assert ((), thawed.log) == (thawed.stuck, thawed.plannable)
+    assert ((), thawed.log) == (thawed.uncomputable, thawed.computable)
 
 
 def test_freezing_settles_what_it_is_told() -> None:
@@ -365,7 +365,7 @@ def test_what_is_retired_is_dirty_once() -> None:
     ]
     assert ANY_ROWS == back.log.entries[1].gone
     frozen = applied(back, Frozen(20, "asked"))
-    assert (back.log.entries[0], back.log.entries[1].span.end) == (frozen.plannable.entries[0], 30)
+    assert (back.log.entries[0], back.log.entries[1].span.end) == (frozen.computable.entries[0], 30)
 
 
 def test_what_is_dirty_of_an_engine_stays_below_what_its_output_keeps() -> None:

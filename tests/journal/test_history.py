@@ -8,7 +8,7 @@ from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import Aborted, Audited, Defined, Done, Event, Planned, SourceIdentity
-from materializer.journal.fold import KEPT_ENDED
+from materializer.journal.fold import MAX_ENDED
 from materializer.journal.journal import Journal
 from materializer.services.report.status import Looker
 
@@ -28,14 +28,14 @@ def test_nothing_is_lost_of_what_was_folded_away(tmp_path: Path) -> None:
     However old a refresh is, its history has outcome, policy and verdict.
     """
     journal = Journal(tmp_path, snapshot_every=1)
-    ends: list[Event] = [Aborted(1, "the disk is full"), *(Done(n, RunReport(1)) for n in range(2, KEPT_ENDED + 3))]
+    ends: list[Event] = [Aborted(1, "the disk is full"), *(Done(n, RunReport(1)) for n in range(2, MAX_ENDED + 3))]
     for events in ([DEFINED], [e for n, end in enumerate(ends, 1) for e in refresh(n, end)]):
         journal.append(journal.view().version, "a1", events)
     recent = Looker(tmp_path, journal).history("bars", None)
     journal.tidy()
     found = Looker(tmp_path, journal).history("bars", None)
 
-    assert KEPT_ENDED == len(recent)
-    assert recent == found[:KEPT_ENDED]
+    assert MAX_ENDED == len(recent)
+    assert recent == found[:MAX_ENDED]
     assert [(2, "done", ""), (1, "aborted", "the disk is full")] == [(e.n, e.outcome, e.reason) for e in found[-2:]]
     assert {("old", "so")} == {(e.policy, e.verdict["published_anyway"]["reason"]) for e in found}

@@ -189,7 +189,7 @@ def test_builds_are_no_aggregates_of_the_lake(tmp_path: Any) -> None:
     journal = Journal(tmp_path, snapshot_every=1)
     journal.append(-1, "a1", [OLD])
     build = version_of(replace(folded(OLD), data_version="d2"))
-    journal.insist([("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described({"x": 1}))])
+    journal.append_leased([("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described({"x": 1}))])
     for _ in range(2):
         view = journal.view()
         assert ["a1"] == list(view.states)

@@ -107,12 +107,12 @@ class Lake:
         for name in names:
             state = self.opened.journal.view().named(name)
             told = Repaired(1, state.data_version, state.tables, "a test", is_everything_dirty=True, threshold=10**15)
-            self.opened.journal.insist([(state.id, told)])
+            self.opened.journal.append_leased([(state.id, told)])
 
     def filled(self, name: str, end: int) -> None:
         """Tell the journal where the bucket of the source's newest row ends."""
         state = self.opened.journal.view().named(name)
-        self.opened.journal.insist([(state.id, Captured(state.cursor, (), extent_end=end))])
+        self.opened.journal.append_leased([(state.id, Captured(state.cursor, (), extent_end=end))])
 
     @property
     def names(self) -> list[str]:

@@ -217,8 +217,8 @@ class Frozen:
         self.unchanged(state, shown)
         made.refresh("whole")
         every = self.published("whole")
-        world.seen["stuck" if state.stuck else "frozen" if state.frozen != NEG_INF else "open"] += 1
-        if not state.stuck:
+        world.seen["stuck" if state.uncomputable else "frozen" if state.frozen != NEG_INF else "open"] += 1
+        if not state.uncomputable:
             ours, theirs = content(shown), content(every)
             assert ours == theirs, f"published are {[*(ours - theirs)][:2]}, all rows give {[*(theirs - ours)][:2]}"
 

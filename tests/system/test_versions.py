@@ -257,7 +257,7 @@ def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site, tmp_path:
     refreshed.lake.backup(tmp_path / "backup")
     journal = refreshed.lake.journal
     [build] = [s for s in journal.view().all.values() if s.builds]
-    journal.insist([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, 4e9)))])
+    journal.append_leased([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, 4e9)))])
 
     for refused in (
         lambda: refreshed.lake.switch("hourly"),

@@ -42,7 +42,7 @@ class SwitchTables:
     def append_both(self, version: int, events: Sequence[Event], build: str, build_events: Sequence[Event]) -> None:
         """See :class:`SwitchPorts`."""
         ours = [(self.aggregate.aggregate_id, e) for e in events]
-        self._journal.append_all(version, [*ours, *((build, e) for e in build_events)])
+        self._journal.append_each(version, [*ours, *((build, e) for e in build_events)])
         self.counters.commits += 1
 
     def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:

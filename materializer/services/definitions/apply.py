@@ -336,7 +336,7 @@ class Definitions:
         """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
         self._checkpoint("describe")
         told = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
-        self._journal.insist(told)
+        self._journal.append_leased(told)
         self._checkpoint("described")
 
 

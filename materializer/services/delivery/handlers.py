@@ -100,7 +100,7 @@ def deliver(
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, aggregate.name)
     on_checkpoint("deliver_journal")
-    journal.tell(state.id, state.name, Delivered(version))
+    journal.append_if_living(state.id, state.name, Delivered(version))
     on_checkpoint("delivered")
 
 

@@ -378,7 +378,7 @@ class Maintainer:
         """Write into the journal what was done; the tables are whole without it."""
         report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
         self._check_lease(held)
-        self.lake.journal.insist([(held.id, Maintained(report))])
+        self.lake.journal.append_leased([(held.id, Maintained(report))])
 
     def _checkpoint(self, name: str) -> None:
         self.lake.on_checkpoint(name)

@@ -11,9 +11,9 @@ def dirty_below_newest(state: AggregateState) -> SpanSet:
     top = max(state.extent_end, state.threshold)
     if top == NEG_INF:
         return SpanSet()
-    return SpanSet.union(e.span for e in state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
+    return SpanSet.union(e.span for e in state.computable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
 
 
 def stuck_spans(state: AggregateState) -> SpanSet:
     """Return what is dirty below the frozen bound and could only be computed from raw rows."""
-    return SpanSet.union(e.span for e in state.stuck)
+    return SpanSet.union(e.span for e in state.uncomputable)

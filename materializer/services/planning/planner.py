@@ -164,7 +164,7 @@ class RunPlanner:
             rows_in=raw.rows_in,
         )
         taken = self._dirt(state, SpanSet.of(run.window)).entries
-        if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.stuck):
+        if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.uncomputable):
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
@@ -182,7 +182,7 @@ class RunPlanner:
                 told,
             )
             taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
-            if conflicts := made.conflicts - SpanSet.union(e.span for e in state.stuck):
+            if conflicts := made.conflicts - SpanSet.union(e.span for e in state.uncomputable):
                 entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
                 events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))
             replaced = SpanSet.union(s for step in steps if isinstance(step, Recompute) for s in step.spans)
@@ -228,7 +228,7 @@ class RunPlanner:
 
     def _dirt(self, state: AggregateState, window: SpanSet) -> InvalidationLog:
         """Return what a run may take inside some spans; below the frozen bound only what merges, and that it may."""
-        below, above = state.plannable.split(state.frozen)
+        below, above = state.computable.split(state.frozen)
         merges = self.request.may_merge
         frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
         return InvalidationLog((*frozen, *above.cut(window).taken))

@@ -120,7 +120,7 @@ class Checker:
             "window": report.window and report.window.as_json(),
         }
         self.on_checkpoint("check_journal")
-        self.journal.tell(state.id, state.name, Checked(verdict))
+        self.journal.append_if_living(state.id, state.name, Checked(verdict))
         self.on_checkpoint("checked")
 
 

@@ -38,7 +38,7 @@ class Invalidator:
             state = lease.state
             # once more, for another version may have been published since, with other buckets
             events = self._events(state, self.lake.aggregate(state).definition.grid.cover(span), reason)
-            journal.insist([(state.id, event) for event in events])
+            journal.append_leased([(state.id, event) for event in events])
         return events[-1].entries[0].span
 
     def _events(self, state: AggregateState, span: Span, reason: str) -> tuple[*tuple[Retired, ...], Invalidated]:

@@ -203,7 +203,7 @@ class Repairer:
         events: list[tuple[str, Event]] = [
             (broken.id, e) for e in (Snapshot(as_json(state)), *aborted, repaired, *again)
         ]
-        journal.append_all(view.version, [*events, *_opened_again(state, view)])
+        journal.append_each(view.version, [*events, *_opened_again(state, view)])
 
     def _counted(self, found: Mending, state: AggregateState) -> Mending:
         """Return *found* with what it costs."""

@@ -180,9 +180,9 @@ class Doctor:
     def _frozen(self, state: AggregateState) -> Iterator[DoctorFinding]:
         definition = Aggregate.of(state, self.root).definition
         grid, engine = definition.grid, definition.engine
-        if state.stuck:
+        if state.uncomputable:
             stuck = stuck_spans(state)
-            why = "; ".join(dict.fromkeys(frozen_bound.why_stuck(e) for e in state.stuck))
+            why = "; ".join(dict.fromkeys(frozen_bound.why_stuck(e) for e in state.uncomputable))
             message = f"{spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
             yield DoctorFinding("warning", state.name, "doctor.frozen", message, hint)

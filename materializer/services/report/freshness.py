@@ -75,7 +75,7 @@ def _not_shown(state: AggregateState, grid: Grid, newest: int | None, shown: int
     """Since when, as *now* counts, there has been something that the aggregate does not show."""
     top = max(state.extent_end, state.threshold)
     computed = state.plan.taken if state.plan else ()
-    for entry in (*state.plannable.cut(SpanSet.of(Span(NEG_INF, top))).taken, *computed):
+    for entry in (*state.computable.cut(SpanSet.of(Span(NEG_INF, top))).taken, *computed):
         since = max(entry.span.start, shown) if entry.cause is Cause.NEW else entry.span.start
         if since < entry.span.end:
             yield since if since == NEG_INF else micros_of(since, grid)

@@ -237,7 +237,7 @@ class Looker:
         dirty, changed = dirty_below_newest(state), newest
         if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
             changed = state.cursor  # the same rows in other files
-        keys = [e.keys for e in state.plannable.entries if e.span.start < max(state.threshold, state.extent_end)]
+        keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = aggregate.definition.grid, wall_clock()
         now = now_to_look(given, state, grid, clock)
@@ -277,7 +277,7 @@ class Looker:
             state.frozen,
             state.retired,
             state.expired_rows,
-            tuple((e.span, why_stuck(e)) for e in state.stuck),
+            tuple((e.span, why_stuck(e)) for e in state.uncomputable),
             *left_to_owner(state, aggregate.definition, self.root, self.journal.view()),
             past_clock(state, aggregate, newest, now),
         )

@@ -58,7 +58,7 @@ def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> Non
         expired_rows=0,
     )
     lake.on_checkpoint("version_journal")
-    lake.journal.insist([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+    lake.journal.append_leased([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
 
 
 def from_partials(lake: Lake, state: AggregateState, origin: Version, version: Version) -> str:
@@ -102,5 +102,5 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     DeltaPorts(lake.journal, aggregate, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
     lake.on_checkpoint("version_journal")
     event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
-    lake.journal.insist([(build, event)])
+    lake.journal.append_leased([(build, event)])
     return build

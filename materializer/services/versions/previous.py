@@ -30,7 +30,7 @@ def previous(state: AggregateState, back: int) -> Mapping[str, Any]:
 
 def lacks_partials(state: AggregateState) -> bool:
     """Whether only the output may hold some of the frozen history, since a repair made the partials anew."""
-    return any(e.cause is Cause.REPAIRED for e in state.stuck)
+    return any(e.cause is Cause.REPAIRED for e in state.uncomputable)
 
 
 def refuse_outlived(state: AggregateState, before: Version) -> None:

@@ -148,7 +148,9 @@ class Versions:
             case "building":
                 if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
                     with self.lake.lease(change.name):
-                        self.lake.journal.tell(prepared.build.id, change.name, Described(prepared.spec.as_json()))
+                        self.lake.journal.append_if_living(
+                            prepared.build.id, change.name, Described(prepared.spec.as_json())
+                        )
             case _:
                 with self.lake.lease(change.name) as lease:
                     state = lease.state
@@ -207,7 +209,7 @@ class Versions:
         ).check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
-            self.lake.journal.tell(build, state.name, Checked(verdict))
+            self.lake.journal.append_if_living(build, state.name, Checked(verdict))
         elif not report.verdict.is_publishable:
             self._give_up(state)
             shown = "; ".join(f.words() for f in report.verdict.failed)
@@ -235,7 +237,7 @@ class Versions:
         if build is not None:
             self.refuse_busy(build)
             self._checkpoint("version_drop")
-            self.lake.journal.insist([(build.id, Dropped())])
+            self.lake.journal.append_leased([(build.id, Dropped())])
         self.sweep(state.name)
 
     def refuse_busy(self, build: AggregateState) -> None:
@@ -393,7 +395,7 @@ class Versions:
             remove_tables(self.lake.root, state)
             self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
-            self.lake.journal.insist(gone)
+            self.lake.journal.append_leased(gone)
 
 
 def _has_readers(

@@ -52,11 +52,11 @@ def defined(root: Path, spec: AggregateSpec, *, time: str = "timestamp", **as_if
     ids = create_tables(paths, spec, columns, name)
     identity = SourceIdentity(source, str(DeltaTable(source).metadata().id))
     journal = Journal(root)
-    journal.insist([(name, Defined(name, spec.as_json(), "d1", identity, 0, columns, ids))])
+    journal.append_leased([(name, Defined(name, spec.as_json(), "d1", identity, 0, columns, ids))])
     if as_if:
         since = MARCH if time == "timestamp" else 0
         state = replace(journal.view().named(name), **{what: since + at for what, at in as_if.items()})
-        journal.insist([(name, Snapshot(as_json(state)))])
+        journal.append_leased([(name, Snapshot(as_json(state)))])
 
 
 @pytest.fixture(scope="module")
