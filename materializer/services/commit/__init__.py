@@ -1,1 +1,1 @@
-"""What the protocol touches, for real: writes only under a lease."""
+"""The real ports of the protocol, which write only under a lease."""

@@ -1,4 +1,4 @@
-"""What a commit of ours says of itself, beside its plan: what the change feed of an output is derived from."""
+"""What a commit of the output records besides its plan, so that the change feed can be derived from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from materializer.services.aggregate import Aggregate
 
 
 def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
-    """Return what a commit of the output says for the feed to be derived from it; nothing where there is no feed."""
+    """Return the part of the commit info that the change feed needs; empty without a feed."""
     definition = aggregate.definition
     if not is_on(definition.spec):
         return {}
@@ -25,7 +25,7 @@ def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
 
 
 def place_of(aggregate: Aggregate) -> list[str]:
-    """Return the columns of the output that tell which row is which: bucket or window, and keys."""
+    """Return the columns that identify a row of the output: bucket or window, and keys."""
     spec = aggregate.definition.spec
     if aggregate.definition.engine is None:
         measures = {m.name for m in spec.measures}
@@ -33,5 +33,5 @@ def place_of(aggregate: Aggregate) -> list[str]:
     from materializer.core.engines.compile import label_name  # noqa: PLC0415 (only engines)
 
     place = [*(k.name for k in spec.keys), label_name(spec), "window_start", "window_end"]
-    has = {name for name, _ in aggregate.definition.output_columns}
-    return [name for name in dict.fromkeys(place) if name in has]
+    columns = {name for name, _ in aggregate.definition.output_columns}
+    return [name for name in dict.fromkeys(place) if name in columns]

@@ -1,4 +1,4 @@
-"""Counts what a run costs."""
+"""Counters of what a run costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Counters:
-    """Deterministic costs of one run."""
+    """What one run did and when it began."""
 
     commits: int = 0
     files_rewritten: int = 0

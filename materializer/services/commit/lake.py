@@ -13,7 +13,7 @@ from materializer.core.quality.library import Library
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
-from materializer.services.commit.lease import WriteLease, held
+from materializer.services.commit.lease import WriteLease, leased
 from materializer.services.commit.ports import DeltaPorts
 from materializer.services.observe.observe import Observation
 from materializer.services.planning.planner import RunPlanner
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 OutputHandler: TypeAlias = Callable[[Any, int], object]
-"""Called with rows that are new or have new content, and the version of the output that holds them.
+"""A function that receives the new and changed rows, and the version of the output that has them.
 
 The rows are a Spark frame with the columns of the output, or, under ``msg_as_table = false``, a tuple of lists, one for each
-column. They come at least once; an exception makes the next refresh give them again.
+column. Each row is delivered at least once; after an exception the next refresh delivers it again.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One lake, as every use case sees it.
+    """One lake: what every use case needs.
 
     Args:
         root: Its root folder.
@@ -41,7 +41,7 @@ class Lake:
         config: Settings.
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
-        on_checkpoint: Called with the name of each step before it is done; tests stop, kill and interleave there.
+        on_checkpoint: Called with the name of each step before the step; tests stop, kill and interleave processes there.
         handlers: Output handlers by name.
     """
 
@@ -57,13 +57,13 @@ class Lake:
         """Return the aggregate of *state*, compiled."""
         return Aggregate.of(state, self.root)
 
-    def survey(self, state: AggregateState, as_of: int | None = None) -> Observation:
-        """Return what the source and the tables of an aggregate hold; *as_of* is the clock, the wall clock where it is None."""
+    def observation(self, state: AggregateState, as_of: int | None = None) -> Observation:
+        """Return what the source and the tables of an aggregate have; *as_of* is the clock, None for the wall clock."""
         return Observation(self.journal, self.aggregate(state), self.config, self.engine, as_of)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
-        """Return the planner of a run, for a caller that shows the plan or reads by it and writes nothing."""
-        return RunPlanner(self.survey(state, request.options.as_of), request, self.config, self.engine)
+        """Return the planner of a run, for a caller that shows the plan or reads rows by it, and writes nothing."""
+        return RunPlanner(self.observation(state, request.options.as_of), request, self.config, self.engine)
 
     def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the real tables of an aggregate."""
@@ -73,12 +73,12 @@ class Lake:
 
     @contextmanager
     def lease(self, name: str) -> Iterator[WriteLease]:
-        """Hold the lease of an aggregate while the block writes; first end the refresh that a dead process left open.
+        """Hold the lease of an aggregate during the block; first end the refresh that a dead process left open.
 
         Raises:
             UnknownAggregateError: If there is no such aggregate.
             LeaseHeldError: If another live process works on it; nothing was written.
         """
-        with held(self, self.journal.view().named(name)) as lease:
+        with leased(self, self.journal.view().named(name)) as lease:
             lease.recover()
             yield lease

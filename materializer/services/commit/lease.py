@@ -1,6 +1,6 @@
-"""The lease of an aggregate, held while something writes: taken, renewed, given back, and passed on when a process dies.
+"""The lease of an aggregate: a process takes it before it writes, renews it meanwhile and gives it back.
 
-The protocol says in which order (:mod:`materializer.services.protocol.refresh_steps`); this module does it in time.
+:mod:`materializer.services.protocol.refresh_steps` decides the order of the steps; this module does them and renews the lease.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from materializer.spark.runtime.jvm import telling
 
 
 class LeasedLake(Protocol):
-    """What a lease needs of a lake."""
+    """The part of a lake that a lease needs."""
 
     @property
     def journal(self) -> Journal:
-        """The lake's journal."""
+        """Its journal."""
 
     @property
     def config(self) -> Config:
-        """Settings."""
+        """Its settings."""
 
     @property
     def on_checkpoint(self) -> Callable[[str], None]:
-        """Called with the name of each step before it is done."""
+        """Called with the name of each step before the step."""
 
     def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the tables of an aggregate."""
@@ -49,13 +49,13 @@ class LeasedLake(Protocol):
 
 @dataclass(slots=True)
 class WriteLease:
-    """The lease of one aggregate, as the command that holds it sees it.
+    """The lease of one aggregate, given to the command that holds it.
 
     Args:
-        lake: Where the aggregate is.
+        lake: The lake of the aggregate.
         id: The aggregate's id.
-        process: Where the holder stands in the protocol.
-        ports: What the protocol touches.
+        process: The state of the command in the protocol.
+        ports: The ports of the protocol.
     """
 
     lake: LeasedLake
@@ -65,14 +65,14 @@ class WriteLease:
 
     @property
     def state(self) -> AggregateState:
-        """The aggregate, as the journal knows it now."""
+        """The newest state of the aggregate in the journal."""
         return self.lake.journal.view().named(self.id)
 
     def recover(self) -> None:
-        """End what a dead process left of the aggregate.
+        """End the refresh that a dead process left open.
 
         Raises:
-            MaterializerError: If that cannot be ended; the aggregate is to be repaired then.
+            MaterializerError: If it cannot be ended; the aggregate has to be repaired then.
         """
         process, ports = self.process, self.ports
         with ExitStack() as closing:
@@ -83,8 +83,8 @@ class WriteLease:
 
 
 @contextmanager
-def held(lake: LeasedLake, state: AggregateState) -> Iterator[WriteLease]:
-    """Hold the lease of an aggregate as a dead process may have left it; see :meth:`WriteLease.recover`."""
+def leased(lake: LeasedLake, state: AggregateState) -> Iterator[WriteLease]:
+    """Hold the lease of an aggregate during the block, without recovery; see :meth:`WriteLease.recover`."""
     ports = lake.ports(state, Request())
     process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), is_recovery_only=True)
     with _renewing(lake, process.lease, ports):
@@ -110,15 +110,15 @@ def run(
     """Do one run of a request by the steps of the protocol, under a lease of its own.
 
     Args:
-        lake: Where the aggregate is.
+        lake: The lake of the aggregate.
         state: The aggregate.
-        request: What is asked.
-        on_plan: Called with the plan before it is done.
-        switches: Whether the next version is published, and nothing is refreshed.
+        request: The request.
+        on_plan: Called with the plan before it is carried out.
+        switches: Whether the run publishes the next version instead of refreshing.
 
     Raises:
         LeaseHeldError: If another live process works on it; nothing was written.
-        MaterializerError: Whatever planning, computing or writing found.
+        MaterializerError: If planning, computing or writing fails.
     """
     ports = lake.ports(state, request)
     process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), switches=switches)
@@ -134,30 +134,30 @@ def run(
 
 
 def _ports_now(lake: LeasedLake, process: Process, ports: DeltaPorts, closing: ExitStack) -> DeltaPorts:
-    """Return what the next step works with: new ports when another version was published, by this process or before it.
+    """Return the ports for the next step: *ports*, or new ones after another version of the aggregate was published.
 
-    Another process can publish before this one has the lease, whose step read the journal. This one does where it ends or makes
-    a switch; only then is the journal read again.
+    Another process may have published a version before this one took the lease; the step that took it read the journal. This
+    process publishes one when it ends or makes a switch; only then does this function read the journal again.
 
     Raises:
-        LeaseLostError: If the request was cut to the buckets of the version before, or its time is of another type.
+        LeaseLostError: If the request was cut to the buckets of the old version, or the new one has another type of time.
     """
     view = lake.journal.view() if process.switches or process.recovered else lake.journal.last_view
     state = view.all.get(ports.aggregate.aggregate_id)
     if process.at is At.LEASE or state is None or state.data_version == ports.aggregate.data_version:
         return ports
     asked = ports.planner.request
-    found = lake.ports(state, asked)
-    closing.callback(found.close)
-    if asked.inside is not None or not _is_same_time(found.aggregate, ports.aggregate):
+    new = lake.ports(state, asked)
+    closing.callback(new.close)
+    if asked.inside is not None or not _is_same_time(new.aggregate, ports.aggregate):
         msg = f"another version of '{state.name}' was published while this process worked"
         raise LeaseLostError(msg, wrote="what was finished before is published, or was replaced")
-    return found
+    return new
 
 
 @contextmanager
 def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
-    """Renew the lease while the block works; give it back when the block fails."""
+    """Renew the lease during the block, and give it back if the block fails."""
     stopped = threading.Event()
 
     def renew() -> None:
@@ -174,8 +174,8 @@ def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[Non
             yield
     except BaseException as exc:
         stopped.set()
-        # what stopped the work is what is to be told; a lease that nobody works under is taken over, and one that
-        # somebody else holds is left alone
+        # the caller gets the error that stopped the block, also if giving the lease back fails: the lease then runs out, or
+        # another process has it already
         with suppress(MaterializerError):
             refresh_steps.release(Process(lease), ports)
             if isinstance(exc, SparkError) and (plan := ports.read()[1].plan) is not None:
@@ -187,6 +187,6 @@ def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[Non
         thread.join()
 
 
-def _is_same_time(one: Aggregate, other: Aggregate) -> bool:
-    specs = one.definition.spec, other.definition.spec
+def _is_same_time(first: Aggregate, second: Aggregate) -> bool:
+    specs = first.definition.spec, second.definition.spec
     return len({(spec.time_type, spec.resolution) for spec in specs}) == 1

@@ -1,7 +1,7 @@
-"""What a refresh touches, for real: the journal, the source and the two tables of one aggregate.
+"""The ports of the protocol over the real journal, source and tables of one aggregate.
 
-:class:`DeltaPorts` implements the protocol's ports. Small things go through the driver's lane (``deltalake``, no JVM);
-Spark is started only when something has to be computed, and computes always.
+Spark computes every result and is started only for that. A small result is committed by the driver (``deltalake``, no
+JVM), a large one by Spark.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class DeltaPorts(SwitchTables):
 
     Args:
         journal: The lake's journal.
-        bound: The aggregate's definition, compiled for use.
+        aggregate: The aggregate.
         config: Settings.
-        engine: Starts Spark on first use and returns the engine.
-        request: What was asked.
+        spark: Starts Spark on first use.
+        request: The request.
         library: Loads the library of expectations on first use.
-        on_checkpoint: Told the names of the points between commits that the protocol's steps do not name.
+        on_checkpoint: Called with the name of each point between commits within a step of the protocol.
     """
 
     def __init__(
@@ -67,22 +67,22 @@ class DeltaPorts(SwitchTables):
         journal: Journal,
         aggregate: Aggregate,
         config: Config,
-        engine: Callable[[], Spark],
+        spark: Callable[[], Spark],
         request: Request,
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.aggregate = aggregate
         self.counters = Counters()
-        self.survey = Observation(journal, aggregate, config, engine, request.options.as_of)
-        self.planner = RunPlanner(self.survey, request, config, engine)
+        self.observation = Observation(journal, aggregate, config, spark, request.options.as_of)
+        self.planner = RunPlanner(self.observation, request, config, spark)
         self._journal = journal
         self._config = config
         self._library = library
-        self._engine = engine
+        self._spark = spark
         self._checkpoint = on_checkpoint
         self._computed: Computed | None = None
-        self._used: Spark | None = None  # what was computed is of no use to another that takes its place
+        self._used: Spark | None = None  # the Spark that computed the result; one started after it died cannot read it
         self._lock = threading.Lock()
 
     # -- journal ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class DeltaPorts(SwitchTables):
         return processes.is_dead(lease, time.time())
 
     def renew(self, lease: Lease, *, jvm: tuple[int, int] = (0, 0)) -> None:
-        """Say that the holder still works; a lost race with another commit is tried again."""
+        """Append that the process still works; try again after another commit came first."""
 
         def decide(seen: tuple[int, AggregateState]) -> list[Event]:
             is_ours = seen[1].lease is not None and seen[1].lease.owner == lease.owner
@@ -116,7 +116,7 @@ class DeltaPorts(SwitchTables):
 
     def head(self, which: Which) -> OwnTableHead:
         """See :class:`Ports`."""
-        return self.survey.head(which)
+        return self.observation.head(which)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
         """See :class:`Ports`."""
@@ -127,7 +127,7 @@ class DeltaPorts(SwitchTables):
             raise CommitsGoneError(str(exc)) from exc
         written = [note for note in notes if note.kind in ("data", "switch")]
         if stranger := next((n for n in written if n.plan_id != plan.id and n.n <= plan.n), None):
-            # earlier plans were ended and fenced before this one was made: only another journal gives its numbers again
+            # earlier plans ended and were fenced before this plan was made, so another journal gave out this number
             raise TablesAheadError(
                 f"the {which} table of '{self.aggregate.name}' carries refresh {stranger.n} of a journal that is not this one",
                 hint=self.aggregate.mend,
@@ -146,7 +146,7 @@ class DeltaPorts(SwitchTables):
     def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
         """See :class:`Ports`."""
         with ThreadPoolExecutor(max_workers=2) as pool:
-            futures = [pool.submit(self._write_one, plan, result, one) for one in sorted(which)]
+            futures = [pool.submit(self._write_table, plan, result, table) for table in sorted(which)]
         failures = [f.exception() for f in futures if f.exception()]
         for failure in failures:
             if not isinstance(failure, MaterializerError):
@@ -155,7 +155,7 @@ class DeltaPorts(SwitchTables):
             if isinstance(failure, MaterializerError) and not isinstance(failure, WriteFencedError):
                 raise failure
 
-    def _write_one(self, plan: Plan, result: Computed, which: Which) -> None:
+    def _write_table(self, plan: Plan, result: Computed, which: Which) -> None:
         self._checkpoint(f"writing_{which}")
         if self.head(which).n < plan.n:
             table = result.partials if which is Which.PARTIALS else result.output
@@ -184,7 +184,7 @@ class DeltaPorts(SwitchTables):
             removed = result.files_removed
         else:
             predicate, before = aggregate.predicate(which.value, spans), latest_version(path)
-            (self._used or self._engine()).commit(
+            (self._used or self._spark()).commit(
                 rows,
                 path,
                 predicate=predicate,
@@ -194,26 +194,26 @@ class DeltaPorts(SwitchTables):
                 n=plan.n,
                 note=note,
             )
-            made = [c for c in commits(path, before, latest_version(path)) if c.transactions.get(app_id) == plan.n]
-            removed = sum(len(c.removes) for c in made)
+            own = [c for c in commits(path, before, latest_version(path)) if c.transactions.get(app_id) == plan.n]
+            removed = sum(len(c.removes) for c in own)
         with self._lock:
             self.counters.commits += 1
             self.counters.files_rewritten += removed
 
-    def publish(self, plan: Plan, held: SpanSet) -> None:
+    def publish(self, plan: Plan, withheld: SpanSet) -> None:
         """See :class:`Ports`."""
-        spans = plan.spans - held if held else plan.replaced
+        spans = plan.spans - withheld if withheld else plan.replaced
         version = self.head(Which.PARTIALS).version
-        rows = self.survey.kept(version).estimate(spans).rows
+        rows = self.observation.kept(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
-        self._used = self._engine()
+        self._used = self._spark()
         output = self._used.finalise_committed(
             self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver
         )
         self._commit(plan, output, Which.OUTPUT, spans, rows)
 
     def _published(self) -> Definition:
-        """Return the definition with what the output keeps now; a build that is being made is not in the journal yet."""
+        """Return the definition limited to the buckets that are retained now; the journal does not have a new build yet."""
         state = self._journal.view().all.get(self.aggregate.aggregate_id)
         return self.aggregate.published_from(self.aggregate.kept_from if state is None else state.retired)
 
@@ -224,28 +224,28 @@ class DeltaPorts(SwitchTables):
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """See :class:`Ports`."""
-        found = self.planner.decide(state, heads)
-        if found.plan is None or not all(isinstance(step, Settle) for step in found.plan.steps):
-            return found
+        decision = self.planner.decide(state, heads)
+        if decision.plan is None or not all(isinstance(step, Settle) for step in decision.plan.steps):
+            return decision
         seconds = time.perf_counter() - self.counters.started
-        report = RunReport(found.plan.source_version, "settle", commits=self.counters.commits + 1, seconds=seconds)
-        return replace(found, events=(*found.events, Done(found.plan.n, report)))
+        report = RunReport(decision.plan.source_version, "settle", commits=self.counters.commits + 1, seconds=seconds)
+        return replace(decision, events=(*decision.events, Done(decision.plan.n, report)))
 
     # -- computing -------------------------------------------------------------------------------------------------------
 
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
-        engine = self._used = self._engine()
+        spark = self._used = self._spark()
         if plan.lane is Lane.SPARK:
             _, state = self.read()
-            pid = engine.jvm_pid()
+            pid = spark.jvm_pid()
             if state.lease is not None and pid:
                 self.renew(state.lease, jvm=(pid, processes.started(pid)))
         paths, definition = self.aggregate.paths, self._published()
-        hull = self.survey.hull(plan.source_version)
+        hull = self.observation.hull(plan.source_version)
         asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()
         try:
-            self._computed = engine.compute(
+            self._computed = spark.compute(
                 definition,
                 self.aggregate.source,
                 paths["partials"],
@@ -260,7 +260,7 @@ class DeltaPorts(SwitchTables):
         if not self.planner.request.options.accept_fewer_rows:
             known = self._journal.last_view.all.get(self.aggregate.aggregate_id)
             row_loss.check(
-                self.aggregate, engine, plan, self._computed, is_build=known is not None and bool(known.builds)
+                self.aggregate, spark, plan, self._computed, is_build=known is not None and bool(known.builds)
             )
         return self._computed
 
@@ -274,8 +274,8 @@ class DeltaPorts(SwitchTables):
         gate = Gate(
             self.aggregate,
             state,
-            self._engine,
-            self.survey.hull,
+            self._spark,
+            self.observation.hull,
             self._library,
             self.planner.request.options.publish_anyway,
             again,
@@ -295,13 +295,13 @@ class DeltaPorts(SwitchTables):
             rows_read=result.rows_read,
             partials_written=result.rows,
             rows_written=result.output_rows,
-            jobs=(self._used or self._engine()).jobs_of(result),
+            jobs=(self._used or self._spark()).jobs_of(result),
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
         )
 
     def close(self) -> None:
-        """Give back what the last computation holds in memory."""
+        """Free the memory of the last result."""
         if self._computed is not None and self._used is not None:
             self._used.free(self._computed)
             self._computed = None

@@ -1,4 +1,4 @@
-"""What a switch touches, for real: two streams of the journal, the output, and the tables of the build."""
+"""The ports of a switch over the real journal, the output, and the tables of the build."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from materializer.services.definitions.coverage import lack_of
 from materializer.services.protocol.process import OwnTableHead, Which
 
 KEEP = "versions.keep"
-"""Property: how many versions that were published before are kept."""
+"""Property: how many previous versions stay in the lake."""
 
 
 class SwitchTables:
-    """The part of a workbench that publishes a build; see :class:`materializer.services.protocol.switch_steps.SwitchPorts`."""
+    """The part of the ports that publishes a build; see :class:`materializer.services.protocol.switch_steps.SwitchPorts`."""
 
     _journal: Journal
     aggregate: Aggregate
@@ -47,13 +47,13 @@ class SwitchTables:
 
     def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:
         """See :class:`SwitchPorts`."""
-        bound = self._build(build)
-        found = {}
+        aggregate = self._build(build)
+        heads = {}
         for which in Which:
-            table = DeltaFolder.at(bound.paths[which.value])
-            head, n = table.head(), table.transaction_version(bound.app_ids[which.value]) or 0
-            found[which] = OwnTableHead(head.table_id, head.version, n)
-        return found
+            table = DeltaFolder.at(aggregate.paths[which.value])
+            head, n = table.head(), table.transaction_version(aggregate.app_ids[which.value]) or 0
+            heads[which] = OwnTableHead(head.table_id, head.version, n)
+        return heads
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:
         """See :class:`SwitchPorts`."""
@@ -61,15 +61,15 @@ class SwitchTables:
 
     def copy_build(self, plan: Plan, build: AggregateState) -> None:
         """See :class:`SwitchPorts`."""
-        bound = self._build(build)
-        source = bound.paths["output"]
+        aggregate = self._build(build)
+        source = aggregate.paths["output"]
         done = copy_rows(
             source,
             DeltaFolder.at(source).head().version,
             self.aggregate.paths["output"],
-            bound.definition.output_columns,
-            bound.slice_column("output").name,
-            bound.definition.time_type,
+            aggregate.definition.output_columns,
+            aggregate.slice_column("output").name,
+            aggregate.definition.time_type,
             self.aggregate.app_ids["output"],
             plan.n,
             self._note(plan, "switch"),
@@ -79,8 +79,8 @@ class SwitchTables:
 
     def fence_build(self, plan: Plan, build: AggregateState) -> None:
         """See :class:`SwitchPorts`."""
-        bound = self._build(build)
-        fence(bound.paths["partials"], bound.app_ids["partials"], plan.n, self._note(plan, "fence"))
+        aggregate = self._build(build)
+        fence(aggregate.paths["partials"], aggregate.app_ids["partials"], plan.n, self._note(plan, "fence"))
         self.counters.commits += 1
 
     def kept_versions(self, build: AggregateState) -> int:
@@ -95,12 +95,12 @@ class SwitchTables:
 
 
 def refuse_uncovered(state: AggregateState, build: AggregateState, aggregate: Aggregate) -> None:
-    """Refuse to publish a build by which readers would lose something.
+    """Refuse to publish a build that lacks something that the published version has.
 
     Raises:
-        NotCoveredError: With what is lacking, and why.
-        FrozenHistoryError: If a repair or a restored journal froze more of what is published than the build knows of: it
-            takes rows for corrected that were let go since.
+        NotCoveredError: If the build lacks spans or source versions, or has an open refresh.
+        FrozenHistoryError: If a repair or a restored journal moved the frozen boundary after the build began: the build may have
+            taken the deletion of raw rows below it for a correction.
     """
     grid = aggregate.definition.grid
     if build.frozen < state.frozen:
@@ -120,9 +120,9 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, aggregate: Ag
         why.append(f"{spans_text(grid, lack.spans)} is not built")
     if lack.behind:
         why.append(f"it is at source version {lack.behind[0]}, what is published at {lack.behind[1]}")
-    held = " (its gate held buckets back)" if any(e.verdict.get("held") for e in build.ended[-1:]) else ""
+    withheld = " (its gate held buckets back)" if any(e.verdict.get("held") for e in build.ended[-1:]) else ""
     raise NotCoveredError(
-        f"the next version of '{state.name}' does not cover what is published: {'; '.join(why)}{held}",
+        f"the next version of '{state.name}' does not cover what is published: {'; '.join(why)}{withheld}",
         hint=f"run 'materializer build {state.name}'",
         wrote="nothing was switched",
         missing=spans_text(grid, lack.spans),

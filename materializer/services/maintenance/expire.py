@@ -199,7 +199,7 @@ class Expirer:
         return self.lake.journal.view().named(name)
 
     def _survey(self, name: str) -> Observation:
-        return self.lake.survey(self._state(name))
+        return self.lake.observation(self._state(name))
 
     def _expiry(
         self, state: AggregateState, survey: Observation, before: int, *, as_stored: bool, dry_run: bool

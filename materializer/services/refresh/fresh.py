@@ -244,7 +244,7 @@ def _is_doubtful(state: AggregateState) -> bool:
 def _consistent(r: Lake, name: str) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead]]:
     """Return state and tables that belong together: nothing was published between the looks at them."""
     for _ in range(ATTEMPTS):
-        survey = r.survey(r.journal.view().named(name))
+        survey = r.observation(r.journal.view().named(name))
         heads = {which: survey.head(which) for which in Which}
         state = r.journal.view().named(name)
         if state.data_version != survey.aggregate.data_version:

@@ -149,7 +149,7 @@ class Refresher:
 
         def decide(view: View) -> list[tuple[str, Event]]:
             state = view.named(name)
-            survey = self.lake.survey(state, as_of)
+            survey = self.lake.observation(state, as_of)
             captured = survey.uncaptured(state)  # what went before the bound moves is a correction
             moves = survey.moves(survey.looked(state))
             return [(state.id, event) for event in ([captured] if captured and moves else []) + list(moves)]

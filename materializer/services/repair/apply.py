@@ -44,7 +44,7 @@ from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate, made_for
 from materializer.services.commit.lake import Lake
-from materializer.services.commit.lease import held
+from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
@@ -113,7 +113,7 @@ class Repairer:
         state, events = self._state(name)
         if broken := self.lake.journal.view().broken_named(name):
             self._forget_events(broken, state)
-        with held(self.lake, self.lake.journal.view().named(state.name)) as lease:
+        with leased(self.lake, self.lake.journal.view().named(state.name)) as lease:
             state, _ = self._state(state.name)
             found, gives_up = self._diagnosis(state), False
             recovered: tuple[tuple[int, str], ...] = ()
