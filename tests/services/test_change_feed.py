@@ -152,7 +152,7 @@ class Lake:
         refresher: Any = SimpleNamespace(
             config=Config(), on_checkpoint=on_checkpoint, aggregate=lambda _: self.aggregate
         )
-        output_feed.follow_held(refresher, self.state)
+        output_feed.follow_leased(refresher, self.state)
 
     def rows(self) -> Counter[tuple[Any, ...]]:
         """Return what is published."""

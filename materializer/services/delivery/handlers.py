@@ -1,7 +1,7 @@
-"""Output handlers: functions that are given what a refresh published, beside the table.
+"""Output handlers: functions that receive the rows that a refresh published.
 
-The journal knows up to which version of the output a handler has been called. It is called once for everything that came
-since, and again when it failed or its process died: at least once for each row, so it has to take the same version twice.
+The journal has the version of the output up to which a handler was called. The next call has all rows since. After a failure
+or the death of its process the call is repeated, so a handler must accept the same version twice.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 
 def by_name(named: Iterable[str], given: Mapping[str, OutputHandler]) -> Mapping[str, OutputHandler]:
-    """Return handlers by name; a text ``module:function`` is imported and called like the function.
+    """Return handlers by name; a text ``module:function`` is imported, and its name is that of the function.
 
     Raises:
-        UsageError: If one cannot be imported, or has an unfit name.
+        UsageError: If a handler cannot be imported, or has an unfit name.
     """
     hint = "write module:function, importable where the command runs"
-    found = {text.rpartition(":")[2]: imported(text, "output handler", hint) for text in named} | dict(given)
-    for name, handler in found.items():
+    handlers = {text.rpartition(":")[2]: imported(text, "output handler", hint) for text in named} | dict(given)
+    for name, handler in handlers.items():
         if not name.isidentifier() or not callable(handler):
             raise UsageError(f"'{name}' is no output handler: it needs a name that Python would take, and a function")
-    return found
+    return handlers
 
 
 def handler_of(state: AggregateState, handlers: Mapping[str, OutputHandler]) -> OutputHandler | None:
     """Return the handler that an aggregate's definition names, or None when it names none.
 
     Raises:
-        UsageError: If this process does not know it.
+        UsageError: If this process does not know that handler.
     """
     name = _properties(state).get("output_handler")
     if name is None:
@@ -72,19 +72,19 @@ def deliver(
     handler: OutputHandler,
     state: AggregateState,
     aggregate: Aggregate,
-    engine: Callable[[], Spark],
+    spark: Callable[[], Spark],
     journal: Journal,
     on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Give the handler of an aggregate what its output has become since it was called last.
+    """Call the handler of an aggregate with the rows that were published since its last call.
 
     Args:
         handler: The handler.
         state: The aggregate.
-        aggregate: The same, compiled.
-        engine: Starts Spark on first use.
-        journal: Told up to where it was called, afterwards.
-        on_checkpoint: Told the name of each step before it is done, and when all are.
+        aggregate: Its compiled handle.
+        spark: Starts Spark on first use.
+        journal: Gets the delivered version after the call.
+        on_checkpoint: Called with the name of each step before the step, and after the last one.
 
     Raises:
         OutputHandlerError: If the handler failed.
@@ -95,7 +95,7 @@ def deliver(
         return
     where = _where(aggregate, path, state.delivered, version)
     if where is not None:
-        rows = engine().published_since(path, state.delivered, version, where)
+        rows = spark().published_since(path, state.delivered, version, where)
         on_checkpoint("deliver")
         is_table = _properties(state).get("msg_as_table", "true").lower() == "true"
         _call(handler, rows if is_table else _columns(rows), version, aggregate.name)
@@ -121,7 +121,7 @@ def _columns(rows: Any) -> tuple[list[Any], ...]:
 
 
 def _where(aggregate: Aggregate, path: str, after: int | None, upto: int) -> str | None:
-    """Return a predicate that holds for all rows that came in (after, upto], or None when none came."""
+    """Return a predicate for the rows that were written in (after, upto], or None when none were."""
     column = aggregate.slice_column("output")
     if after is None:
         return None if row_count(path) == 0 else "true"
@@ -129,8 +129,8 @@ def _where(aggregate: Aggregate, path: str, after: int | None, upto: int) -> str
         run = commits(path, after, upto, column=column.name, time_type=column.type)
     except LogGapError:
         return "true"
-    came = [f for c in run for f in c.adds if f.data_change]
-    if not all(f.is_known for f in came):
+    added = [f for c in run for f in c.adds if f.data_change]
+    if not all(f.is_known for f in added):
         return "true"
-    spans = SpanSet.union(f.span for f in came if f.span is not None)
+    spans = SpanSet.union(f.span for f in added if f.span is not None)
     return spans_sql(quoted(column.name), spans, column.type) if spans else None

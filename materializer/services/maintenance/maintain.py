@@ -189,7 +189,7 @@ class Maintainer:
         if report.has_work and not is_dry_run:
             with self.lake.lease(state.name) as lease:
                 held = lease.state
-                output_feed.follow_held(self.lake, held)  # before files go that it is derived from
+                output_feed.follow_leased(self.lake, held)  # before files go that it is derived from
                 done = tuple(self._table(held, table) for table in _tables(self.lake.aggregate(held)))
                 self._checkpoint("maintain_done")
                 self._tell(held, done, time.perf_counter() - began)
