@@ -1,8 +1,8 @@
-"""Freezing history before its raw rows go, and giving it up again.
+"""Freezing history before its raw rows are deleted, and thawing it.
 
-``expire`` moves the frozen bound and writes nothing but the journal: what was captured and the new bound, in one commit.
-The rows are the owner's to delete, afterwards. ``thaw`` takes the bound away and makes everything below it dirty, so that
-the next refresh computes it from what the source still has.
+``expire`` moves the frozen boundary. It writes only to the journal: captured changes and the new boundary, in one commit.
+Afterwards the owner of the source may delete the rows. ``thaw`` removes the boundary and makes everything below it dirty, so
+that the next refresh computes it from the rows that the source still has.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ Report = TypeVar("Report")
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What freezing does, or would do.
+    """The result of freezing, or of a dry run of it.
 
     Args:
         name: The aggregate.
         time_type: Type of its time column.
-        before: What was asked for.
-        bound: Where the frozen bound stands then; ``NEG_INF`` never.
-        was: Where it stood.
-        source: Where the source lies.
-        source_version: Version of it that was captured.
-        below: The source's files that hold rows below the bound, at most.
-        waiting: Dirty spans below it, which the next refresh merges.
-        as_stored: Dirty spans below it that would need their raw rows: they stay as they are stored.
-        delete: The statement that the owner of the source may run then; empty where it is not the owner's to run.
-        readers: Other aggregates that read the source and are not frozen there.
-        notes: What to know before.
+        before: The instant that was asked for.
+        bound: The frozen boundary afterwards; never ``NEG_INF``.
+        was: The frozen boundary before.
+        source: Name or path of the source.
+        source_version: Source version up to which changes are captured.
+        below: Upper limit of the source's rows and files below the boundary.
+        waiting: Dirty spans below the boundary that the next refresh merges.
+        as_stored: Dirty spans below the boundary that only raw rows could clean: they stay as they are stored.
+        delete: The statement that deletes the raw rows; empty when the source is the output of another aggregate.
+        readers: Other aggregates that read these rows and are not frozen there.
+        notes: What to know before the rows are deleted.
         is_dry_run: Whether nothing was written.
     """
 
@@ -80,17 +80,17 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class Thaw:
-    """What taking the frozen bound away does, or would do.
+    """The result of thawing, or of a dry run of it.
 
     Args:
         name: The aggregate.
         time_type: Type of its time column.
-        was: Where the bound stood; ``NEG_INF`` when nothing was frozen.
-        dirty: What becomes dirty, to be computed from what the source has.
-        kept: Kept partials below the bound, at most.
-        below: The source's files that hold rows there, at most.
-        expired_rows: Rows that are known to have gone from there.
-        stuck: What was dirty there and could not be planned.
+        was: The frozen boundary before; ``NEG_INF`` when nothing was frozen.
+        dirty: The spans that become dirty and are computed from the rows that the source has.
+        kept: Upper limit of the stored partials below the boundary.
+        below: Upper limit of the source's rows and files there.
+        expired_rows: Rows that are known to have been deleted there.
+        stuck: The spans that were dirty there and could not be computed.
         follows: Whether ``source.retention`` will freeze it again.
         is_dry_run: Whether nothing was written.
     """
@@ -109,7 +109,7 @@ class Thaw:
 
 @dataclass(frozen=True, slots=True)
 class _Dirt:
-    """What is dirty below a bound: what merges, what is clean without a look, and what needs its raw rows."""
+    """The dirty spans below a boundary: those that merge, those that cannot have rows, and those that need raw rows."""
 
     waiting: SpanSet = field(default_factory=SpanSet)
     settled: SpanSet = field(default_factory=SpanSet)
@@ -128,15 +128,15 @@ class Expirer:
         Args:
             name: The aggregate.
             before: The instant, ISO text or an integer.
-            dry_run: Only say what would be done; nothing is written.
+            dry_run: Only return what would be done; nothing is written.
             as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
 
         Raises:
-            ExpireEngineError: If an engine computes the aggregate, and its results need older rows.
+            ExpireEngineError: If an engine computes the aggregate whose results need older rows.
             ExpireBoundError: If *before* is no time, or nothing was materialised up to there.
-            ExpireDirtyError: If buckets below are dirty and need their raw rows, or results of an engine may still change.
-            HistoryBuildingError: If a next version of it is being built.
-            LeaseHeldError: If another live process works on it.
+            ExpireDirtyError: If dirty buckets below need their raw rows, or results of an engine may still change.
+            HistoryBuildingError: While a next version is built.
+            LeaseHeldError: If another live process works on the aggregate.
         """
         grid = self.lake.aggregate(self._state(name)).definition.grid
         try:
@@ -144,34 +144,36 @@ class Expirer:
         except ValueError as exc:
             raise ExpireBoundError(str(exc), hint="give a time like 2024-03-01, or an integer") from None
         if dry_run:
-            survey = self._survey(name)
-            state = survey.looked(survey.given_back(self._state(name)))
-            return self._expiry(state, survey, instant, as_stored=as_stored, dry_run=True)[0]
+            observation = self._observation(name)
+            state = observation.looked(observation.given_back(self._state(name)))
+            return self._expiry(state, observation, instant, as_stored=as_stored, dry_run=True)[0]
 
-        def decide(state: AggregateState, survey: Observation) -> tuple[Expiry, list[Event]]:
-            captured = survey.uncaptured(state)  # once: the source may move on between two looks
+        def decide(state: AggregateState, observation: Observation) -> tuple[Expiry, list[Event]]:
+            captured = observation.uncaptured(
+                state
+            )  # captured once, because the source may get a new version between two readings
             now = state if captured is None else applied(state, captured)
-            expiry, events = self._expiry(now, survey, instant, as_stored=as_stored, dry_run=False)
+            expiry, events = self._expiry(now, observation, instant, as_stored=as_stored, dry_run=False)
             return expiry, events if captured is None else [captured, *events]
 
         return self._written(name, decide)
 
     def thaw(self, name: str, *, dry_run: bool) -> Thaw:
-        """Take the frozen bound away: everything below is dirty then.
+        """Remove the frozen boundary and make everything below it dirty.
 
         Args:
             name: The aggregate.
-            dry_run: Only say what would be done; nothing is written.
+            dry_run: Only return what would be done; nothing is written.
 
         Raises:
-            HistoryBuildingError: If a next version of it is being built.
-            LeaseHeldError: If another live process works on it.
+            HistoryBuildingError: While a next version is built.
+            LeaseHeldError: If another live process works on the aggregate.
         """
         if dry_run:
-            return self._thaw(self._state(name), self._survey(name), dry_run=True)
+            return self._thaw(self._state(name), self._observation(name), dry_run=True)
 
-        def decide(state: AggregateState, survey: Observation) -> tuple[Thaw, list[Event]]:
-            thaw = self._thaw(state, survey, dry_run=False)
+        def decide(state: AggregateState, observation: Observation) -> tuple[Thaw, list[Event]]:
+            thaw = self._thaw(state, observation, dry_run=False)
             entries = tuple(Entry(span, None, Cause.INVALIDATED, gone=ANY_ROWS) for span in thaw.dirty)
             return thaw, [] if thaw.was == NEG_INF else [Frozen(NEG_INF, "thaw"), Invalidated(entries, "thaw")]
 
@@ -180,12 +182,12 @@ class Expirer:
     def _written(
         self, name: str, decide: Callable[[AggregateState, Observation], tuple[Report, list[Event]]]
     ) -> Report:
-        """Do, under the lease and in one commit, what *decide* says of the newest state."""
+        """Append in one commit, under the lease, the events that *decide* returns for the newest state; return its report."""
         reports: list[Report] = []
 
         def decide_now(view: View) -> list[tuple[str, Event]]:
             state = view.named(name)
-            report, events = decide(state, self._survey(name))
+            report, events = decide(state, self._observation(name))
             reports.append(report)
             self.lake.on_checkpoint("bound")
             return [(state.id, event) for event in events]
@@ -198,11 +200,11 @@ class Expirer:
     def _state(self, name: str) -> AggregateState:
         return self.lake.journal.view().named(name)
 
-    def _survey(self, name: str) -> Observation:
+    def _observation(self, name: str) -> Observation:
         return self.lake.observation(self._state(name))
 
     def _expiry(
-        self, state: AggregateState, survey: Observation, before: int, *, as_stored: bool, dry_run: bool
+        self, state: AggregateState, observation: Observation, before: int, *, as_stored: bool, dry_run: bool
     ) -> tuple[Expiry, list[Event]]:
         definition = self.lake.aggregate(state).definition
         grid = definition.grid
@@ -219,7 +221,7 @@ class Expirer:
                 hint="set 'slice' to a length that divides them, such as '1 hour'",
             )
         bound = max(bound, state.frozen)
-        dirt = _dirt(state, bound, survey)
+        dirt = _dirt(state, bound, observation)
         if dirt.needed and not as_stored:
             shown = spans_text(grid, dirt.needed)
             end = render(bound, grid.time_type)
@@ -229,7 +231,7 @@ class Expirer:
                 "--as-stored",
             )
         if bound > state.frozen and not as_stored:
-            self._refuse_unsettled(state, bound, survey, grid)
+            self._refuse_unsettled(state, bound, observation, grid)
         view = self.lake.journal.view()
         parent = lineage.parent_of(state.source.path, self.lake.root, view.states)
         expiry = Expiry(
@@ -240,7 +242,7 @@ class Expirer:
             state.frozen,
             state.source.name or state.source.path,
             state.cursor,
-            survey.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
+            observation.source_estimate(state, SpanSet.of(Span(NEG_INF, bound))),
             dirt.waiting,
             "" if parent else delete_statement(state.source, definition, bound),
             tuple(readers_of(state, bound, view.all.values())),
@@ -250,14 +252,14 @@ class Expirer:
         )
         if bound <= state.frozen:
             return expiry, []
-        # inserts that nothing merges would look like inserts that wait
+        # without this, inserts that are never merged would look like inserts that wait for a merge
         stored = tuple(replace(e, after=None, gone=0) for e in state.log.cut(dirt.needed).taken)
         asked: list[Event] = [Invalidated(stored, "frozen as stored")] if stored else []
         return expiry, [*asked, Frozen(bound, "expire", dirt.settled)]
 
-    def _refuse_unsettled(self, state: AggregateState, bound: int, survey: Observation, grid: Grid) -> None:
-        """Refuse a bound above results of an engine that may still change: no later row would change them then."""
-        first = survey.unsettled(state, bound)
+    def _refuse_unsettled(self, state: AggregateState, bound: int, observation: Observation, grid: Grid) -> None:
+        """Refuse a boundary above results of an engine that may still change, because no later row could change them then."""
+        first = observation.unsettled(state, bound)
         if first is None:
             return
         raise ExpireDirtyError(
@@ -275,18 +277,18 @@ class Expirer:
                 f"{state.name}', first",
             )
 
-    def _thaw(self, state: AggregateState, survey: Observation, *, dry_run: bool) -> Thaw:
+    def _thaw(self, state: AggregateState, observation: Observation, *, dry_run: bool) -> Thaw:
         self._refuse_building(state)
         spec, was = AggregateSpec.from_json(state.spec), state.frozen
         below = SpanSet() if was == NEG_INF else SpanSet.of(Span(NEG_INF, was))
-        kept = below & SpanSet.of(Span(state.discarded, POS_INF))
+        dirty = below & SpanSet.of(Span(state.discarded, POS_INF))
         return Thaw(
             state.name,
             spec.time_type or TimeType.TIMESTAMP,
             was,
-            kept,
-            _known(lambda: survey.kept_estimate(below)),
-            _known(lambda: survey.source_estimate(state, below)),
+            dirty,
+            _known(lambda: observation.kept_estimate(below)),
+            _known(lambda: observation.source_estimate(state, below)),
             state.expired_rows,
             stuck_spans(state),
             SOURCE in spec.property_map,
@@ -295,7 +297,7 @@ class Expirer:
 
 
 def _bound(state: AggregateState, before: int, grid: Grid) -> int:
-    """Return the edge to freeze at; never below where it is frozen already."""
+    """Return the edge to freeze at, which is never below the frozen boundary."""
     if before in (NEG_INF, POS_INF):
         raise ExpireBoundError("history is frozen before a time, not before infinity", hint="give --before a time")
     bound = grid.edge_at(before)
@@ -313,7 +315,7 @@ def _bound(state: AggregateState, before: int, grid: Grid) -> int:
 
 
 def _known(estimate: Callable[[], Estimate]) -> Estimate:
-    """Return an estimate, or that of nothing: a table that is gone or was replaced does not keep history frozen."""
+    """Return an estimate, or an empty one: thawing is possible although a table is gone or was replaced."""
     try:
         return estimate()
     except MaterializerError:
@@ -324,14 +326,14 @@ def _text(instant: int, grid: Grid) -> str:
     return render(instant, grid.time_type)
 
 
-def _dirt(state: AggregateState, bound: int, survey: Observation) -> _Dirt:
+def _dirt(state: AggregateState, bound: int, observation: Observation) -> _Dirt:
     if bound <= state.frozen:
         return _Dirt()
     taken = state.log.cut(SpanSet.of(Span(state.frozen, bound))).taken
-    merges = survey.merges
+    merges = observation.merges
     waiting = SpanSet.union(e.span for e in taken if merges and e.is_mergeable)
     rest = SpanSet.union(e.span for e in taken if e.cause is not Cause.RETIRED) - waiting
-    needed = survey.present(state, rest) if rest else rest
+    needed = observation.present(state, rest) if rest else rest
     return _Dirt(waiting, rest - needed, needed)
 
 

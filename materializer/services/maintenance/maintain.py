@@ -1,4 +1,4 @@
-"""Maintenance: files laid out in time again, files that nobody needs removed, logs and journal kept short.
+"""Maintenance: rewrites files in order of time, removes files that no version needs, and shortens logs and journal.
 
 ```
 plan (log and statistics; no lease, no JVM) ──nothing to do──▶ end
@@ -6,10 +6,10 @@ plan (log and statistics; no lease, no JVM) ──nothing to do──▶ end
                      → the journal and its history: fold, vacuum
 ```
 
-What is done is planned again under the lease. No plan stands in the journal, because no step needs recovery: a rewrite
-takes files out and others with the same rows in, in one commit against the version that was looked at (see
-:mod:`materializer.lake.write.rewrite`), and everything else removes what no version needs. Stopped anywhere, all tables hold
-the rows they held; new files that no commit took in go with a later vacuum. It never touches a source.
+Under the lease everything is planned anew. The journal has no plan of it, because no step needs recovery: a rewrite replaces
+files by others with the same rows, in one commit against the version that was read (see
+:mod:`materializer.lake.write.rewrite`), and every other step only removes files that no version needs. A process may stop
+anywhere: all tables have the same rows, and a later vacuum removes new files that no commit added. A source is never changed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 WEEK_HOURS: Final = 168.0
 MONTH_HOURS: Final = 720.0
 DRIVER_BYTES: Final = 256 << 20
-"""Larger groups of files are written again by Spark."""
+"""Spark rewrites groups of files that are larger than this."""
 ROUNDS: Final = 3
-"""Small files that a rewrite left side by side are merged in another round; a fourth was never needed."""
+"""How often files are rewritten at most: a rewrite may leave small files beside each other. No case needed a fourth round."""
 _TABLES: Final = ("partials", "output")
 
 
-class _LogKept(TypedDict):
-    """How much of a table's log is asked for: so many seconds, and this version and later ones."""
+class _RetainedLog(TypedDict):
+    """The part of a table's log that is retained: the last *seconds*, and all versions from *since*."""
 
     seconds: float
     since: int | None
@@ -60,17 +60,17 @@ class _LogKept(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What one table would gain from maintenance.
+    """What maintenance would do to one table.
 
     Args:
         table: ``partials``, ``output``, ``changes``, ``journal`` or ``history``.
-        files: Its files.
-        rows: Its rows.
-        bytes: Its size.
-        small: Files that hold less than half of what they should.
-        deepest: How many files lie over the instant that most lie over.
-        groups: Files that would be written again, in one commit each.
-        leftovers: Files that no version within the retention needs, and folders of versions that nobody knows.
+        files: Number of its files.
+        rows: Number of its rows.
+        bytes: Size of its files.
+        small: Files with less than half of the rows that a file should have.
+        deepest: The largest number of files that cover one instant.
+        groups: Groups of files that would be rewritten, one commit each.
+        leftovers: Files that no version within the retention needs, and folders of versions that the journal does not know.
         leftover_bytes: Their size.
         since_checkpoint: Commits after the newest checkpoint of its log.
         expired: Files of its log that are older than its retention.
@@ -92,25 +92,25 @@ class TablePlan:
 
     @property
     def is_log_long(self) -> bool:
-        """Whether its log wants a checkpoint, or has files that may go."""
+        """Whether its log needs a checkpoint, or has files that may be removed."""
         return self.since_checkpoint > CHECKPOINT_EVERY or self.expired > 0
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the table needs maintenance."""
         return bool(self.groups) or self.leftovers > 0 or self.is_log_long or self.fold > 0
 
 
 @dataclass(frozen=True, slots=True)
 class TableDone:
-    """What was done to one table.
+    """What maintenance did to one table.
 
     Args:
         table: As in the plan.
         files: Files afterwards.
         bytes: Their size.
-        rewritten: Files that others took the place of.
-        added: These others.
+        rewritten: Files that were replaced.
+        added: Files that replaced them.
         rows: Rows that were written again.
         commits: Commits that were made.
         removed: Files that were removed from its folder.
@@ -132,12 +132,12 @@ class TableDone:
 
 @dataclass(frozen=True, slots=True)
 class MaintainReport:
-    """What maintenance found, and what it did.
+    """What maintenance planned and did.
 
     Args:
         name: The aggregate; None for the lake's journal.
-        plans: What was found, a table each.
-        done: What was done, a table each; empty when nothing was to do, or nothing was asked for.
+        plans: The plan of each table.
+        done: What was done to each table; empty without work, and after a dry run.
         is_dry_run: Whether it was only planned.
         seconds: Wall time of everything.
     """
@@ -150,7 +150,7 @@ class MaintainReport:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything was to do."""
+        """Whether any table needs maintenance."""
         return any(p.has_work for p in self.plans)
 
 
@@ -162,7 +162,7 @@ class Maintainer:
     """Maintains the aggregates and the journal of one lake.
 
     Args:
-        lake: Holds leases and recovers, and knows the lake.
+        lake: The lake.
     """
 
     lake: Lake
@@ -172,12 +172,12 @@ class Maintainer:
 
         Args:
             name: The aggregate.
-            is_dry_run: Only say what would be done; no lease is taken.
-            on_plan: Told what is about to be done, before it is.
+            is_dry_run: Only return what would be done; no lease is taken.
+            on_plan: Called with the plan before it is carried out.
 
         Raises:
             LeaseHeldError: If another live process works on it; nothing was written.
-            LeaseLostError: If the lease was taken over meanwhile; what was done stays, it changes no row.
+            LeaseLostError: If the lease was taken over meanwhile; finished steps stay, and no row has changed.
             StorageError: If the disk is full or permission is refused.
         """
         began = time.perf_counter()
@@ -188,27 +188,29 @@ class Maintainer:
         done: tuple[TableDone, ...] = ()
         if report.has_work and not is_dry_run:
             with self.lake.lease(state.name) as lease:
-                held = lease.state
-                output_feed.follow_leased(self.lake, held)  # before files go that it is derived from
-                done = tuple(self._table(held, table) for table in _tables(self.lake.aggregate(held)))
+                leased = lease.state
+                output_feed.follow_leased(
+                    self.lake, leased
+                )  # before the files are removed that the feed is derived from
+                done = tuple(self._table(leased, table) for table in _tables(self.lake.aggregate(leased)))
                 self._checkpoint("maintain_done")
-                self._tell(held, done, time.perf_counter() - began)
+                self._record(leased, done, time.perf_counter() - began)
         return replace(report, done=done, seconds=time.perf_counter() - began)
 
     def every(
         self, names: Sequence[str], *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None
     ) -> list[MaintainReport]:
-        """Maintain aggregates, then the journal; a failure of one does not stop the others, and the first is raised."""
+        """Maintain aggregates, then the journal; after a failure the others are done, and then the first error is raised."""
 
-        def one(name: str | None) -> MaintainReport:
+        def maintained(name: str | None) -> MaintainReport:
             if name is None:
                 return self.journal(is_dry_run=is_dry_run, on_plan=on_plan)
             return self.aggregate(name, is_dry_run=is_dry_run, on_plan=on_plan)
 
-        return each("tables", [*names, None], one)
+        return each("tables", [*names, None], maintained)
 
     def journal(self, *, is_dry_run: bool = False, on_plan: OnPlan = lambda _: None) -> MaintainReport:
-        """Fold the journal and its history, and remove their files that nobody needs; wants no lease."""
+        """Fold the journal and its history, and remove their files that no version needs; takes no lease."""
         began = time.perf_counter()
         plans = tuple(self.journal_plans())
         report = MaintainReport(None, plans, is_dry_run=is_dry_run)
@@ -224,14 +226,14 @@ class Maintainer:
         return replace(report, done=tuple(done), seconds=time.perf_counter() - began)
 
     def plans(self, state: AggregateState) -> Iterator[TablePlan]:
-        """Yield what the tables of an aggregate would gain, from their logs; writes nothing."""
+        """Yield the plan of each table of an aggregate, from the logs; writes nothing."""
         aggregate = self.lake.aggregate(state)
         for table in _tables(aggregate):
             path, (column, time_type, _) = aggregate.paths[table], _laid_out(aggregate, table)
             _, pieces, unknown = pieces_of(path, column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
-            found = [*self._leftovers(state, aggregate, table), *self._strays(state, table)]
-            log = log_state(path, **self._log_kept(state, aggregate, table))
+            removable = [*self._leftovers(state, aggregate, table), *self._orphans(state, table)]
+            log = log_state(path, **self._retained_log(state, aggregate, table))
             yield TablePlan(
                 table,
                 len(pieces) + unknown,
@@ -240,43 +242,43 @@ class Maintainer:
                 sum(is_small(p, target) for p in pieces),
                 depth(pieces),
                 tuple(groups(pieces, target)),
-                len(found),
-                sum(f.bytes for f in found),
+                len(removable),
+                sum(f.bytes for f in removable),
                 log.since_checkpoint,
                 log.expired,
             )
 
     def journal_plans(self) -> Iterator[TablePlan]:
-        """Yield what the journal and its history would gain; writes nothing."""
-        for found in self.lake.journal.gathered():
-            fold = found.commits if found.is_worth_folding else 0
+        """Yield the plans of the journal and of its history; writes nothing."""
+        for gathered in self.lake.journal.gathered():
+            fold = gathered.commits if gathered.is_worth_folding else 0
             yield TablePlan(
-                found.table,
-                found.files,
-                found.rows,
-                found.bytes,
-                leftovers=found.leftovers,
-                leftover_bytes=found.leftover_bytes,
+                gathered.table,
+                gathered.files,
+                gathered.rows,
+                gathered.bytes,
+                leftovers=gathered.leftovers,
+                leftover_bytes=gathered.leftover_bytes,
                 fold=fold,
             )
 
-    def _table(self, held: AggregateState, table: str) -> TableDone:
-        """Maintain one table under the lease of *held*."""
-        aggregate = self.lake.aggregate(held)
+    def _table(self, leased: AggregateState, table: str) -> TableDone:
+        """Maintain one table under the lease of *leased*."""
+        aggregate = self.lake.aggregate(leased)
         path = aggregate.paths[table]
         self._checkpoint("maintain_vacuum")
-        self._check_lease(held)
-        gone = self._leftovers(held, aggregate, table)
-        remove(path, gone)
-        for stray in (begun := self._strays(held, table)):
-            shutil.rmtree(stray.name, ignore_errors=True)
-        gone = [*gone, *begun]
-        written = self._rewritten(held, aggregate, table)
+        self._check_lease(leased)
+        removed = self._leftovers(leased, aggregate, table)
+        remove(path, removed)
+        for orphan in (orphans := self._orphans(leased, table)):
+            shutil.rmtree(orphan.name, ignore_errors=True)
+        removed = [*removed, *orphans]
+        written = self._rewritten(leased, aggregate, table)
         self._checkpoint("maintain_log")
-        kept = self._log_kept(held, aggregate, table)
-        log = log_state(path, **kept)
+        retained = self._retained_log(leased, aggregate, table)
+        log = log_state(path, **retained)
         is_long = log.since_checkpoint > CHECKPOINT_EVERY or log.expired > 0
-        checkpoint = is_long and shorten_log(path, **kept)
+        checkpoint = is_long and shorten_log(path, **retained)
         column, time_type, _ = _laid_out(aggregate, table)
         _, pieces, unknown = pieces_of(path, column, time_type)
         return TableDone(
@@ -287,36 +289,36 @@ class Maintainer:
             sum(c.files_added for c, _ in written),
             sum(rows for _, rows in written),
             len(written),
-            len(gone),
-            sum(f.bytes for f in gone),
+            len(removed),
+            sum(f.bytes for f in removed),
             checkpoint,
         )
 
-    def _rewritten(self, held: AggregateState, aggregate: Aggregate, table: str) -> list[tuple[CommitResult, int]]:
-        """Rewrite what is worth it; return each commit with its rows."""
+    def _rewritten(self, leased: AggregateState, aggregate: Aggregate, table: str) -> list[tuple[CommitResult, int]]:
+        """Rewrite the groups of files that need it; return each commit with its rows."""
         column, time_type, _ = _laid_out(aggregate, table)
         written: list[tuple[CommitResult, int]] = []
         for _ in range(ROUNDS):
             version, pieces, _ = pieces_of(aggregate.paths[table], column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
-            found = groups(pieces, target)
-            for group in found:
+            planned = groups(pieces, target)
+            for group in planned:
                 self._checkpoint("maintain_rewrite")
-                written.append((self._rewrite(held, aggregate, table, version, group, target), group.rows))
+                written.append((self._rewrite(leased, aggregate, table, version, group, target), group.rows))
                 self._checkpoint("maintain_committed")
-            if not found:
+            if not planned:
                 break
         return written
 
     def _rewrite(
-        self, held: AggregateState, aggregate: Aggregate, table: str, version: int, group: Group, target: int
+        self, leased: AggregateState, aggregate: Aggregate, table: str, version: int, group: Group, target: int
     ) -> CommitResult:
         path, (column, time_type, order) = aggregate.paths[table], _laid_out(aggregate, table)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
 
         def before_commit() -> None:
             self._checkpoint("maintain_written")
-            self._check_lease(held)
+            self._check_lease(leased)
 
         is_small_enough = group.rows <= self.lake.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
         if is_small_enough:
@@ -338,15 +340,15 @@ class Maintainer:
 
     def _leftovers(self, state: AggregateState, aggregate: Aggregate, table: str) -> list[Leftover]:
         path = aggregate.paths[table]
-        kept = retention_hours(aggregate.definition.spec, path)
+        hours = retention_hours(aggregate.definition.spec, path)
         since = self._read_since(state, path) if table == "output" else None
-        return leftovers(path, before=time.time() - kept * 3600, since=since)
+        return leftovers(path, before=time.time() - hours * 3600, since=since)
 
-    def _log_kept(self, state: AggregateState, aggregate: Aggregate, table: str) -> _LogKept:
-        """Return how much of a table's log is kept: as long as its files are, if its own retention is no shorter.
+    def _retained_log(self, state: AggregateState, aggregate: Aggregate, table: str) -> _RetainedLog:
+        """Return which part of a table's log is retained: as long as its files, or shorter if the log's own retention is shorter.
 
-        A version whose files went cannot be read, and every commit lists the log. Aggregates that read the output find in its
-        log what changed since they looked, however long ago that was.
+        A version without its files cannot be read, and every commit lists the log, so a longer log only costs time. Aggregates
+        that read the output need its log from their cursor on, however old that is.
         """
         path = aggregate.paths[table]
         own = retention_of(dict(DeltaFolder.at(path).properties()), "delta.logRetentionDuration", MONTH_HOURS)
@@ -354,44 +356,44 @@ class Maintainer:
         if table != "output":
             return {"seconds": seconds, "since": None}
         readers = [s.cursor for s in self.lake.journal.view().all.values() if s.source.path == path]
-        asked = [at for at in (self._read_since(state, path), *readers) if at is not None]
-        return {"seconds": seconds, "since": min(asked, default=None)}
+        versions = [version for version in (self._read_since(state, path), *readers) if version is not None]
+        return {"seconds": seconds, "since": min(versions, default=None)}
 
-    def _strays(self, state: AggregateState, table: str) -> list[Leftover]:
+    def _orphans(self, state: AggregateState, table: str) -> list[Leftover]:
         return ours(self.lake.root, self.lake.journal.view(), state, table)
 
     def _read_since(self, state: AggregateState, path: str) -> int | None:
-        """Return the oldest version of an output that somebody will still ask for, however long ago that was."""
-        states = self.lake.journal.view().all.values()  # next versions of others read it too
+        """Return the oldest version of an output that an open plan or an output handler still needs."""
+        states = self.lake.journal.view().all.values()  # builds of other aggregates read it, too
         asked = [s.plan.source_version for s in states if s.plan is not None and s.source.path == path]
         if dict(state.spec["properties"]).get("output_handler") and state.delivered is not None:
             asked.append(state.delivered)
         return min(asked, default=None)
 
-    def _check_lease(self, held: AggregateState) -> None:
-        lease = self.lake.journal.view().named(held.name).lease
-        if lease is None or held.lease is None or lease.owner != held.lease.owner:
-            msg = f"the lease of '{held.name}' was taken over while it was maintained"
+    def _check_lease(self, leased: AggregateState) -> None:
+        lease = self.lake.journal.view().named(leased.name).lease
+        if lease is None or leased.lease is None or lease.owner != leased.lease.owner:
+            msg = f"the lease of '{leased.name}' was taken over while it was maintained"
             raise LeaseLostError(msg, wrote="what was done stays; it changes no row")
 
-    def _tell(self, held: AggregateState, done: tuple[TableDone, ...], seconds: float) -> None:
-        """Write into the journal what was done; the tables are whole without it."""
+    def _record(self, leased: AggregateState, done: tuple[TableDone, ...], seconds: float) -> None:
+        """Append what was done to the journal. The tables do not depend on this event."""
         report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
-        self._check_lease(held)
-        self.lake.journal.append_leased([(held.id, Maintained(report))])
+        self._check_lease(leased)
+        self.lake.journal.append_leased([(leased.id, Maintained(report))])
 
     def _checkpoint(self, name: str) -> None:
         self.lake.on_checkpoint(name)
 
 
 def _tables(aggregate: Aggregate) -> tuple[str, ...]:
-    """Return the tables of an aggregate that are maintained."""
+    """Return the names of the tables of an aggregate that maintenance works on."""
     return (*_TABLES, output_feed.TABLE) if DeltaFolder.at(aggregate.paths[output_feed.TABLE]).exists() else _TABLES
 
 
 def _laid_out(aggregate: Aggregate, table: str) -> tuple[str, TimeType, list[str]]:
-    """Return the column that a table is cut by, its type, and what it is sorted by."""
-    if table == output_feed.TABLE:  # who reads it wants what came after a refresh
+    """Return the column by which a table is divided, its type, and its order."""
+    if table == output_feed.TABLE:  # its readers ask for the rows after a refresh
         return "_refresh", TimeType.BIGINT, ["_refresh"]
     return aggregate.slice_column(table).name, aggregate.definition.time_type, aggregate.order(table)
 
@@ -405,14 +407,14 @@ class Afterwards:
 
 
 def afterwards(lake: Lake, state: AggregateState, numbers: list[int]) -> Afterwards:
-    """Maintain an aggregate after refreshes that were done, where its property ``maintain.every`` says so.
+    """Maintain an aggregate after refreshes, if its property ``maintain.every`` is set and a multiple of it was reached.
+
+    A failure becomes a warning, because the refreshes are done.
 
     Args:
-        lake: Of the lake.
+        lake: The lake.
         state: The aggregate.
-        numbers: Numbers of the refreshes that were done just now; every so many by number are followed by maintenance.
-
-    A failure is told and harms nothing: the refreshes are done.
+        numbers: Numbers of these refreshes.
     """
     every = every_of(AggregateSpec.from_json(state.spec))
     if every is None or not numbers or max(numbers) // every == (min(numbers) - 1) // every:
@@ -424,13 +426,13 @@ def afterwards(lake: Lake, state: AggregateState, numbers: list[int]) -> Afterwa
         reports.append(maintainer.journal())
     except MaterializerError as exc:
         return Afterwards(tuple(reports), (f"the maintenance after it failed: {exc.message} ({exc.code})",))
-    except Exception as exc:  # noqa: BLE001 - the refresh is done and whole; a bug here must not say otherwise
+    except Exception as exc:  # noqa: BLE001 - the refresh is done; a bug here must not make it fail
         return Afterwards(tuple(reports), (f"the maintenance after it failed: {type(exc).__name__}: {exc}",))
     return Afterwards(tuple(reports))
 
 
 def retention_hours(spec: AggregateSpec, path: str) -> float:
-    """Return how long files that no version needs any more are kept, in hours."""
+    """Return for how many hours files are retained that the newest version does not need."""
     asked = retention_hours_of(spec)
     properties = dict(DeltaFolder.at(path).properties())
     return retention_of(properties, "delta.deletedFileRetentionDuration", WEEK_HOURS) if asked is None else asked

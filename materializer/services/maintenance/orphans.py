@@ -1,4 +1,4 @@
-"""Folders of versions that the journal does not know: what a death left of a version that was begun, published or given up."""
+"""Folders of versions that the journal does not know, left by a process that died while it changed a version."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from materializer.lake.write.vacuum import Leftover
 from materializer.services.aggregate import made_for
 
 KINDS: Final = {"partials": "partials", "build": "output"}
-"""Folders that hold one of each version, and the table that each is of."""
+"""The kinds of folders that each version has one of, and the table in each."""
 
 
-def strays(root: Path, view: View, state: AggregateState) -> Iterator[tuple[str, Path]]:
-    """Yield (table, folder) of all that no version needs; somebody who holds the lease may remove them."""
+def orphans(root: Path, view: View, state: AggregateState) -> Iterator[tuple[str, Path]]:
+    """Yield (table, folder) of the folders that no version needs; they may be removed under the lease."""
     build = view.build_of(state)
     building = set() if build is None else {build.data_version}
     known = {
@@ -29,17 +29,17 @@ def strays(root: Path, view: View, state: AggregateState) -> Iterator[tuple[str,
     }
     for kind, table in KINDS.items():
         folder = root / state.name / kind
-        for found in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if found.name not in known[kind]:
-                yield table, found
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.name not in known[kind]:
+                yield table, path
 
 
 def ours(root: Path, view: View, state: AggregateState, table: str) -> list[Leftover]:
-    """Return those of *table* that were made for it beyond doubt, as paths with their bytes."""
-    found = []
-    for which, folder in strays(root, view, state):
+    """Return the orphans of *table* that were certainly made for it, as paths with their bytes."""
+    own = []
+    for which, folder in orphans(root, view, state):
         with suppress(MaterializerError):
             if which == table and made_for(DeltaFolder.at(str(folder)), table):
-                sizes = (os.path.getsize(f"{at}/{n}") for at, _, names in os.walk(folder) for n in names)  # noqa: PTH202
-                found.append(Leftover(str(folder), sum(sizes)))
-    return found
+                sizes = (os.path.getsize(f"{path}/{n}") for path, _, names in os.walk(folder) for n in names)  # noqa: PTH202
+                own.append(Leftover(str(folder), sum(sizes)))
+    return own

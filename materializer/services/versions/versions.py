@@ -49,7 +49,7 @@ from materializer.services.definitions.lineage import dropped_with, readers_of
 from materializer.services.definitions.refusals import refuse_frozen
 from materializer.services.definitions.tables import remove_tables
 from materializer.services.delivery import output_feed
-from materializer.services.maintenance.orphans import strays
+from materializer.services.maintenance.orphans import orphans
 from materializer.services.planning.runs import Request
 from materializer.services.quality.check import Checker
 from materializer.services.quality.gate import has_gate, summary
@@ -252,7 +252,7 @@ class Versions:
         """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
         self._checkpoint("version_sweep")
         view = self.lake.journal.view()
-        for _, folder in strays(self.lake.root, view, view.named(name)):
+        for _, folder in orphans(self.lake.root, view, view.named(name)):
             shutil.rmtree(folder, ignore_errors=True)
 
     def rollback(self, name: str, back: int = 1) -> None:
