@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -21,7 +22,8 @@ from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import catalog
 from materializer.journal.codec import UNREADABLE, encode
 from materializer.journal.events import Event, Snapshot
-from materializer.journal.store import JournalSnapshot, JournalStore
+from materializer.journal.ports import JournalSnapshot, RowStore
+from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.unreadable import fold_each
 from materializer.journal.view import View
@@ -71,6 +73,7 @@ class Journal:
         snapshot_every: Commits after which the journal is folded.
         now: Returns the text for ``at``, which only people read.
         on_checkpoint: Called with a name before each commit of a fold.
+        stores: Returns the store of each of its two tables, by name; None for Delta tables under *root*.
     """
 
     def __init__(
@@ -80,10 +83,11 @@ class Journal:
         snapshot_every: int = 20,
         now: Callable[[], str] = _now,
         on_checkpoint: Callable[[str], None] = lambda _: None,
+        stores: Callable[[str], RowStore] | None = None,
     ) -> None:
         self.root = Path(root)
-        self._store = JournalStore(root)
-        self._history = JournalStore(root, name="history")
+        self._stores = stores or partial(JournalStore, root)
+        self._store, self._history = self._stores("journal"), self._stores("history")
         self._snapshot_every = snapshot_every
         self._now = now
         self._checkpoint = on_checkpoint
@@ -94,7 +98,7 @@ class Journal:
     def reopen(self) -> None:
         """Read everything anew, because the folder of the journal was replaced."""
         with self._reading:
-            self._store, self._history = JournalStore(self.root), JournalStore(self.root, name="history")
+            self._store, self._history = self._stores("journal"), self._stores("history")
             self._view, self._seen = View(-1, {}), None
 
     def view(self) -> View:

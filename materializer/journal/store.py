@@ -22,7 +22,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +38,7 @@ from materializer.errors import (
     SourceDamagedError,
 )
 from materializer.journal.codec import UNREADABLE, Row
+from materializer.journal.ports import JournalSnapshot
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit
 from materializer.lake.table import identity, open_table
@@ -74,30 +74,6 @@ _REPLACES: Final = "replaces"
 _BACKUP: Final = (
     "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSnapshot:
-    """All rows of the journal at one version.
-
-    Args:
-        version: Version of the table; -1 without a table.
-        rows: In the order in which they were written.
-        generation: Version of the commit that wrote the first row. While it is the same, *rows* only grows at its end.
-    """
-
-    version: int
-    rows: tuple[Row, ...]
-    generation: int = 0
-
-    def grown_from(self, before: JournalSnapshot) -> int:
-        """Return how many rows *before* has if they are the first ones here; 0 if rows were replaced, loaded anew or restored."""
-        known = len(before.rows)
-        is_prefix = known and len(self.rows) >= known and self.rows[known - 1] is before.rows[-1]
-        return known if is_prefix and self.generation == before.generation else 0
-
-    def __repr__(self) -> str:
-        return f"JournalSnapshot(version={self.version}, {len(self.rows)} rows, generation={self.generation})"
 
 
 class JournalStore:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import store as store_module
 from materializer.journal.codec import Row
-from materializer.journal.store import JournalSnapshot, JournalStore
+from materializer.journal.ports import JournalSnapshot
+from materializer.journal.store import JournalStore
 from materializer.lake.log import read_commit
 from materializer.lake.table import open_table
 from materializer.lake.write.vacuum import leftovers
