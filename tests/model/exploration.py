@@ -23,13 +23,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from materializer.adapters.memory.lake import WIDTH, MemoryLake, forget_folds, spans_of
+from materializer.adapters.memory.ports import MemoryPorts
 from materializer.core.time.spans import POS_INF, Span, SpanSet
 from materializer.errors import DataError, LeaseLostError, StorageError, WriteFencedError
 from materializer.journal.events import Lease
 from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.process import At, Process, Which
-from tests.model.world import BUCKETS, WIDTH, MemoryPorts, World, forget_folds, spans_of
 
+BUCKETS: Final = (0, 1)
 WINDOWS: Final = ((0,), (1,), (0, 1))
 COMMITS: Final = (("insert", 0), ("insert", 1), ("delete", 0))
 LAST: Final = "99"
@@ -88,7 +90,7 @@ class Member(NamedTuple):
 
 
 class State(NamedTuple):
-    """World and processes by their places in the exploration's tables, and what the bounds count."""
+    """MemoryLake and processes by their places in the exploration's tables, and what the bounds count."""
 
     world: int
     members: tuple[int, ...]
@@ -186,7 +188,7 @@ class Exploration:
 
     def run(self) -> Found:
         """Explore; stop at the first broken rule."""
-        first = State(self.worlds.number(World.first()), ())
+        first = State(self.worlds.number(MemoryLake.first()), ())
         parent: dict[State, State | None] = {first: None}
         todo = deque([first])
         while todo:
@@ -210,7 +212,7 @@ class Exploration:
 
     def successors(self, s: State) -> Iterator[tuple[str, State]]:
         """Yield (what happens, state after it) for everything that can happen in *s*."""
-        world: World = self.worlds.values[s.world]
+        world: MemoryLake = self.worlds.values[s.world]
         for commit in COMMITS if len(world.source) < self.bounds.versions else ():
             if commit[0] == "insert" or world.truth(commit[1], len(world.source)) > 0:
                 grown = world._replace(source=(*world.source, commit))
@@ -224,11 +226,11 @@ class Exploration:
             for label, then, after in self.steps(member, s.world):
                 yield label, s._replace(world=after, members=rest if then is None else tuple(sorted((*rest, then))))
 
-    def _cleaned(self, world: World) -> int:
+    def _cleaned(self, world: MemoryLake) -> int:
         tables = {w.value: t._replace(gone=len(t.commits)) for w in Which for t in [getattr(world, w.value)]}
         return self.worlds.number(world._replace(**tables))
 
-    def _starts(self, s: State, world: World) -> Iterator[tuple[str, State]]:
+    def _starts(self, s: State, world: MemoryLake) -> Iterator[tuple[str, State]]:
         is_held = world.state.lease is not None
         if is_held and s.takeovers >= self.bounds.takeovers:
             return
@@ -239,16 +241,16 @@ class Exploration:
             members = tuple(sorted((*s.members, then)))
             yield label, State(after, members, s.started + 1, s.takeovers + is_held, s.cleanings)
 
-    def _start(self, pid: str, window: tuple[int, ...], world: World) -> tuple[int, int]:
+    def _start(self, pid: str, window: tuple[int, ...], world: MemoryLake) -> tuple[int, int]:
         ports = self.ports(world, pid, window)
         process = steps.advance(Process(Lease(pid, "", 0, 0, 0.0)), ports)
-        return self.members.number(Member(process, window)), self.worlds.number(ports.world)
+        return self.members.number(Member(process, window)), self.worlds.number(ports.lake)
 
     def steps(self, member: int, world: int) -> list[tuple[str, int | None, int]]:
         """Return (label, process after it or None, world after it) for each way in which the next step can go."""
         found = self._steps.get((member, world))
         if found is None:
-            before: World = self.worlds.values[world]
+            before: MemoryLake = self.worlds.values[world]
             ways = {self._step(self.members.values[member], before, **way): None for way in self._ways(member)}
             found = self._steps[member, world] = list(ways)
         return found
@@ -272,7 +274,7 @@ class Exploration:
     def _step(
         self,
         member: Member,
-        world: World,
+        world: MemoryLake,
         *,
         merging: tuple[int, ...] = (),
         fails: str = "",
@@ -289,20 +291,20 @@ class Exploration:
             then = refresh_steps.write(p, outside, frozenset({which})) if which else steps.advance(p, outside)
         except Paused:
             member = member._replace(answers=outside.answers)
-            return f"{label}, {outside.called}", self.members.number(member), self.worlds.number(ports.world)
+            return f"{label}, {outside.called}", self.members.number(member), self.worlds.number(ports.lake)
         except EXPECTED as exc:
             label += f" ({type(exc).__name__})"
             if isinstance(exc, STOPPED):
-                ports.note_stopped(p.lease.owner)
+                note_stopped(ports)
             refresh_steps.release(p, ports)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the protocol must never meet it
             ports.note(f"error: {type(exc).__name__}: {exc}")
         if then is None or then.at is At.END:
-            return label, None, self.worlds.number(ports.world)
+            return label, None, self.worlds.number(ports.lake)
         if then.at is At.COMPUTE and then.plan:
             label += f" {then.plan.n} at version {then.plan.source_version}: {then.plan.strategy}"
         then = replace(then, note=None, report=None, recovered=())
-        return label, self.members.number(Member(then, member.window)), self.worlds.number(ports.world)
+        return label, self.members.number(Member(then, member.window)), self.worlds.number(ports.lake)
 
     def verdict(self, world: int) -> str:
         """Return the rule that *world* breaks, or that is broken when it comes to rest; "" when none is."""
@@ -312,12 +314,12 @@ class Exploration:
             found = self._verdicts[world] = self._broken(value) or self._at_rest(value)
         return found
 
-    def _broken(self, world: World) -> str:
+    def _broken(self, world: MemoryLake) -> str:
         if world.wrong.split(":")[0] not in ("", *self.ignored):
             return world.wrong
         return next(broken_rules(world), "")
 
-    def _at_rest(self, world: World) -> str:
+    def _at_rest(self, world: MemoryLake) -> str:
         """All processes die; one undisturbed refresh of everything must end clean."""
         member: int | None
         member, at = self._start(LAST, BUCKETS, world)
@@ -327,14 +329,21 @@ class Exploration:
             label, member, at = self.steps(member, at)[-1]
             if member is None and "Error" in label:
                 return f"ends: {label}"
-        end: World = self.worlds.values[at]
+        end: MemoryLake = self.worlds.values[at]
         dirt = end.state.log.spans & spans_of(BUCKETS)
         if member is not None or end.state.plan or dirt:
             return f"ends: after a refresh of everything there is dirt {dirt.as_json()}, an open plan or no end"
         return self._broken(end)
 
 
-def broken_rules(world: World) -> Iterator[str]:
+def note_stopped(ports: MemoryPorts) -> None:
+    """Note that a process was told of a takeover although it holds the lease; unreadable commits excuse it."""
+    lease = ports.lake.state.lease
+    if lease and lease.owner == ports.owner and not any(ports.table(which).gone for which in Which):
+        ports.note(f"held: process {ports.owner} holds the lease and was stopped by another")
+
+
+def broken_rules(world: MemoryLake) -> Iterator[str]:
     """Yield a sentence for each rule about values that *world* breaks."""
     state = world.state
     planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()

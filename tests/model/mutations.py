@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from materializer.adapters.memory.ports import MemoryPorts
 from materializer.core.refresh import plan as planning
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan
@@ -23,7 +24,6 @@ from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
 from materializer.services.protocol.process import At, Audit, OwnTableHead, Process, Which
 from tests.model.exploration import Bounds, Exploration, Found
-from tests.model.world import MemoryPorts
 
 
 class Mutation(NamedTuple):

@@ -22,17 +22,17 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from materializer.adapters.memory.lake import MemoryLake, dirty_buckets, folded, forget_folds
+from materializer.adapters.memory.switch_ports import NEW, MemorySwitchPorts, MemoryVersions
 from materializer.errors import LeaseHeldError, LeaseLostError, NotCoveredError, NothingBuiltError, WriteFencedError
 from materializer.journal import fold
-from materializer.journal.events import Event
+from materializer.journal.events import Event, Lease
 from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps as protocol
 from materializer.services.protocol import steps
 from materializer.services.protocol import switch_steps as switching
 from materializer.services.protocol.process import At, Process, Which
-from tests.model.exploration import Found, Numbered, OneCall, Paused
-from tests.model.switch_world import NEW, Lake, SwitchMemory, dirty_buckets, lease_of
-from tests.model.world import BUCKETS, World, _state, forget_folds
+from tests.model.exploration import BUCKETS, Found, Numbered, OneCall, Paused
 
 COMMITS: Final = (("insert", 0), ("insert", 1))
 KINDS: Final = ("refresh", "build", "switch")
@@ -73,7 +73,7 @@ class Member(NamedTuple):
 
 
 class State(NamedTuple):
-    """Lake and processes by their places in the exploration's tables, and what the bounds count."""
+    """MemoryVersions and processes by their places in the exploration's tables, and what the bounds count."""
 
     lake: int
     members: tuple[int, ...] = ()
@@ -83,12 +83,12 @@ class State(NamedTuple):
 
 def begun(kind: str, owner: str) -> Process:
     """Return a process of a kind, before its first step."""
-    return Process(lease_of(owner), switches=kind == "switch")
+    return Process(Lease(owner, "", 0, 0, 0.0), switches=kind == "switch")
 
 
-def bound(lake: Lake, kind: str) -> str:
+def bound(lake: MemoryVersions, kind: str) -> str:
     """Return the version that a process of a kind works on."""
-    return NEW if kind == "build" else _state(lake.current).data_version
+    return NEW if kind == "build" else folded(lake.current).data_version
 
 
 class Exploration:
@@ -99,7 +99,7 @@ class Exploration:
         ports: What stands for the outside; a mistake may bring its own.
     """
 
-    def __init__(self, bounds: Bounds, ports: type[SwitchMemory] = SwitchMemory) -> None:
+    def __init__(self, bounds: Bounds, ports: type[MemorySwitchPorts] = MemorySwitchPorts) -> None:
         forget_folds()
         self.bounds = bounds
         self.ports = ports
@@ -111,7 +111,7 @@ class Exploration:
 
     def run(self) -> Found:
         """Explore; stop at the first broken rule."""
-        first = State(self.lakes.number(Lake.first()))
+        first = State(self.lakes.number(MemoryVersions.first()))
         parent: dict[State, tuple[State | None, str]] = {first: (None, "")}
         todo = deque([first])
         while todo:
@@ -126,7 +126,7 @@ class Exploration:
 
     def successors(self, s: State) -> Iterator[tuple[str, State]]:
         """Yield (what happens, state after it) for everything that can happen in *s*."""
-        lake: Lake = self.lakes.values[s.lake]
+        lake: MemoryVersions = self.lakes.values[s.lake]
         for commit in COMMITS if len(lake.source) < self.bounds.versions else ():
             grown = lake._replace(source=(*lake.source, commit))
             yield f"the source commits {commit}", s._replace(lake=self.lakes.number(grown))
@@ -138,10 +138,10 @@ class Exploration:
             for label, then, after in self.steps(member, s.lake):
                 yield label, s._replace(lake=after, members=rest if then is None else tuple(sorted((*rest, then))))
 
-    def _start(self, s: State, lake: Lake, kind: str, i: int) -> Iterator[tuple[str, State]]:
+    def _start(self, s: State, lake: MemoryVersions, kind: str, i: int) -> Iterator[tuple[str, State]]:
         row = lake.build if kind == "build" else lake.current
         assert row is not None
-        is_held = _state(row).lease is not None
+        is_held = folded(row).lease is not None
         if is_held and s.takeovers >= self.bounds.takeovers:
             return
         started = (*s.started[:i], s.started[i] + 1, *s.started[i + 1 :])
@@ -160,7 +160,7 @@ class Exploration:
             found = self._steps[member, lake] = [self._step(m, before, w) for w in which]
         return found
 
-    def _step(self, m: Member, lake: Lake, which: Which | None = None) -> tuple[str, int | None, int]:
+    def _step(self, m: Member, lake: MemoryVersions, which: Which | None = None) -> tuple[str, int | None, int]:
         p = m.process
         is_bound_anew = p.at in (At.RECOVER, At.PLAN, At.SWITCH_PLAN) and not m.answers
         version = bound(lake, m.kind) if is_bound_anew else m.version
@@ -172,7 +172,7 @@ class Exploration:
             then = protocol.write(p, outside, frozenset({which})) if which else steps.advance(p, outside)
         except Paused:
             paused = Member(p, m.kind, version, outside.answers)
-            return f"{label}, {outside.called}", self.members.number(paused), self.lakes.number(ports.lake)
+            return f"{label}, {outside.called}", self.members.number(paused), self.lakes.number(ports.versions)
         except EXPECTED as exc:
             label += f" ({type(exc).__name__})"
             try:
@@ -181,7 +181,7 @@ class Exploration:
                 label += ", nothing to release"
         except Exception as exc:  # noqa: BLE001 - whatever it is, the protocol must never meet it
             ports.note(f"error: {type(exc).__name__}: {exc}")
-        after = self.lakes.number(ports.lake)
+        after = self.lakes.number(ports.versions)
         if then is None or then.at is At.END:
             return label, None, after
         then = replace(then, note=None, report=None, recovered=())
@@ -195,7 +195,7 @@ class Exploration:
             found = self._verdicts[lake] = value.wrong or next(broken_rules(value), "") or self._at_rest(value)
         return found
 
-    def _at_rest(self, lake: Lake) -> str:
+    def _at_rest(self, lake: MemoryVersions) -> str:
         """All processes die; a refresh, then a build and a switch that nobody disturbs must publish the new version."""
         for kind in ("refresh", "build", "switch", "refresh"):
             if kind in ("build", "switch") and lake.build is None:
@@ -208,9 +208,9 @@ class Exploration:
                 label, member, at = self.steps(member, at)[-1]
             if "Error" in label or member is not None:
                 return f"ends: {label}"
-        state = _state(lake.current)
-        if lake.build is not None or state.plan or dirty_buckets(state) or state.data_version != NEW:
-            return f"ends: after everything, version {state.data_version}, dirt {dirty_buckets(state)}"
+        state = folded(lake.current)
+        if lake.build is not None or state.plan or dirty_buckets(state, BUCKETS) or state.data_version != NEW:
+            return f"ends: after everything, version {state.data_version}, dirt {dirty_buckets(state, BUCKETS)}"
         return lake.wrong or next(broken_rules(lake), "")
 
 
@@ -223,29 +223,29 @@ def _trace(parent: dict[State, tuple[State | None, str]], state: State) -> list[
     return labels[::-1]
 
 
-def broken_rules(lake: Lake) -> Iterator[str]:
+def broken_rules(lake: MemoryVersions) -> Iterator[str]:
     """Yield a sentence for each rule about values that *lake* breaks."""
-    state = _state(lake.current)
+    state = folded(lake.current)
     version = state.data_version
-    world = lake.world(is_build=False, version=version)
+    world = lake.lake(is_build=False, version=version)
     yield from _unclean("the aggregate", state, world, is_open=bool(state.switch))
     if state.switch and lake.build is not None:
-        old = [b for b in BUCKETS if b not in dirty_buckets(state)]
+        old = [b for b in BUCKETS if b not in dirty_buckets(state, BUCKETS)]
         whole = [tuple(t.values[b] for b in old) for t in (lake.old, lake.built)]
         if tuple(lake.output.values[b] for b in old) not in whole:
             yield f"readers: the output is {lake.output.values}, neither of {whole}"
     if lake.build is not None:
-        yield from _unclean("the build", _state(lake.build), lake.world(is_build=True, version=NEW), is_open=False)
+        yield from _unclean("the build", folded(lake.build), lake.lake(is_build=True, version=NEW), is_open=False)
     for name in ("old", "new", "output", "built"):
         numbers = [c.n for c in getattr(lake, name).commits]
-        last = max(s.last_n for s in [state, *([_state(lake.build)] if lake.build else [])])
+        last = max(s.last_n for s in [state, *([folded(lake.build)] if lake.build else [])])
         if numbers != sorted(set(numbers)) or (numbers and numbers[-1] > last):
             yield f"numbers: {numbers} in {name}, the journal's last is {last}"
 
 
-def _unclean(what: str, state: AggregateState, world: World, *, is_open: bool) -> Iterator[str]:
+def _unclean(what: str, state: AggregateState, world: MemoryLake, *, is_open: bool) -> Iterator[str]:
     for b in BUCKETS:
-        if b in dirty_buckets(state):
+        if b in dirty_buckets(state, BUCKETS):
             continue
         want = world.truth(b, state.cursor)
         found = world.partials.values[b], want if is_open else world.output.values[b]
@@ -262,7 +262,7 @@ class Mistake(NamedTuple):
     says: str
     caught_by: str
     patch: Callable[[pytest.MonkeyPatch], None] = lambda _: None
-    ports: type[SwitchMemory] = SwitchMemory
+    ports: type[MemorySwitchPorts] = MemorySwitchPorts
     bounds: Bounds = SMALL[0]
 
 
@@ -289,7 +289,7 @@ def _left_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold, "_planned", planned)
 
 
-class Uncovered(SwitchMemory):
+class Uncovered(MemorySwitchPorts):
     """Publishes whatever is there."""
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:
@@ -297,7 +297,7 @@ class Uncovered(SwitchMemory):
         super().refuse_switch(replace(state, cursor=0, log=build.log), build)
 
 
-class Behind(SwitchMemory):
+class Behind(MemorySwitchPorts):
     """Does not compare source versions."""
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:
@@ -305,7 +305,7 @@ class Behind(SwitchMemory):
         super().refuse_switch(replace(state, cursor=0), build)
 
 
-class Unfenced(SwitchMemory):
+class Unfenced(MemorySwitchPorts):
     """Undoes a switch without telling the output."""
 
     def fence(self, which: Which, plan: Any) -> None:
@@ -314,7 +314,7 @@ class Unfenced(SwitchMemory):
             super().fence(which, plan)
 
 
-class NewUnfenced(SwitchMemory):
+class NewUnfenced(MemorySwitchPorts):
     """Leaves the new partials with the build's numbers."""
 
     def fence_build(self, plan: Any, build: AggregateState) -> None:

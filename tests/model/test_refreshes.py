@@ -5,11 +5,12 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from materializer.adapters.memory.lake import MemoryLake, spans_of
+from materializer.adapters.memory.ports import MemoryPorts
 from materializer.journal.events import Lease
 from materializer.services.protocol import refresh_steps
 from materializer.services.protocol.process import At, Process
-from tests.model.exploration import COMMITS, WINDOWS, broken_rules
-from tests.model.world import BUCKETS, MemoryPorts, World, spans_of
+from tests.model.exploration import BUCKETS, COMMITS, WINDOWS, broken_rules
 
 MERGING = st.sampled_from([(), (0,), (1,), (0, 1)])
 
@@ -26,23 +27,23 @@ REFRESHES = st.builds(Refresh, st.sampled_from(WINDOWS), MERGING, st.none() | st
 CHANGES = st.sampled_from(COMMITS)
 
 
-def refreshed(world: World, refresh: Refresh) -> World:
+def refreshed(world: MemoryLake, refresh: Refresh) -> MemoryLake:
     """Return the world after a refresh that takes the lease over from whoever has it."""
     ports = MemoryPorts(world, "p", refresh.window, refresh.merging)
     process, count = Process(Lease("p", "", 0, 0, 0.0)), 0
     while process.at is not At.END and count != refresh.dies_after:
         process, count = refresh_steps.advance(process, ports), count + 1
-    return ports.world
+    return ports.lake
 
 
-def changed(world: World, change: tuple[str, int]) -> World:
+def changed(world: MemoryLake, change: tuple[str, int]) -> MemoryLake:
     """Return the world after a source commit; deleting what is not there does nothing."""
     if change[0] == "delete" and world.truth(change[1], len(world.source)) == 0:
         return world
     return world._replace(source=(*world.source, change))
 
 
-def happened(world: World, what: list[tuple[str, int] | Refresh]) -> World:
+def happened(world: MemoryLake, what: list[tuple[str, int] | Refresh]) -> MemoryLake:
     """Return the world after source commits and refreshes, one after another."""
     for each in what:
         world = refreshed(world, each) if isinstance(each, Refresh) else changed(world, each)
@@ -50,19 +51,19 @@ def happened(world: World, what: list[tuple[str, int] | Refresh]) -> World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn) -> MemoryLake:
     """A world with some history, in which refreshes may have died."""
-    return happened(World.first(), draw(st.lists(CHANGES | REFRESHES, max_size=12)))
+    return happened(MemoryLake.first(), draw(st.lists(CHANGES | REFRESHES, max_size=12)))
 
 
-def result(world: World) -> tuple[object, ...]:
+def result(world: MemoryLake) -> tuple[object, ...]:
     """Return everything that the order of refreshes must not show in."""
     state = world.state
     return world.partials.values, world.output.values, state.log, state.threshold, state.cursor, state.plan
 
 
 @given(worlds(), MERGING)
-def test_a_refresh_makes_its_window_true(world: World, merging: tuple[int, ...]) -> None:
+def test_a_refresh_makes_its_window_true(world: MemoryLake, merging: tuple[int, ...]) -> None:
     """
     After any history, a refresh of everything leaves both tables equal to the source, whichever strategy it takes.
     """
@@ -75,7 +76,7 @@ def test_a_refresh_makes_its_window_true(world: World, merging: tuple[int, ...])
 
 
 @given(worlds(), st.sampled_from(WINDOWS))
-def test_planning_again_plans_nothing(world: World, window: tuple[int, ...]) -> None:
+def test_planning_again_plans_nothing(world: MemoryLake, window: tuple[int, ...]) -> None:
     """
     A second refresh of the same window writes nothing and gives no number away.
     """
@@ -85,7 +86,7 @@ def test_planning_again_plans_nothing(world: World, window: tuple[int, ...]) -> 
 
 
 @given(worlds(), MERGING)
-def test_disjoint_refreshes_commute(world: World, merging: tuple[int, ...]) -> None:
+def test_disjoint_refreshes_commute(world: MemoryLake, merging: tuple[int, ...]) -> None:
     """
     First one bucket and then the other comes to the same as the other way round, and as both at once.
     """
@@ -96,7 +97,9 @@ def test_disjoint_refreshes_commute(world: World, merging: tuple[int, ...]) -> N
 
 
 @given(worlds(), st.integers(0, 9), st.sampled_from(WINDOWS), MERGING)
-def test_a_death_changes_nothing(world: World, step: int, window: tuple[int, ...], merging: tuple[int, ...]) -> None:
+def test_a_death_changes_nothing(
+    world: MemoryLake, step: int, window: tuple[int, ...], merging: tuple[int, ...]
+) -> None:
     """
     A refresh that dies at any step, and another one after it, come to what the other one alone comes to.
     """
