@@ -109,9 +109,9 @@ def test_a_journal_runs_on_stores_in_memory(tmp_path: Path) -> None:
     """
     stores = memory_stores()
     journal = Journal(tmp_path, snapshot_every=2, stores=stores)
-    journal.insist([("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))])
+    journal.append_leased([("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))])
     for n in range(3):
-        journal.insist([("a", Described({"n": n}))])
+        journal.append_leased([("a", Described({"n": n}))])
     journal.tidy()
 
     assert ({"n": 2}, 5) == (journal.view().named("bars").spec, journal.view().version)
