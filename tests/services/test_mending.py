@@ -10,8 +10,8 @@ from materializer.core.refresh.plan import Lane, Plan, TableBase
 from materializer.core.time.spans import Span
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
-from materializer.services.repair.diagnose import READABLE, Diagnosis, Seen, TableCondition
-from materializer.services.repair.plan import Mending, Old, Table, mending
+from materializer.services.repair.diagnose import READABLE, DiagnosedTable, Diagnosis, TableCondition
+from materializer.services.repair.plan import Mending, Old, Table, repair_plan
 
 N = {
     TableCondition.SOUND: 7,
@@ -31,7 +31,7 @@ def state_of(plan: Plan | None = None, engine: str = "continuous_aggregate") -> 
 
 def found(partials: TableCondition, output: TableCondition, plan: Plan | None = None, **others: object) -> Diagnosis:
     seen = [
-        Seen(
+        DiagnosedTable(
             which, v, "" if v is TableCondition.SOUND else "told", N.get(v, 0), "t", fits_plan=v is TableCondition.SOUND
         )
         for which, v in (("partials", partials), ("output", output))
@@ -54,7 +54,7 @@ def test_what_holds_of_every_repair(
     """
     Nothing foreign is removed, nothing unproven stays clean, and numbers never go back.
     """
-    todo = mending(found(partials, output, plan), state_of(plan, engine))
+    todo = repair_plan(found(partials, output, plan), state_of(plan, engine))
     if (partials, output) == (TableCondition.SOUND, TableCondition.SOUND):
         assert Mending("bars", ()) == todo
         return
@@ -75,7 +75,7 @@ def test_a_lost_output_costs_no_raw_row() -> None:
     Partials that are as the journal says give the output back, whatever stands in its place.
     """
     for output in set(TableCondition) - {TableCondition.SOUND, TableCondition.AHEAD}:
-        todo = mending(found(TableCondition.SOUND, output), state_of())
+        todo = repair_plan(found(TableCondition.SOUND, output), state_of())
         assert (False, Table.REBUILT, 7) == (todo.is_everything_dirty, todo.output, todo.n)
         assert any("no raw row" in step for step in todo.steps)
 
@@ -85,7 +85,7 @@ def test_what_the_tables_cannot_tell_makes_everything_dirty(others: dict[str, ob
     """
     Lost events and another source are damage although both tables are sound.
     """
-    todo = mending(found(TableCondition.SOUND, TableCondition.SOUND, **others), state_of())
+    todo = repair_plan(found(TableCondition.SOUND, TableCondition.SOUND, **others), state_of())
 
     assert (True, Table.KEPT, Table.KEPT, 9) == (todo.is_everything_dirty, todo.partials, todo.output, todo.n)
 
@@ -94,6 +94,6 @@ def test_a_refresh_that_cannot_be_ended_is_given_up_with_everything() -> None:
     """
     When recovery was tried and refused, the tables are not believed.
     """
-    todo = mending(found(TableCondition.SOUND, TableCondition.SOUND, PLAN), state_of(PLAN), gives_up=True)
+    todo = repair_plan(found(TableCondition.SOUND, TableCondition.SOUND, PLAN), state_of(PLAN), gives_up=True)
 
     assert (8, True, 9) == (todo.abandons, todo.is_everything_dirty, todo.n)

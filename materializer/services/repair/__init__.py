@@ -1,1 +1,1 @@
-"""When journal and tables do not agree: found, said, then mended."""
+"""Repair of an aggregate whose journal and tables do not agree: found, said, then mended."""

@@ -1,8 +1,8 @@
-"""Taking over what a lost journal left: folders of aggregates that no journal knows, with their definitions from files.
+"""Takeover of what a lost journal left: folders of aggregates that the journal does not know, with definitions from files.
 
-Nothing that the tables hold is believed: partials begin anew, everything is dirty, numbers go on above those in the
-tables. The output is kept where its columns are still those of the definition. Its old identifier is retired first, so
-that nobody who still works for the lost journal can write to it; what he writes elsewhere nobody reads.
+The rows of the tables are not trusted: partials are created anew, everything is dirty, and refresh numbers continue above those
+in the tables. The output stays if its columns are those of the definition. Its old identifier is fenced first, so that a
+process that still works for the lost journal cannot write to it; no reader looks at what such a process writes elsewhere.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LOST: Final = "journal.lost"
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of an aggregate in its folder.
+    """The tables of an aggregate in its folder.
 
     Args:
-        old_id: Its id in the lost journal; "" when its output does not tell.
-        n: The largest number that its tables carry.
-        columns: Columns of its output, None without one that can be read.
-        partials: Folders of partials that are ours.
+        old_id: Its id in the lost journal; "" when its output does not have it.
+        n: The largest refresh number in its tables.
+        columns: Columns of its output, None without a readable output.
+        partials: Folders of its partials.
     """
 
     old_id: str
@@ -61,7 +61,7 @@ class TakeOver:
     """Takes over folders of one lake.
 
     Args:
-        lake: Journal, engine and checkpoints.
+        lake: The lake.
         definitions: Checks definitions against their sources.
     """
 
@@ -71,33 +71,33 @@ class TakeOver:
         self._root, self._journal = lake.root, lake.journal
 
     def plan(self, specs: Sequence[AggregateSpec]) -> list[RepairReport]:
-        """Return what taking over would do; writes nothing and starts no JVM."""
+        """Return what a takeover would do; writes nothing and starts no JVM."""
         states: States = {}
         lost: tuple[tuple[str, str], ...] = ()
         try:
             states = self._journal.view().states
         except JournalError as exc:
             lost = ((exc.code, exc.message),)
-        found = []
+        reports = []
         for spec in _parents_first(specs):
             if by_name(states, spec.name) is not None:
-                found.append(RepairReport(spec.name, "sound", Mending(spec.name, ())))
+                reports.append(RepairReport(spec.name, "sound", Mending(spec.name, ())))
                 continue
             left = left_in(self._root / spec.name)
-            found.append(RepairReport(spec.name, "planned", _mending(spec.name, left, left.columns, lost)))
-        return found
+            reports.append(RepairReport(spec.name, "planned", _plan_of(spec.name, left, left.columns, lost)))
+        return reports
 
     def take_over(self, specs: Sequence[AggregateSpec]) -> list[RepairReport]:
-        """Make the definitions known, with the folders that are there; a journal that cannot be read is renamed first.
+        """Add the definitions to the journal, with the folders that are there; first rename a journal that cannot be read.
 
         Raises:
-            DefinitionError: If a definition cannot be accepted; those before it are taken over.
+            DefinitionError: If a definition is refused; those before it are taken over.
         """
         lost, aside = self._readable_journal()
         return [self._take_over(spec, lost, aside) for spec in _parents_first(specs)]
 
     def _readable_journal(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Rename a journal that cannot be read; return what was wrong with it and its new name."""
+        """Rename the journal if it cannot be read; return why, and its new name."""
         try:
             self._journal.view()
         except JournalError as exc:
@@ -117,7 +117,7 @@ class TakeOver:
         left = left_in(self._root / spec.name)
         self._drop_unreadable(spec.name, left)
         [prepared] = self._definitions.prepare([spec])
-        todo = _mending(spec.name, left, prepared.schemas["output"], lost)
+        todo = _plan_of(spec.name, left, prepared.schemas["output"], lost)
         if not (self._root / spec.name).exists():
             self._definitions.apply(prepared, lease=self._lake.lease)
         else:
@@ -131,7 +131,7 @@ class TakeOver:
         return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
 
     def _drop_unreadable(self, name: str, left: Left) -> None:
-        """Let the journal forget an aggregate of which not even the definition can be read."""
+        """Drop an aggregate whose definition cannot be read from the journal."""
 
         def decide(view: View) -> list[tuple[str, Event]]:
             broken = view.broken_named(name) or view.broken.get(left.old_id)
@@ -167,14 +167,14 @@ class TakeOver:
             words = f"materializer output {new_id}: {spec.comment}".rstrip(": ")
             create_table(output, schemas["output"], name=spec.name, description=words)
         fence(output, f"materializer/{new_id}", todo.n, note)
-        self._tell(prepared, new_id, data_version, {"partials": partials, "output": output}, todo)
+        self._append(prepared, new_id, data_version, {"partials": partials, "output": output}, todo)
         self._checkpoint("takeover_clean")
         for old in left.partials:
             if old.name != data_version:
                 shutil.rmtree(old, ignore_errors=True)
         return aside
 
-    def _tell(
+    def _append(
         self,
         prepared: CheckedDefinition,
         new_id: str,
@@ -212,7 +212,7 @@ class TakeOver:
 
 
 def left_in(folder: Path) -> Left:
-    """Return what is left of an aggregate in *folder*; what cannot be read counts as nothing."""
+    """Return the tables of an aggregate in *folder*, without those that cannot be read."""
     old_id, n, columns = "", 0, None
     output = DeltaFolder.at(str(folder / "output"))
     with suppress(MaterializerError):
@@ -229,7 +229,7 @@ def left_in(folder: Path) -> Left:
     return Left(old_id, n if n < RETIRED else 0, columns, tuple(partials))
 
 
-def _mending(name: str, left: Left, wanted: Any, lost: tuple[tuple[str, str], ...]) -> Mending:
+def _plan_of(name: str, left: Left, wanted: Any, lost: tuple[tuple[str, str], ...]) -> Mending:
     keeps = bool(left.old_id) and left.columns is not None and _pairs(left.columns) == _pairs(wanted)
     there = "tables of it are there" if left.old_id or left.partials else "no table of it can be read"
     return Mending(
@@ -252,19 +252,19 @@ def _note(n: int, source_version: int) -> dict[str, Any]:
 
 
 def _next_id(aggregate: str) -> str:
-    """Return the id that an aggregate has after its journal was lost; always the same, so that it is found again."""
+    """Return the next id of an aggregate after its journal was lost; a repeated takeover computes the same id."""
     return uuid5(NAMESPACE_OID, f"{aggregate} taken over").hex
 
 
 def _newest_id(output: DeltaFolder, aggregate: str) -> str:
-    """Return the id under which an output was written last: that of its description, or one after it."""
+    """Return the last id under which an output was written: the id in its description, or a later one."""
     while aggregate and output.transaction_version(f"materializer/{_next_id(aggregate)}") is not None:
         aggregate = _next_id(aggregate)
     return aggregate
 
 
 def _parents_first(specs: Sequence[AggregateSpec]) -> Iterator[AggregateSpec]:
-    """Yield definitions, those that others read before these."""
+    """Yield definitions, each after its parent."""
     waiting = {spec.name.lower(): spec for spec in specs}
     while waiting:
         ready = [s for s in waiting.values() if s.source.lower() not in waiting or s.source.lower() == s.name.lower()]

@@ -1,11 +1,12 @@
-"""Repairing: what is wrong between journal and tables is said, then mended under the lease, in steps that may be repeated.
+"""Repairing: the problems between journal and tables are shown, then repaired under the lease, in steps that may be repeated.
 
 ```
 lease ─▶ (recover) ─▶ partials ─▶ output, beside its place ─▶ swap ─▶ journal: Repaired ─▶ clean up
 ```
 
-Until the journal says *repaired* it names the old tables and numbers, so a repair that dies anywhere is found again by
-the next one. A number above all that were seen fences whoever still writes for an older journal.
+Until the event *Repaired* the journal names the old tables and numbers. So, if a repair dies, the next one makes the same
+diagnosis. Its number is larger than any number in journal and tables, and fences processes that still write for an older
+journal.
 """
 
 from __future__ import annotations
@@ -49,24 +50,24 @@ from materializer.services.commit.ports import DeltaPorts
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
 from materializer.services.repair.diagnose import Diagnosis, TableCondition, diagnose
-from materializer.services.repair.plan import Mending, Table, mending
+from materializer.services.repair.plan import Mending, Table, repair_plan
 from materializer.services.repair.set_aside import cleared
 
 REBUILDING: Final = "output.rebuilding"
-"""Folder in which an output is made before it is put in its place."""
+"""Folder of a new output until it is renamed to its place."""
 REASON: Final = "repaired"
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair found and did, or would do.
+    """The result of a repair, or of a dry run of it.
 
     Args:
         name: The aggregate.
-        outcome: ``sound``, ``repaired``, or ``planned`` when nothing was written.
-        mending: What was wrong, and what was or would be done.
-        recovered: Refreshes of dead processes that were ended as usual: (number, how).
-        left: Folders that were renamed, or left because they are not ours.
+        outcome: ``sound``, ``repaired``, or ``planned`` after a dry run.
+        mending: The problems, and what was or would be done.
+        recovered: Refreshes of dead processes that were recovered: (number, outcome).
+        left: Folders that were renamed, or not touched because they are not ours.
         seconds: Wall time.
     """
 
@@ -88,23 +89,23 @@ class Repairer:
         """Return what a repair would do; writes nothing and starts no JVM.
 
         Raises:
-            UnknownAggregateError: If there is none of that name.
-            JournalLostError: If its tables are there, and the journal does not know it.
-            JournalError: If neither journal nor aggregate can be read; says what helps.
+            UnknownAggregateError: If there is no such aggregate.
+            JournalLostError: If its tables are there, but the journal does not know it.
+            JournalError: If the journal, or the definition of the aggregate in it, cannot be read.
         """
         began = time.perf_counter()
         self._refuse_lost(name)
         state, events = self._state(name)
-        found = mending(self._diagnosis(state, events), state)
-        outcome = "planned" if found.wrong else "sound"
-        return RepairReport(state.name, outcome, self._counted(found, state), seconds=time.perf_counter() - began)
+        todo = repair_plan(self._diagnosis(state, events), state)
+        outcome = "planned" if todo.wrong else "sound"
+        return RepairReport(state.name, outcome, self._counted(todo, state), seconds=time.perf_counter() - began)
 
     def repair(self, name: str) -> RepairReport:
-        """Mend what is wrong with an aggregate; nothing is written when nothing is.
+        """Repair an aggregate; write nothing if it is sound.
 
         Raises:
             LeaseHeldError: If a live process works on it; nothing was written.
-            StorageError: If a table cannot be looked at, or written; run it again.
+            StorageError: If a table cannot be accessed or written; the repair can be run again.
         """
         began = time.perf_counter()
         planned = self.plan(name)
@@ -115,21 +116,21 @@ class Repairer:
             self._forget_events(broken, state)
         with leased(self.lake, self.lake.journal.view().named(state.name)) as lease:
             state, _ = self._state(state.name)
-            found, gives_up = self._diagnosis(state), False
+            diagnosis, gives_up = self._diagnosis(state), False
             recovered: tuple[tuple[int, str], ...] = ()
-            if state.plan is not None and found.is_recoverable:
+            if state.plan is not None and diagnosis.is_recoverable:
                 n = state.plan.n
                 gives_up = not self._recovers(lease.recover)
                 state, _ = self._state(state.name)
-                found = self._diagnosis(state)
+                diagnosis = self._diagnosis(state)
                 recovered = () if gives_up else ((n, state.ended[-1].outcome),)
-            todo = mending(found, state, gives_up=gives_up)
-            left = _Work(self.lake, lease.process, lease.ports, state, found, todo).do() if todo.wrong else ()
-        told = todo if todo.wrong else planned.mending
-        told = replace(self._counted(told, state), wrong=planned.mending.wrong)
+            todo = repair_plan(diagnosis, state, gives_up=gives_up)
+            left = _Work(self.lake, lease.process, lease.ports, state, diagnosis, todo).do() if todo.wrong else ()
+        done = todo if todo.wrong else planned.mending
+        done = replace(self._counted(done, state), wrong=planned.mending.wrong)
         if events:
-            told = replace(told, is_everything_dirty=True)
-        return RepairReport(state.name, "repaired", told, recovered, left, time.perf_counter() - began)
+            done = replace(done, is_everything_dirty=True)
+        return RepairReport(state.name, "repaired", done, recovered, left, time.perf_counter() - began)
 
     def _refuse_lost(self, name: str) -> None:
         view = self.lake.journal.view()
@@ -137,7 +138,7 @@ class Repairer:
             raise JournalLostError(f"the journal does not know '{name}', but tables of it are there")
 
     def lost(self) -> list[str]:
-        """Return names of aggregates whose tables are there, but which the journal does not know."""
+        """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
         root, view = self.lake.root, self.lake.journal.view()
         if not root.is_dir():
             return []
@@ -146,7 +147,7 @@ class Repairer:
         return [f.name for f in folders if _is_ours(f / "output")]
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
-        """Return what can be read of an aggregate, and why not all of it can."""
+        """Return the state of an aggregate, and why one of its events cannot be read, "" when all can."""
         view = self.lake.journal.view()
         broken = view.broken_named(name)
         if broken is None:
@@ -160,7 +161,7 @@ class Repairer:
         return diagnose(state, self.lake.root, states, events)
 
     def _recovers(self, recover: Callable[[], None]) -> bool:
-        """Try to end the open plan as usual; False when what stands in its way is what is to be repaired."""
+        """Try to recover the open plan; return False if it fails because of what is to be repaired."""
         try:
             recover()
         except (RetryableError, StorageError):
@@ -170,9 +171,9 @@ class Repairer:
         return True
 
     def _forget_events(self, broken: Broken, state: AggregateState) -> None:
-        """Put what can be read of an aggregate in the place of its events, with everything dirty, in one commit.
+        """Replace the events of an aggregate by its readable state with everything dirty, in one commit.
 
-        The lease cannot be taken before: nobody can read whose it is. Whoever held it last must be dead.
+        The lease cannot be taken first, because its events cannot be read. So the last known holder must be dead.
         """
         lease = state.lease
         if lease is not None and not processes.is_dead(lease, time.time()):
@@ -182,7 +183,7 @@ class Repairer:
         aggregate = self.lake.aggregate(state)
         try:
             threshold = stored_extent.end_of(aggregate)
-        except MaterializerError:  # a table is damaged too; the repair that follows looks again
+        except MaterializerError:  # a table is damaged, too; the repair that follows reads the extent again
             threshold = NEG_INF
         repaired = Repaired(
             state.written_n,
@@ -205,42 +206,42 @@ class Repairer:
         ]
         journal.append_each(view.version, [*events, *_opened_again(state, view)])
 
-    def _counted(self, found: Mending, state: AggregateState) -> Mending:
-        """Return *found* with what it costs."""
+    def _counted(self, todo: Mending, state: AggregateState) -> Mending:
+        """Return *todo* with the number of rows that it reads, and with what stays frozen."""
         source, partials = None, None
         aggregate = self.lake.aggregate(state)
-        if found.is_everything_dirty:
+        if todo.is_everything_dirty:
             source = _rows(lambda: source_rows(state, aggregate))
-        if found.output is Table.REBUILT:
+        if todo.output is Table.REBUILT:
             partials = _rows(lambda: row_count(aggregate.paths["partials"]))
-        return replace(found, source_rows=source, partial_rows=partials, frozen=self._frozen(found, state, aggregate))
+        return replace(todo, source_rows=source, partial_rows=partials, frozen=self._frozen(todo, state, aggregate))
 
-    def _frozen(self, found: Mending, state: AggregateState, aggregate: Aggregate) -> str:
-        """Return below what nothing is computed again, "" when all is."""
-        if not found.is_everything_dirty:
+    def _frozen(self, todo: Mending, state: AggregateState, aggregate: Aggregate) -> str:
+        """Return the instant below which nothing is computed again, "" without one."""
+        if not todo.is_everything_dirty:
             return ""
         threshold = state.threshold
         with suppress(MaterializerError):
             threshold = max(threshold, stored_extent.end_of(aggregate))
         states = self.lake.journal.view().states
         again = stored_extent.frozen_again(replace(state, threshold=threshold), aggregate, states)
-        at = max(state.frozen, *(event.bound for event in again), NEG_INF)
-        return "" if at == NEG_INF else render(at, aggregate.definition.time_type)
+        boundary = max(state.frozen, *(event.bound for event in again), NEG_INF)
+        return "" if boundary == NEG_INF else render(boundary, aggregate.definition.time_type)
 
 
 @dataclass(slots=True)
 class _Work:
-    """One repair, under the lease."""
+    """One repair, carried out under the lease."""
 
     lake: Lake
     process: Process
-    bench: DeltaPorts
+    ports: DeltaPorts
     state: AggregateState
-    found: Diagnosis
+    diagnosis: Diagnosis
     todo: Mending
 
     def do(self) -> tuple[str, ...]:
-        """Do it, and return the folders that were renamed or left."""
+        """Carry the plan out, and return the folders that were renamed or not touched."""
         state, todo = self.state, self.todo
         new = replace(state, data_version=self._data_version())
         aggregate = self.lake.aggregate(new)
@@ -250,7 +251,7 @@ class _Work:
         aside = self._output(aggregate)
         tables = {which: DeltaFolder.at(aggregate.paths[which]).head().table_id for which in ("partials", "output")}
         self._checkpoint("repair_journal")
-        self._tell(self._repaired(aggregate, tables), aggregate)
+        self._append(self._repaired(aggregate, tables), aggregate)
         self._checkpoint("repair_clean")
         left = self._removed_partials() if todo.partials is not Table.KEPT else ()
         return (*aside, *left)
@@ -259,7 +260,7 @@ class _Work:
         self.lake.on_checkpoint(name)
 
     def _data_version(self) -> str:
-        """Return the id of the partials; a repair that is repeated gives a new one the same id."""
+        """Return the id of the data version; a repeated repair gives new partials the same id."""
         state = self.state
         if self.todo.partials is Table.KEPT:
             return state.data_version
@@ -282,23 +283,23 @@ class _Work:
             if todo.n:
                 fence(path, aggregate.app_ids["output"], todo.n, self._note("fence"))
             return ()
-        made = Path(path).parent / REBUILDING
-        shutil.rmtree(made, ignore_errors=True)
+        new = Path(path).parent / REBUILDING
+        shutil.rmtree(new, ignore_errors=True)
         comment = aggregate.definition.spec.comment
         words = f"materializer output {self.state.id}: {comment}".rstrip(": ")
-        create_table(str(made), self.state.schemas["output"], name=aggregate.name, description=words)
+        create_table(str(new), self.state.schemas["output"], name=aggregate.name, description=words)
         if todo.output is Table.REBUILT:
-            self._rebuild(aggregate, str(made))
+            self._rebuild(aggregate, str(new))
         elif todo.n:
-            fence(str(made), aggregate.app_ids["output"], todo.n, self._note("fence"))
+            fence(str(new), aggregate.app_ids["output"], todo.n, self._note("fence"))
         self._checkpoint("repair_swap")
         aside = cleared(Path(path), self.todo.old_output)
-        made.rename(path)
+        new.rename(path)
         return aside
 
     def _rebuild(self, aggregate: Aggregate, path: str) -> None:
-        """Write the finalised rows of all partials to a new table, in the lane that suits their number."""
-        engine, app_id, n = self.lake.engine(), aggregate.app_ids["output"], self.todo.n
+        """Write the finalised rows of all partials to a new table, in the lane for their number."""
+        spark, app_id, n = self.lake.engine(), aggregate.app_ids["output"], self.todo.n
         self._name_jvm()
         extent = stored_extent.partials(aggregate)
         hull = extent.hull
@@ -312,27 +313,27 @@ class _Work:
         is_small = count <= self.lake.config.driver_lane_rows
         partials = aggregate.paths["partials"]
         definition = aggregate.published_from(aggregate.kept_from)
-        rows = engine.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
+        rows = spark.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
         note = self._note("data")
         if isinstance(rows, pa.Table):
             append_rows(path, rows.sort_by(aggregate.order("output")[0]), app_id, n, note)
             return
         where, order = aggregate.predicate("output", spans), aggregate.order("output")
-        engine.commit(rows, path, predicate=where, order=order, rows=count, app_id=app_id, n=n, note=note)
+        spark.commit(rows, path, predicate=where, order=order, rows=count, app_id=app_id, n=n, note=note)
 
     def _name_jvm(self) -> None:
-        """Let the lease name the JVM: it may write on after this process died."""
-        _, state = self.bench.read()
+        """Add the JVM to the lease, because the JVM may still write after this process died."""
+        _, state = self.ports.read()
         pid = self.lake.engine().jvm_pid()
         if state.lease is not None and pid:
-            self.bench.renew(state.lease, jvm=(pid, processes.started(pid)))
+            self.ports.renew(state.lease, jvm=(pid, processes.started(pid)))
 
     def _repaired(self, aggregate: Aggregate, tables: dict[str, str]) -> Repaired:
         todo, reason = self.todo, "; ".join(words for _, words in self.todo.wrong)
         if not todo.is_everything_dirty:
             return Repaired(todo.n, Path(aggregate.paths["partials"]).name, tables, reason, is_everything_dirty=False)
         threshold = stored_extent.end_of(aggregate)
-        source = self.found.source
+        source = self.diagnosis.source
         return Repaired(
             todo.n,
             Path(aggregate.paths["partials"]).name,
@@ -345,24 +346,24 @@ class _Work:
         )
 
     def _cursor(self) -> int | None:
-        """Return the newest version of the source, from which changes count; None when that cannot be told."""
-        source = self.found.source or self.state.source
+        """Return the newest version of the source, from which changes are captured; None when it cannot be trusted."""
+        source = self.diagnosis.source or self.state.source
         try:
             head = DeltaFolder.at(source.path).head()
         except MaterializerError:
             return None
         is_same = head.table_id == source.table_id
-        is_back = self.found.source is None and head.version < self.state.cursor
+        is_back = self.diagnosis.source is None and head.version < self.state.cursor
         return head.version if is_same and not is_back else None
 
     def _frozen_again(self, event: Repaired, aggregate: Aggregate) -> tuple[Frozen, ...]:
-        if not event.is_everything_dirty or self.found.source is not None:
+        if not event.is_everything_dirty or self.diagnosis.source is not None:
             return ()
         threshold = max(self.state.threshold, NEG_INF if event.threshold is None else event.threshold)
         states = self.lake.journal.view().states
         return stored_extent.frozen_again(replace(self.state, threshold=threshold), aggregate, states)
 
-    def _tell(self, event: Repaired, aggregate: Aggregate) -> None:
+    def _append(self, event: Repaired, aggregate: Aggregate) -> None:
         events: list[Event] = [event, *self._frozen_again(event, aggregate)]
         plan = self.state.plan
         if plan is not None:
@@ -380,25 +381,25 @@ class _Work:
         self.lake.journal.transact(decide)
 
     def _removed_partials(self) -> tuple[str, ...]:
-        """Remove the partials that are no longer used when they are ours; else return their folder."""
+        """Remove the old partials if they are ours; else return their folder."""
         old = Path(self.lake.aggregate(self.state).paths["partials"])
         if not old.exists():
             return ()
-        seen = self.found.partials
-        if seen.table_id == self.state.tables["partials"] or seen.verdict is TableCondition.OTHER:
+        table = self.diagnosis.partials
+        if table.table_id == self.state.tables["partials"] or table.verdict is TableCondition.OTHER:
             shutil.rmtree(old, ignore_errors=True)
             return ()
         return (str(old),)
 
 
 def _opened_again(state: AggregateState, view: View) -> list[tuple[str, Event]]:
-    """Return what opens the build again whose publishing is given up together with the open plan."""
+    """Return the event that opens a build again, if the open plan that is given up was its switch."""
     build = view.all.get(state.switch) if state.plan is not None else None
     return [(build.id, BuildOpened())] if build is not None and build.is_closed else []
 
 
 def source_rows(state: AggregateState, aggregate: Aggregate) -> int:
-    """Return how many rows the source has, as its files count them."""
+    """Return the number of rows of the source, from file statistics."""
     head = DeltaFolder.at(state.source.path).head()
     spec = aggregate.definition.spec
     extent = files(state.source.path, head.version, spec.time_column, aggregate.definition.time_type)

@@ -1,12 +1,11 @@
-"""Backup and restore of the journal; tables are never copied, the source of truth for them is their source.
+"""Backup and restore of the journal. Tables are not copied, because they can be computed from their sources.
 
 ```
 restore:  check the copy ─▶ lease of every aggregate and build ─▶ fence open refreshes ─▶ make ready beside ─▶ rename, rename ─▶ look
 ```
 
-A journal that is put back knows less than the tables. That is never believed silently: the numbers of the tables tell, and
-what they tell is mended by a repair, which makes everything of that aggregate dirty. A next version whose tables do not agree is
-given up instead: nobody reads it yet.
+A restored journal knows less than the tables. The refresh numbers in the tables show that. A repair then makes everything of
+the aggregate dirty. A build whose tables do not agree with the journal is dropped instead, because no reader has it yet.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from materializer.services.repair.set_aside import put_aside
 
 ATTEMPTS: Final = 50
 _COPY: Final = "copy"
-"""Where the journal that is made ready lies until it is ready."""
+"""Folder of the restored journal until it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """A backup that was made.
+    """The result of a backup.
 
     Args:
-        folder: Where it lies.
-        manifest: What it says of itself.
+        folder: Its folder.
+        manifest: Its manifest.
         seconds: Wall time.
     """
 
@@ -58,14 +57,14 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """One aggregate in the backup and in the journal that it replaces.
+    """One aggregate, compared between the backup and the journal that it replaces.
 
     Args:
         name: The aggregate.
-        backup: Last refresh number in the backup, None when it is not there.
-        current: Likewise in the journal that is in place.
-        change: ``same``, ``older`` or ``newer`` (the backup's), ``gone`` (only the journal has it), ``back`` (only the
-            backup has it) or ``another`` (dropped and made anew in between).
+        backup: Last refresh number in the backup, None without the aggregate.
+        current: Last refresh number in the current journal, None without the aggregate.
+        change: ``same``, ``older`` or ``newer`` (the backup's state), ``gone`` (only the current journal has it), ``back``
+            (only the backup has it) or ``another`` (dropped and created again in between).
     """
 
     name: str
@@ -76,17 +75,17 @@ class TableComparison:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore did, or would do.
+    """The result of a restore, or of a dry run of it.
 
     Args:
-        folder: The backup.
-        manifest: What it says of itself.
-        outcome: ``restored``, or ``planned`` when nothing was written.
-        differences: Each aggregate of either journal.
-        problem: Why the journal in place cannot be read, "" when it can.
-        aside: Where the journal that was in place lies now, "" without one.
-        repairs: Aggregates whose tables do not agree with the restored journal: name → what is wrong.
-        given_up: Aggregates whose next version was given up, because its tables do not agree with the backup.
+        folder: The folder of the backup.
+        manifest: Its manifest.
+        outcome: ``restored``, or ``planned`` after a dry run.
+        differences: The comparison of each aggregate of either journal.
+        problem: Why the current journal cannot be read, "" when it can.
+        aside: New path of the replaced journal, "" without one.
+        repairs: Aggregates whose tables do not agree with the restored journal: name → problems.
+        given_up: Aggregates whose build was dropped, because its tables do not agree with the backup.
         seconds: Wall time.
     """
 
@@ -103,17 +102,17 @@ class RestoreReport:
 
 @dataclass(slots=True)
 class Backups:
-    """Copies of the journal of one lake."""
+    """Makes and restores backups of the journal of one lake."""
 
     lake: Lake
 
     def backup(self, folder: Path) -> BackupReport:
-        """Copy the journal at one version into a new or empty folder, and read the copy; refreshes may go on.
+        """Copy one version of the journal into a new or empty folder, and read the copy; refreshes may run meanwhile.
 
         Raises:
-            UsageError: If something is in the folder already, or it could not be read again there.
-            JournalError: If the journal cannot be read, or the copy is not what was copied.
-            StorageError: If the folder can be no folder, or cannot be looked at or written to.
+            UsageError: If the folder is not empty, or the Delta library could not read a table there.
+            JournalError: If the journal cannot be read, or the copy differs from it.
+            StorageError: If the path cannot be a folder, or cannot be accessed or written to.
         """
         began = time.perf_counter()
         with translated(str(folder), "looking at"):
@@ -126,8 +125,8 @@ class Backups:
             raise UsageError(message, hint="name another folder")
         view = copy_journal(self.lake.root, place)
         if view.broken:
-            told = next(iter(view.broken.values())).error()
-            raise JournalError(told.message, hint=told.hint, wrote=f"the copy in '{folder}' is no backup")
+            error = next(iter(view.broken.values())).error()
+            raise JournalError(error.message, hint=error.hint, wrote=f"the copy in '{folder}' is no backup")
         made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         numbers = {s.name: s.written_n for s in sorted(view.states.values(), key=lambda s: s.name)}
         manifest = Manifest(made_at, str(self.lake.root), view.version, numbers)
@@ -142,10 +141,10 @@ class Backups:
         return RestoreReport(str(folder), manifest, "planned", _differences(view, current), problem)
 
     def restore(self, folder: Path) -> RestoreReport:
-        """Put the journal of a backup in place, and keep the one that is there beside it.
+        """Replace the journal by that of a backup, and rename the replaced one.
 
         Raises:
-            UsageError: If the folder holds no whole backup.
+            UsageError: If the folder has no complete backup.
             LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
             JournalError: If the backup cannot be read.
         """
@@ -188,9 +187,9 @@ class Backups:
         )
 
     def _end_interrupted(self) -> None:
-        """Put in place what a restore had made ready when it died between its two renames.
+        """Finish a restore that died between its two renames: rename the prepared journal to its place.
 
-        Only that journal knows what was frozen when the backup was made or later.
+        Only the prepared journal has both the frozen boundaries of the backup and later ones.
         """
         ready, place = self.lake.root / RESTORING / FOLDER, self.lake.root / FOLDER
         if ready.exists() and not place.exists():
@@ -200,14 +199,14 @@ class Backups:
     def _checked(self, folder: Path) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)
         view = Journal(folder.absolute()).view()
-        found = {s.name: s.written_n for s in view.states.values()}
-        if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, found):
+        numbers = {s.name: s.written_n for s in view.states.values()}
+        if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, numbers):
             msg = f"the backup in '{folder}' is not what was copied: version {view.version} of {manifest.version}"
             raise JournalError(msg, hint="take another backup")
         return manifest, view
 
     def _current(self) -> tuple[View | None, str]:
-        """Return the journal that is in place, None with the reason when there is none that can be read."""
+        """Return the current journal, or None and the reason when it cannot be read."""
         try:
             view = self.lake.journal.view()
         except JournalError as exc:
@@ -215,7 +214,7 @@ class Backups:
         return (view, "") if view.version >= 0 else (None, "there is no journal")
 
     def _leased(self, current: View | None) -> list[tuple[str, str]]:
-        """Take every lease; (id, owner) of each. Nobody writes to a journal that is about to go."""
+        """Take every lease, so that no process writes to the journal that is replaced; return (id, owner) of each."""
         taken: list[tuple[str, str]] = []
         for state in () if current is None else sorted(current.all.values(), key=lambda s: (s.name, s.builds)):
             try:
@@ -229,9 +228,9 @@ class Backups:
         lease = processes.new_lease(time.time(), self.lake.config.lease_seconds)
 
         def decide(view: View) -> list[tuple[str, Event]]:
-            held = view.living(state.id, state.name).lease
-            if held is not None and not processes.is_dead(held, time.time()):
-                msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}"
+            current = view.living(state.id, state.name).lease
+            if current is not None and not processes.is_dead(current, time.time()):
+                msg = f"'{state.name}' is being worked on by process {current.pid} on {current.host}"
                 raise LeaseHeldError(msg, hint="wait until it has ended, then run the same command again")
             return [(state.id, LeaseTaken(lease))]
 
@@ -245,29 +244,29 @@ class Backups:
                 journal.append(journal.view().version, aggregate, [LeaseReleased(owner)])
 
     def _fence(self, current: View | None) -> None:
-        """Turn late writers of refreshes away that have not ended: the restored journal does not know of them."""
+        """Fence open refreshes, which the restored journal may not know."""
         for state in () if current is None else current.all.values():
             if state.plan is None:
                 continue
             aggregate = self.lake.aggregate(state)
             note = {"plan": state.plan.id, "n": state.plan.n, "kind": "fence", "source_version": state.cursor}
             for which in ("partials", "output"):
-                with suppress(MaterializerError):  # a table that is not there: the repair sees it
+                with suppress(MaterializerError):  # a missing table is found by the repair
                     fence(aggregate.paths[which], aggregate.app_ids[which], state.plan.n, note)
 
     def _carry_on(self, journal: Journal, current: View) -> None:
-        """Let nobody hold a lease in a journal that nobody works with yet, and freeze there what is frozen by now."""
+        """Release the leases in the prepared journal, and move its frozen boundaries to the current ones."""
         for state in journal.view().all.values():
             events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
             events += _frozen_since(state, current.states.get(state.id), self.lake.root)
             journal.append(journal.view().version, state.id, events)
 
     def _given_up(self, journal: Journal) -> tuple[str, ...]:
-        """Drop the builds whose tables do not agree with a journal that nobody works with yet; return their names."""
+        """Drop the builds whose tables do not agree with the prepared journal; return their names."""
         view, names = journal.view(), []
         for build in view.all.values():
             if not build.builds or build.is_closed:
-                continue  # one that was being published is ended or undone with that
+                continue  # recovery of its switch publishes it or opens it again
             try:
                 agrees = not diagnose(build, self.lake.root, view.states).wrong
             except MaterializerError:
@@ -278,19 +277,19 @@ class Backups:
         return tuple(sorted(names))
 
     def _repairs(self) -> dict[str, tuple[str, ...]]:
-        view, found = self.lake.journal.view(), {}
+        view, problems = self.lake.journal.view(), {}
         for state in sorted(view.states.values(), key=lambda s: s.name):
             try:
                 wrong = tuple(words for _, words in diagnose(state, self.lake.root, view.states).wrong)
             except MaterializerError as exc:
                 wrong = (exc.message,)
             if wrong:
-                found[state.name] = wrong
-        return found
+                problems[state.name] = wrong
+        return problems
 
 
 def _frozen_since(backup: AggregateState, current: AggregateState | None, root: Path) -> list[Event]:
-    """Return what freezes in the state of a backup what was frozen after it was made: its raw rows may be gone."""
+    """Return the event that moves the boundary of a backup up to the current one, below which raw rows may be gone."""
     if current is None or current.frozen <= backup.frozen:
         return []
     grid = Aggregate.of(backup, root).definition.grid

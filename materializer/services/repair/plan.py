@@ -1,4 +1,4 @@
-"""What a repair does, decided from a diagnosis: said first, then done from the same value.
+"""The plan of a repair, decided from a diagnosis. The plan that is shown is the value that is carried out.
 
 ```
 partials   sound ──▶ kept         number differs ──▶ kept, fenced     gone, foreign, damaged ──▶ made anew
@@ -18,18 +18,18 @@ from materializer.services.repair.diagnose import READABLE, Diagnosis, TableCond
 
 
 class Table(StrEnum):
-    """What becomes of one table."""
+    """What a repair does to one table."""
 
     KEPT = "kept"
-    """It stays; a number is recorded in it when everything is dirty."""
+    """It stays; a fence is written into it when everything is dirty."""
     REBUILT = "rebuilt"
-    """The output is made anew from the partials."""
+    """The output is computed anew from the partials."""
     EMPTY = "empty"
-    """It is made anew, without rows."""
+    """It is created anew, without rows."""
 
 
 class Old(StrEnum):
-    """What becomes of the table that stood in the place of one that is made anew."""
+    """What a repair does to the old folder of a table that is created anew."""
 
     NONE = "none"
     REMOVED = "removed"
@@ -38,17 +38,17 @@ class Old(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """What is done to one aggregate.
+    """What a repair does to one aggregate.
 
     Args:
         name: The aggregate.
-        wrong: Code and words of everything that is wrong.
-        partials: What becomes of the partials.
-        output: What becomes of the output.
-        old_output: What becomes of the output that is there now.
-        is_everything_dirty: Whether nothing is known of what the tables hold.
-        n: Number that both tables carry afterwards.
-        abandons: A refresh that has not ended and cannot be ended as usual.
+        wrong: Code and text of each problem.
+        partials: What is done to the partials.
+        output: What is done to the output.
+        old_output: What is done to the old output, if a new one is created.
+        is_everything_dirty: Whether the rows of the tables are unknown, so that everything becomes dirty.
+        n: Refresh number that both tables carry afterwards.
+        abandons: Number of an open refresh that cannot be recovered, None without one.
         source_rows: Rows that a refresh of everything reads, when known.
         partial_rows: Rows that an output is rebuilt from, when known.
         frozen: Time below which raw rows are gone or may be, as text; "" when nothing is frozen.
@@ -68,7 +68,7 @@ class Mending:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What is done, in words, in the order in which it is done."""
+        """The steps of the repair as text, in order."""
         return tuple(self._steps())
 
     def _steps(self) -> Iterator[str]:
@@ -96,13 +96,13 @@ class Mending:
             yield "what is clean stays clean"
 
 
-def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> Mending:
-    """Return what mends *d*.
+def repair_plan(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> Mending:
+    """Return the plan that repairs what *d* found.
 
     Args:
         d: The diagnosis.
         state: The aggregate.
-        gives_up: Whether recovering the open plan was tried and failed.
+        gives_up: Whether recovery of the open plan was tried and failed.
     """
     if not d.wrong and not gives_up:
         return Mending(d.name, ())
@@ -131,15 +131,15 @@ def mending(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) -> M
 
 
 def _output(d: Diagnosis, *, is_readable: bool) -> tuple[Table, Old]:
-    made = Table.REBUILT if is_readable else Table.EMPTY
+    new = Table.REBUILT if is_readable else Table.EMPTY
     match d.output.verdict:
         case TableCondition.SOUND | TableCondition.AHEAD:
             return Table.KEPT, Old.NONE
         case TableCondition.OTHER if not is_readable:
             return Table.KEPT, Old.NONE
         case TableCondition.OTHER | TableCondition.BEHIND if is_readable:
-            return made, Old.REMOVED
+            return new, Old.REMOVED
         case TableCondition.MISSING:
-            return made, Old.NONE
+            return new, Old.NONE
         case _:
-            return made, Old.ASIDE
+            return new, Old.ASIDE

@@ -1,4 +1,4 @@
-"""Making room for a folder: what is ours and worthless is removed, anything else is renamed beside its place."""
+"""Making room for a folder: an old table of ours is removed if nothing of it is needed, any other folder is renamed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from materializer.services.repair.plan import Old
 
 
 def cleared(path: Path, old: Old) -> tuple[str, ...]:
-    """Make room at *path*; what is not ours is renamed, and its new name returned."""
+    """Make room at *path*: remove the folder there, or rename it and return its new name."""
     if not path.exists():
         return ()
     if old is Old.REMOVED:
@@ -20,7 +20,7 @@ def cleared(path: Path, old: Old) -> tuple[str, ...]:
 
 
 def put_aside(path: Path) -> tuple[str, ...]:
-    """Rename a folder beside its place, and return its new name."""
+    """Rename a folder within its parent, and return its new name."""
     name = next(p for p in _beside(path) if not p.exists())
     path.rename(name)
     return (str(name),)
