@@ -1,4 +1,4 @@
-"""A lake without a JVM: definitions are analysed by a stand-in that believes every expression."""
+"""A lake without a JVM: its journal is in memory, and definitions are analysed by a stand-in that believes every expression."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.great_expectations import auditor
+from materializer.adapters.memory.store import memory_stores
 from materializer.api import Materializer
+from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
+from materializer.core.codec import as_json
 from materializer.core.spec.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError
-from materializer.journal.events import Captured, Repaired
+from materializer.journal.events import Captured, Repaired, Snapshot
+from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState
+from materializer.services.commit import lake as commit
 from materializer.services.definitions.changes import DefinitionChange
+from materializer.spark.run.executor import Executor
 
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
@@ -79,6 +87,13 @@ class NoSpark:
         return Analysed(replace(spec, measures=tuple(replace(m, formula=typed(m.formula)) for m in spec.measures)))
 
 
+class Opened(Materializer):
+    """The façade over a lake that was wired by hand."""
+
+    def __init__(self, lake: commit.Lake, executor: Executor) -> None:
+        super(Materializer, self).__init__(lake, executor)
+
+
 class Lake:
     """A lake over one raw table, without a JVM.
 
@@ -89,8 +104,10 @@ class Lake:
     def __init__(self, root: Path) -> None:
         self.root = root
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
-        self.opened = Materializer(root)
-        self.opened._executor.started = NoSpark()  # type: ignore[assignment]
+        executor = Executor(Config(), None, {}, started=NoSpark())  # type: ignore[arg-type]
+        journal = Journal(root, stores=memory_stores())
+        self.wired = commit.Lake(root, journal, Config(), executor.engine, lambda: auditor)
+        self.opened = Opened(self.wired, executor)
 
     def apply(self, *sql: str, **options: Any) -> list[DefinitionChange]:
         """Apply definitions in one text."""
@@ -102,16 +119,24 @@ class Lake:
             self.apply(*sql)
         return [(p.code, p.message) for p in caught.value.problems]
 
+    def state(self, name: str) -> AggregateState:
+        """Return an aggregate as the journal knows it."""
+        return self.opened.journal.view().named(name)
+
+    def put(self, state: AggregateState) -> None:
+        """Let the journal know an aggregate as it is given, as a history might have left it."""
+        self.opened.journal.append_leased([(state.id, Snapshot(as_json(state)))])
+
     def materialise(self, *names: str) -> None:
         """Tell the journal that something of an aggregate was published."""
         for name in names:
-            state = self.opened.journal.view().named(name)
+            state = self.state(name)
             told = Repaired(1, state.data_version, state.tables, "a test", is_everything_dirty=True, threshold=10**15)
             self.opened.journal.append_leased([(state.id, told)])
 
     def filled(self, name: str, end: int) -> None:
         """Tell the journal where the bucket of the source's newest row ends."""
-        state = self.opened.journal.view().named(name)
+        state = self.state(name)
         self.opened.journal.append_leased([(state.id, Captured(state.cursor, (), extent_end=end))])
 
     @property

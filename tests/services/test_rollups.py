@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from materializer.errors import DefinitionError, HasReadersError, LeaseHeldError
+from materializer.journal.events import Lease, LeaseTaken
 from materializer.journal.version_fields import version_of
-from materializer.services.definitions import lineage as cascade
-from materializer.services.versions import versions
 from tests.services.no_spark import Lake, each, view
 
 MISFIT = "definition.not-nested"
@@ -121,23 +121,24 @@ def test_a_parent_and_its_child_may_change_together_where_nothing_is_published(l
     assert (code, "'months' as it is published" in message) == (MISFIT, True)
 
 
-def test_a_version_that_does_not_fit_is_not_brought_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_does_not_fit_is_not_brought_back(lake: Lake) -> None:
     """Rolling back is refused as applying that definition is."""
     lake.apply(view("days", each("7 days")))
-    state = lake.opened.journal.view().named("days")
+    before = version_of(lake.state("days"))
     lake.apply(view("days", each("1 day")))
     lake.apply(view("months", each("1 month"), "days"))
-    monkeypatch.setattr(versions, "previous", lambda *_: version_of(state))
+    lake.put(replace(lake.state("days"), previous=(before,)))
     with pytest.raises(DefinitionError, match="'months' reads it and divides it into 1 month"):
         lake.opened.rollback("days")
 
 
-def test_a_misfit_from_before_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misfit_from_before_is_told(lake: Lake) -> None:
     """A lake that had it already: `doctor` tells it as an error, and applying the definition again is refused."""
     child = view("months", each("1 month"), "weeks")
-    with monkeypatch.context() as patched:
-        patched.setattr(cascade, "misfit", lambda *_: None)
-        lake.apply(view("weeks", each("7 days")), child)
+    lake.apply(view("weeks", each("7 days")))
+    before = lake.state("weeks").spec
+    lake.apply(view("weeks", each("1 day")), child)
+    lake.put(replace(lake.state("weeks"), spec=before))
 
     found = [(f.level, f.code) for f in lake.opened.doctor("months") if f.code == MISFIT]
     assert [("error", MISFIT)] == found
@@ -166,7 +167,7 @@ def test_new_parents_and_children_are_applied_in_any_order(lake: Lake, order: tu
     changes = lake.opened.apply(files)
     assert ["c_days", "b_months", "a_years"] == [c.name for c in changes]
     for child, parent in (("a_years", "b_months"), ("b_months", "c_days")):
-        read, made = (lake.opened.journal.view().named(n) for n in (child, parent))
+        read, made = (lake.state(n) for n in (child, parent))
         assert read.source.table_id == made.tables["output"]
         assert read.source.path == str((lake.root / parent / "output").resolve())
         assert read.cursor == 0
@@ -287,16 +288,11 @@ def test_readers_are_dropped_first_when_that_is_asked_for(family: Lake) -> None:
     assert {"raw", "other"} == {p.name for p in family.root.iterdir() if p.name[0] not in "_."}
 
 
-def test_a_drop_that_stops_tells_how_far_it_came(family: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drop_that_stops_tells_how_far_it_came(family: Lake) -> None:
     """What was dropped before stays dropped."""
-    drop: Callable[..., None] = family.opened._versions._drop
+    elsewhere = Lease("another", "another host", 1, 1, time.time() + 60)
+    family.opened.journal.append_leased([(family.state("days").id, LeaseTaken(elsewhere))])
 
-    def held(name: str) -> None:
-        if name == "days":
-            raise LeaseHeldError("held")
-        drop(name)
-
-    monkeypatch.setattr(type(family.opened._versions), "_drop", lambda _self, name: held(name))
     with pytest.raises(LeaseHeldError) as caught:
         family.opened.drop("hours", cascade=True)
     assert caught.value.wrote == "months is dropped; then nothing was written"
