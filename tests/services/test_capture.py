@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from materializer.config import Config
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define
 from materializer.core.refresh.invalidation import ANY_ROWS
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import build
 from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.state import AggregateState
+from materializer.services.aggregate import Aggregate
 from materializer.services.observe import capture
+from materializer.spark.run.capture import Changes
 from tests.lake.tables import HOUR, Trades
 
 
@@ -26,21 +30,27 @@ def trades(tmp_path: Path) -> Callable[..., Trades]:
     return lambda *, feed=True: Trades(tmp_path / "trades", feed=feed)
 
 
-def captured(table: Trades, after: int, found: Any = None) -> Captured:
+@dataclass
+class CountsBySpark:
+    """Stands for the engine: it says what it was given."""
+
+    found: Changes | None
+
+    def changes(self, *_: object, frozen: int) -> Changes | None:  # noqa: ARG002 - the engine's signature
+        """See :class:`materializer.spark.run.spark.Spark`."""
+        return self.found
+
+
+def captured(table: Trades, after: int, found: Changes | None = None) -> Captured:
     """Capture what a table changed after a version; what Spark would say is *found*."""
-    spec = define("bars", "trades", time="ts", width="1 hour", keys=["sym"], measures={"v": "sum(price)"})
-    definition = SimpleNamespace(
-        spec=spec,
-        grid=build(spec.grid, TimeType.TIMESTAMP),
-        time_type=TimeType.TIMESTAMP,
-        engine=None,
-        layout=SimpleNamespace(not_mergeable=()),
-    )
+    spec = define("bars", "trades", time="ts", width="1 hour", keys=["sym"], measures={"v": "count(*)"})
+    spec = replace(spec, time_type=TimeType.TIMESTAMP)
+    definition = Definition(spec, decompose(spec), build(spec.grid, TimeType.TIMESTAMP), (), ())
     source = SourceIdentity(table.path, table.id)
-    bound: Any = SimpleNamespace(name="bars", definition=definition, source=source)
-    engine: Any = SimpleNamespace(changes=lambda *_, **__: found)
+    aggregate = Aggregate("bars", "a", definition, source, {}, {})
+    engine: Any = CountsBySpark(found)
     state = AggregateState("a", "bars", spec.as_json(), "d", source, {}, {}, cursor=after)
-    return capture.Capture(bound, Config(), lambda: engine).upto(state, table.version)
+    return capture.Capture(aggregate, Config(), lambda: engine).upto(state, table.version)
 
 
 def gone(found: Captured) -> dict[int, int]:
@@ -48,19 +58,10 @@ def gone(found: Captured) -> dict[int, int]:
     return {h: e.gone for e in found.entries for h in range(e.span.start // HOUR, e.span.end // HOUR)}
 
 
-def counted(starts: tuple[int, ...] | None, *, is_insert_only: bool = False, **counts: int) -> Any:
+def counted(starts: tuple[int, ...] | None, **counts: int) -> Changes:
     """What Spark says of a change feed."""
-    kinds: Mapping[str, int] = dict.fromkeys(("insert", "update_preimage", "update_postimage", "delete"), 0) | counts
-    return SimpleNamespace(
-        starts=starts,
-        is_insert_only=is_insert_only,
-        counts=kinds,
-        null_times=0,
-        lateness=capture.Lateness(),
-        late=(),
-        conflicts=(),
-        expired=0,
-    )
+    kinds = dict.fromkeys(("insert", "update_preimage", "update_postimage", "delete"), 0) | counts
+    return Changes(starts, is_insert_only=False, counts=kinds, null_times=0)
 
 
 @pytest.mark.parametrize("feed", [True, False])
