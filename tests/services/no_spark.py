@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.great_expectations import auditor
 from materializer.adapters.memory.store import memory_stores
@@ -99,15 +99,22 @@ class Lake:
 
     Args:
         root: Its folder.
+        engine: What stands for Spark.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, engine: NoSpark | None = None) -> None:
         self.root = root
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
-        executor = Executor(Config(), None, {}, started=NoSpark())  # type: ignore[arg-type]
+        executor = Executor(Config(), None, {}, started=engine or NoSpark())  # type: ignore[arg-type]
         journal = Journal(root, stores=memory_stores())
         self.wired = commit.Lake(root, journal, Config(), executor.engine, lambda: auditor)
         self.opened = Opened(self.wired, executor)
+
+    def add(self, *rows: tuple[int, int]) -> None:
+        """Commit rows (instant in microseconds, value) to the raw table."""
+        times, values = zip(*rows, strict=True)
+        columns = pa.array(times, pa.int64()).cast(RAW.field("ts").type), pa.array(values, pa.int64())
+        write_deltalake(str(self.root / "raw"), pa.table(columns, schema=RAW), mode="append")
 
     def apply(self, *sql: str, **options: Any) -> list[DefinitionChange]:
         """Apply definitions in one text."""

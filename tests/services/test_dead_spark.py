@@ -21,16 +21,11 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import (
     DataError,
-    MaterializerError,
     OutputHandlerError,
-    ResultTooLargeError,
-    SourceDamagedError,
     SparkDiedError,
     SparkError,
 )
 from materializer.services.each import each
-from materializer.services.planning.runs import Request
-from materializer.services.refresh.service import _otherwise
 from materializer.spark.run import spark as engines
 from materializer.spark.runtime import jvm, session
 from materializer.spark.runtime.failures import feed_gaps, spoken
@@ -324,27 +319,3 @@ def test_from_python_too_one_failure_does_not_stop_the_others() -> None:
     assert ["a", "c"] == done
     assert "nothing was written; of the others of the policies 2 were done, 1 failed" == caught.value.wrote
     assert ["a"] == each("policies", ["a"], work)
-
-
-# -- retries -------------------------------------------------------------------------------------------------------------
-
-
-def test_retries_are_decided_by_types() -> None:
-    """
-    What a message says decides nothing: a result that was too large stays in Spark, once, and nothing else is tried again so.
-    """
-    words = "spark.driver.maxResultSize OutOfMemory"
-    asked = Request()
-    found: list[tuple[MaterializerError, Request, bool | None]] = [
-        (ResultTooLargeError("x"), asked, False),
-        (ResultTooLargeError("x"), Request(may_fetch=False), None),
-        (SparkError(words), asked, None),
-        (SparkDiedError(words), asked, None),
-        (DataError(words), asked, None),
-    ]
-    for error, request, may_fetch in found:
-        other = _otherwise(request, error)
-        assert may_fetch == (None if other is None else other.may_fetch), error
-    damaged = _otherwise(asked, SourceDamagedError(words))
-    assert damaged is not None
-    assert (True, False) == (damaged.may_fetch, damaged.may_merge)
