@@ -157,11 +157,11 @@ class _Table:
         """Return the values of a parsed file by key; problems are added to the list."""
         found: dict[str, Any] = {}
         for key, value in _with_one_level(data):
-            convert = _KEYS.get(key)
+            convert = KEYS.get(key)
             if key in _SECTIONS:
                 self.problems.append(f"{self.place}: {key!r} must be a table, found {value!r}")
             elif convert is None:
-                self._unknown(key, [*_KEYS, *_SECTIONS])
+                self._unknown(key, [*KEYS, *_SECTIONS])
             else:
                 self._take(found, key, key, convert, value)
         return found
@@ -169,11 +169,11 @@ class _Table:
     def read_environment(self, env: Mapping[str, str]) -> dict[str, Any]:
         """Return the values of the environment by key; a variable with almost the name of a known one is a problem."""
         found: dict[str, Any] = {}
-        suffixes = [name.removeprefix(PREFIX) for name in _VARIABLES]
+        suffixes = [name.removeprefix(PREFIX) for name in VARIABLES]
         for name, text in env.items():
-            if name in _VARIABLES:
-                key = _VARIABLES[name]
-                self._take(found, key, name, _KEYS[key], text)
+            if name in VARIABLES:
+                key = VARIABLES[name]
+                self._take(found, key, name, KEYS[key], text)
             elif name.startswith(PREFIX) and (near := get_close_matches(name.removeprefix(PREFIX), suffixes, 1, 0.85)):
                 self.problems.append(
                     f"{self.place}: unknown variable {name!r}; the nearest known one is {PREFIX + near[0]!r}"
@@ -281,7 +281,7 @@ def _names(value: Any, _: Path) -> tuple[str, ...]:
     return tuple(value)
 
 
-_KEYS: dict[str, _Convert] = {
+KEYS: dict[str, _Convert] = {
     "lake": _location,
     "sources": _sources,
     "lease_seconds": _count,
@@ -298,8 +298,8 @@ _KEYS: dict[str, _Convert] = {
     "spark.jars": _folder,
     "spark.options": _options,
 }
-_VARIABLES: dict[str, str] = {
-    PREFIX + key.replace(".", "_").upper(): key
-    for key in _KEYS
-    if key not in {"sources", "spark.options", "spark.jars"}
+"""Every setting with what reads its value."""
+VARIABLES: dict[str, str] = {
+    PREFIX + key.replace(".", "_").upper(): key for key in KEYS if key not in {"sources", "spark.options", "spark.jars"}
 } | {PREFIX + "JARS": "spark.jars"}
+"""Every environment variable with the setting that it sets."""

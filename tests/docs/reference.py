@@ -18,7 +18,7 @@ from materializer.core.aggregates.parts import Parts
 from materializer.core.aggregates.registry import AggregateFunction, Family
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.language.parse import parse_definitions
-from materializer.core.language.properties import _FORMS, _KNOWN
+from materializer.core.language.properties import FORMS, KNOWN
 from materializer.core.spec.spec import CONTINUOUS
 from tests.docs.pages import table
 
@@ -68,7 +68,7 @@ def properties() -> str:
     Raises:
         KeyError: If a property has no words, or words have no property.
     """
-    if wrong := _KNOWN ^ set(PROPERTIES):
+    if wrong := KNOWN ^ set(PROPERTIES):
         raise KeyError(*sorted(wrong))
     rows = [(f"`{name}`", _form(name), meaning) for name, meaning in PROPERTIES.items()]
     at = next(i for i, row in enumerate(rows) if row[0] == "`refresh.max_staleness`")
@@ -81,7 +81,7 @@ def _form(name: str) -> str:
         return ", ".join(f"`{each}`" for each in (CONTINUOUS, *ENGINES))
     if name == "lateness":
         return ", ".join(f"`{each}`" for each in LATENESS)
-    said = _FORMS[name]("")
+    said = FORMS[name]("")
     if said is None:
         raise KeyError(name)
     return re.sub(r"'([^']*)'", r"`\1`", said)
@@ -176,7 +176,7 @@ class Meaning:
 
 def meanings() -> Iterator[Meaning]:
     """Return what every aggregate of the registry means, in its order."""
-    for name, aggregate in registry._BY_NAME.items():
+    for name, aggregate in registry.BY_NAME.items():
         call = _CALLS.get(name, f"{name}({', '.join(('x', 'y')[: max(aggregate.least, 1)])})")
         text = f"""CREATE MATERIALIZED VIEW one TBLPROPERTIES ('sequence' = 'seq')
 AS SELECT time_bucket('1 hour', ts) AS hour, {call} AS m FROM sample GROUP BY 1"""
@@ -194,7 +194,7 @@ def aggregates() -> str:
     """
     rows = []
     for m in meanings():
-        others = sorted(a for a, name in registry._ALIASES.items() if name == m.aggregate.name)
+        others = sorted(a for a, name in registry.ALIASES.items() if name == m.aggregate.name)
         is_merged = "yes" if m.aggregate.is_mergeable else "no"
         words = _STORED[m.aggregate.family], is_merged, _DISTINCT[m.aggregate.distinct]
         rows.append((f"`{m.name}`", ", ".join(f"`{each}`" for each in others), *words))

@@ -87,9 +87,9 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
     """
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| (?:`(\w+)`)? ?\| ([^|]*) ?\|", text, flags=re.MULTILINE)
-    variables = {key: name for name, key in config._VARIABLES.items()}
+    variables = {key: name for name, key in config.VARIABLES.items()}
     defaults = {}
-    for key in config._KEYS:
+    for key in config.KEYS:
         section, _, name = key.rpartition(".")
         value = getattr(getattr(Config(), section) if section else Config(), name)
         defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
@@ -97,5 +97,5 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
             defaults[key] = str(value)
     defaults["spark.jars"] = "the user's cache"
 
-    assert {k: variables.get(k, "") for k in config._KEYS} == {k: name for k, name, _ in rows}
+    assert {k: variables.get(k, "") for k in config.KEYS} == {k: name for k, name, _ in rows}
     assert defaults == {k: default.strip() for k, _, default in rows}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from materializer.core.aggregates import registry
-from materializer.core.language.properties import _KNOWN
+from materializer.core.language.properties import KNOWN
 from tests.docs import pages, reference
 
 DOCS = pages.FOLDER.parent
@@ -33,7 +33,7 @@ def test_every_property_is_on_the_page() -> None:
     """
     rows = re.findall(r"^\| `([\w.]+)` \|", pages.blocks(page("definitions.md"))["properties"], flags=re.MULTILINE)
 
-    assert sorted(_KNOWN) == sorted(rows)
+    assert sorted(KNOWN) == sorted(rows)
 
 
 def test_every_name_of_an_aggregate_is_on_the_page() -> None:
@@ -56,11 +56,11 @@ def test_the_short_list_says_what_is_merged() -> None:
     sides: dict[str, str] = {}
     for cells, merged in re.findall(r"^\| (`.*) \| (yes|no)[^|]*\|$", section, flags=re.MULTILINE):
         for name in re.findall(r"`(\w+\*?)`", cells):
-            wanted = [n for n in registry._BY_NAME if re.fullmatch(name.lower().replace("*", r"\w+"), n)]
+            wanted = [n for n in registry.BY_NAME if re.fullmatch(name.lower().replace("*", r"\w+"), n)]
             assert wanted, name
             sides |= dict.fromkeys(wanted, merged)
 
-    assert {n: "yes" if a.is_mergeable else "no" for n, a in registry._BY_NAME.items()} == sides
+    assert {n: "yes" if a.is_mergeable else "no" for n, a in registry.BY_NAME.items()} == sides
 
 
 def test_parentheses_are_taken_away_where_they_change_nothing() -> None:

@@ -189,7 +189,7 @@ def _settings() -> str:
     for name in known:
         lines += [f"{name}", *(f"    {text}" for refusal in refusals({name: "?"}) for text in refusal[1:] if text)]
     lines += ["", "settings", "", *_config(config.Config), "", "variables", ""]
-    lines += [f"{variable}  {key}" for variable, key in sorted(config._VARIABLES.items())]
+    lines += [f"{variable}  {key}" for variable, key in sorted(config.VARIABLES.items())]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -48,15 +48,15 @@ def find(name: str) -> AggregateFunction | None:
         True
     """
     folded = name.lower()
-    return _BY_NAME.get(_ALIASES.get(folded, folded))
+    return BY_NAME.get(ALIASES.get(folded, folded))
 
 
 def names() -> frozenset[str]:
     """Return every name that :func:`find` knows, aliases included."""
-    return frozenset(_BY_NAME) | frozenset(_ALIASES)
+    return frozenset(BY_NAME) | frozenset(ALIASES)
 
 
-_ALIASES: Final = MappingProxyType(
+ALIASES: Final = MappingProxyType(
     {
         "mean": "avg",
         "std": "stddev_samp",
@@ -79,6 +79,7 @@ _ALIASES: Final = MappingProxyType(
         "string_agg": "listagg",
     }
 )
+"""Other names that Spark has for an aggregate, each with the name that is used here."""
 
 
 def _all() -> tuple[AggregateFunction, ...]:
@@ -140,4 +141,5 @@ def _recomputed(
     return AggregateFunction(name, family, least, most, distinct="refused", is_mergeable=False, is_ordered=is_ordered)
 
 
-_BY_NAME: Final = MappingProxyType({a.name: a for a in _all()})
+BY_NAME: Final = MappingProxyType({a.name: a for a in _all()})
+"""Every aggregate by its name."""

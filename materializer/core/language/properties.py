@@ -121,11 +121,11 @@ def _refusal(key: str, value: str) -> tuple[str, str, str] | None:
     if key == "lateness" and value.lower() not in LATENESS:
         return "definition.lateness", f"there is no lateness '{value}'", f"write one of {', '.join(LATENESS)}"
     form = _form_key(key)
-    if form not in _KNOWN:
-        known = (*_KNOWN, *_alike(key))
-        hint = nearest(key, known) or f"the properties are {', '.join(sorted(_KNOWN))}"
+    if form not in KNOWN:
+        known = (*KNOWN, *_alike(key))
+        hint = nearest(key, known) or f"the properties are {', '.join(sorted(KNOWN))}"
         return "definition.unknown-property", f"there is no property '{key}'", hint
-    expected = _FORMS[form](value) if form in _FORMS else None
+    expected = FORMS[form](value) if form in FORMS else None
     return (
         ("definition.property", f"the property '{key}' must be {expected}, got '{value}'", "correct the value")
         if expected
@@ -161,7 +161,7 @@ def _sound(stored: Iterable[tuple[str, str]], refused: set[str]) -> dict[str, st
 
 
 def _is_ours(key: str) -> bool:
-    return key in _KNOWN or key.startswith("refresh.")
+    return key in KNOWN or key.startswith("refresh.")
 
 
 def _is_stored(key: str) -> bool:
@@ -244,7 +244,7 @@ def _column(value: str) -> str | None:
     return None if value.strip() else "the name of a column"
 
 
-_FORMS: Final[dict[str, Callable[[str], str | None]]] = {
+FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "sequence": _column,
     "time.resolution": _one_of(*_RESOLUTIONS),
     "time.timezone": lambda value: None if value.strip() else "a time zone such as 'Europe/Paris'",
@@ -272,11 +272,13 @@ _FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
 }
+"""For each property that is a text: what says which values it takes, where it does not take a value."""
 HANDLER: Final = ("output_handler", "msg_as_table")
 """Properties of the handler that receives the output."""
 _STORED: Final = frozenset(
     k
-    for k in _FORMS
+    for k in FORMS
     if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED, *KEPT)
 )
-_KNOWN: Final = frozenset((*_FORMS, "engine", "lateness"))
+KNOWN: Final = frozenset((*FORMS, "engine", "lateness"))
+"""Every property, without the names of policies and of parameters."""
