@@ -91,7 +91,7 @@ def allowed() -> Mapping[str, int]:
 def lowered() -> str:
     """Return the text of the file with today's numbers where these are lower. A file without private names is removed."""
     now = {file: len(names) for file, names in private().items()}
-    return _HEAD + "".join(f'"{file}" = {min(n, now[file])}\n' for file, n in allowed().items() if file in now)
+    return _HEAD + "".join(f'"{file}" = {min(n, now[file])}\n' for file, n in sorted(allowed().items()) if file in now)
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:

@@ -20,7 +20,7 @@ from materializer.spark.query.bucket_sql import slices_sql, spans_sql
 
 MOST_COMPILED: Final = 1_000
 """Compiled definitions that a process keeps."""
-_COMPILED: Final[dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Definition]]] = {}
+COMPILED: Final[dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Definition]]] = {}
 """By version of the data: spec and schemas as the journal has them, and what they compile to."""
 
 
@@ -99,13 +99,13 @@ class Aggregate:
 
 def compiled(state: AggregateState) -> Definition:
     """Return the definition of *state*, compiled; once for each version of its data and each change of its settings."""
-    before = _COMPILED.get(state.data_version)
+    before = COMPILED.get(state.data_version)
     if before is not None and before[0] == (state.spec, state.schemas):
         return before[1]
     definition = _compile(state)
-    if len(_COMPILED) >= MOST_COMPILED:
-        _COMPILED.clear()
-    _COMPILED[state.data_version] = (state.spec, state.schemas), definition
+    if len(COMPILED) >= MOST_COMPILED:
+        COMPILED.clear()
+    COMPILED[state.data_version] = (state.spec, state.schemas), definition
     return definition
 
 

@@ -16,6 +16,7 @@ from materializer.core.time.spans import NEG_INF, Span
 from materializer.journal import catalog
 from materializer.journal.events import Captured, Described, Dropped, Event
 from materializer.journal.journal import Journal
+from materializer.journal.store import JournalStore
 from tests.journal.histories import DEFINED, histories
 
 CAPTURED = Captured(1, (Entry(Span(0, 10)),), NEG_INF)
@@ -132,7 +133,7 @@ def test_what_cannot_be_read_is_not_listed(journal: Journal, tmp_path: Path) -> 
     """
     A journal of which a part cannot be understood is asked itself, by whoever can say what is wrong.
     """
-    journal._store.append([replace_kind(journal)], expected_version=journal.view().version)
+    JournalStore(tmp_path).append([replace_kind(journal)], expected_version=journal.view().version)
     journal.tidy()
 
     assert catalog.read(tmp_path) is None
@@ -141,7 +142,7 @@ def test_what_cannot_be_read_is_not_listed(journal: Journal, tmp_path: Path) -> 
 
 def replace_kind(journal: Journal):
     """Return a row of a kind that a newer release may write."""
-    row = journal._store.read().rows[0]
+    row = JournalStore(journal.root).read().rows[0]
     return replace(row, kind="from_the_future")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.lake.local_read import _has_old_times, lies_in, read_small_rows
+from materializer.lake.local_read import lies_in, read_small_rows
 from tests.model.strategies import span_sets
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
@@ -122,7 +122,8 @@ def test_days_of_the_julian_calendar_are_left_to_spark(tmp_path: Path, told: dic
     """
     Files say in their footer how they count days before 1582.
     """
-    table = rows(range(3)).replace_schema_metadata(told)
-    pq.write_table(table, tmp_path / "part.parquet")
+    write_deltalake(str(tmp_path), rows(range(3)))
+    [part] = tmp_path.glob("*.parquet")
+    pq.write_table(rows(range(3)).replace_schema_metadata(told), part)
 
-    assert is_old == _has_old_times(pq.ParquetFile(tmp_path / "part.parquet").metadata)
+    assert is_old == (read(tmp_path) is None)

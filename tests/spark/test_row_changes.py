@@ -19,7 +19,7 @@ def test_only_a_row_that_is_alone_in_its_place_became_another(spark: SparkSessio
     new = spark.createDataFrame([("alone", 2), ("two went", 3), ("two came", 2), ("two came", 3), ("same", 1)], shape)
     found = changed(old, new, ["k"]).collect()
 
-    assert sorted((r.k, r._change, r.v) for r in found) == [
+    assert sorted((r.k, r["_change"], r.v) for r in found) == [
         ("alone", "update_postimage", 2),
         ("alone", "update_preimage", 1),
         ("two came", "delete", 1),

@@ -274,7 +274,7 @@ def test_a_table_that_is_older_than_arguments_goes_on_without(full, monkeypatch)
     with monkeypatch.context() as older:
         older.setattr(ReactiveState, "arguments", property(lambda _: {}))
         define(full, "r", MOVING)
-    aggregate._COMPILED.clear()  # a process of this version has compiled nothing of it
+    aggregate.COMPILED.clear()  # a process of this version has compiled nothing of it
     full.tables["trades"].trade(("02:01", "A", 100))
     full.lake.refresh("r")
     assert full.lake.verify("r").is_equal

@@ -69,10 +69,14 @@ def test_one_late_row_passes_few_rooms_and_is_compiled_once(
 
         return call
 
+    class Kept(dict[str, Any]):
+        def __setitem__(self, version: str, compiled: Any) -> None:
+            counts["compilations"] += 1
+            super().__setitem__(version, compiled)
+
     monkeypatch.setattr(Journal, "view", counted("views", Journal.view))
-    monkeypatch.setattr(aggregate, "_compile", counted("compilations", aggregate._compile))
+    monkeypatch.setattr(aggregate, "COMPILED", Kept())
     monkeypatch.setattr(DeltaTable, "load_cdf", counted("feeds", DeltaTable.load_cdf))
-    aggregate._COMPILED.clear()
     with rooms() as passed:
         report = site.lake.refresh("hourly")
 

@@ -17,7 +17,9 @@ from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
 from materializer.config import SparkConfig
 from materializer.errors import LeaseHeldError, OutputHandlerError, StorageError, UnknownAggregateError
+from materializer.journal.journal import Journal
 from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import Aggregate
 from materializer.services.maintenance import maintain
 from tests.system.builders import DAY, Site, spark_is_slow
 from tests.system.lake import MAINTENANCE, Death, Died, dying, leave_behind, the_dead
@@ -58,7 +60,7 @@ def source_of(site: Site) -> dict[str, tuple[int, int]]:
 
 
 def versions(site: Site) -> dict[str, int]:
-    aggregate = site.lake._lake.aggregate(site.lake.journal.view().named("hourly"))
+    aggregate = Aggregate.of(site.lake.journal.view().named("hourly"), site.lake.root)
     return {t: DeltaFolder.at(aggregate.paths[t]).head().version for t in ("partials", "output")}
 
 
@@ -115,7 +117,7 @@ def test_it_is_told_before_it_is_done_and_remembered(worn):
     assert [("hourly", HOURS), (None, 1)] == told
     [status] = worn.lake.status("hourly")
     assert (1, {"partials", "output"}) == (status.maintained["n"], {t["table"] for t in status.maintained["tables"]})
-    worn.lake.journal._fold()
+    Journal(worn.lake.root, snapshot_every=1).tidy()
     [again] = worn.opened().status("hourly")
     assert status.maintained == again.maintained
 
@@ -320,7 +322,6 @@ def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
     """
     world = World(tmp_path, spark)
     world.lake.refresh("bars")
-    aggregate = world.lake._lake.aggregate(world.state)
     torn(world, "bars")
     world.killed_at(checkpoint, "maintain")
     world.insert(3, (1, 2, 4))
@@ -328,7 +329,7 @@ def test_a_process_that_is_killed(tmp_path, spark, checkpoint):
 
     assert ((), ["merge"]) == (report.recovered, [run.report.strategy for run in report.runs])
     world.lake.maintain("bars")
-    assert 1 == len(DeltaTable(aggregate.paths["output"]).file_uris())
+    assert 1 == len(DeltaTable(str(world.table("output"))).file_uris())
     world.expect_true()
 
 

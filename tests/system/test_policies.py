@@ -20,6 +20,7 @@ from materializer.errors import (
     UnknownPolicyError,
     UsageError,
 )
+from materializer.journal.store import JournalStore
 from tests.system.builders import DAY, Site
 from tests.system.lake import micros
 
@@ -60,7 +61,7 @@ def dirty(lake: Materializer) -> list[int]:
 
 def planned(lake: Materializer) -> list[dict[str, Any]]:
     """Return what the journal says of plans that a policy asked for."""
-    rows = lake.journal._store.read().rows
+    rows = JournalStore(lake.root).read().rows
     found = (json.loads(row.payload)["options"] for row in rows if row.kind == "planned")
     return [options["policy"] for options in found if "policy" in options]
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from materializer.core.refresh.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
 from materializer.lake import table as lake_table
+from materializer.spark.query import compute
 from tests.paths import ROOT
 from tests.system.builders import Site, at
 
@@ -332,10 +333,9 @@ def test_few_rows_are_interpreted_only_where_values_are_plain(site, monkeypatch,
     site.table().trade(("08:00", "A", 1))
     given = more or {"width": "1 hour"}
     site.lake.define("hourly", "trades", time="ts", keys=["sym"], measures=measures, **given)
-    engine, modes = site.lake.engine(), []
-    fetched = engine._fetched
+    engine, modes, to_arrow = site.lake.engine(), [], compute.to_arrow
     mode = lambda: engine.spark.conf.get("spark.sql.codegen.factoryMode")  # noqa: E731
-    monkeypatch.setattr(engine, "_fetched", lambda *args: (modes.append(mode()), fetched(*args))[1])
+    monkeypatch.setattr(compute, "to_arrow", lambda frame: (modes.append(mode()), to_arrow(frame))[1])
 
     site.lake.refresh("hourly")
 

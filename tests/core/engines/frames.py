@@ -140,7 +140,7 @@ def check(
     plans = planned(histories, kept, e.params.ranges)
     raw = frame(spark, part_rows(histories, kept, plans, lasting=lasting), lasting=lasting)
     cuts = {number: r for mine in plans.values() for number, r in mine}
-    anew = [r for r in module.rows(raw, e, at).collect() if is_inside(r.w_start, [cuts[r._part]])]
+    anew = [r for r in module.rows(raw, e, at).collect() if is_inside(r.w_start, [cuts[r["_part"]]])]
     found = as_results(anew)
     for key, rows in kept.items():
         mine = found.get(key, []) + [k for k in rows if not is_inside(k.w_start, [r for _, r in plans[key]])]

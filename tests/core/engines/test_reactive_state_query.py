@@ -141,7 +141,7 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
     raw = frames.part_rows(histories, kept, plans, lasting=False, carry=carry)
     found = reactive_state.rows(frames.frame(spark, raw, lasting=False, more=more), e, ClosingClock()).collect()
     cuts = {number: r for mine in plans.values() for number, r in mine}
-    anew = states([row for row in found if frames.is_inside(row.w_start, [cuts[row._part]])])
+    anew = states([row for row in found if frames.is_inside(row.w_start, [cuts[row["_part"]]])])
     for key in histories:
         mine = [r for r in full[True].get(key, []) if not frames.is_inside(r.w_start, [c for _, c in plans[key]])]
         merged = sorted(mine + anew.get(key, []), key=lambda r: (r.w_start, r.x_ordinal))

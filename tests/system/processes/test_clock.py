@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from materializer.core.language.define import define
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.grid import build
 from materializer.core.time.instants import SECOND
 from materializer.errors import LeaseHeldError
 from materializer.journal.events import Lease, LeaseTaken, PolicyRan
@@ -103,10 +107,14 @@ def test_a_run_by_a_clock_that_was_ahead_is_told(last: str, is_ahead: bool) -> N
     """
     At 10:20 an hourly policy that ran at 10:20:30 by another clock has run; one that ran next year has not.
     """
-    policy = policies.Policy("default", schedule="0 * * * *")
     now, then = (int(datetime.fromisoformat(f"{t}+00:00").timestamp()) * SECOND for t in ("2024-03-01T10:20:00", last))
+    given = {"refresh.start_offset": "none", "refresh.schedule": "0 * * * *"}
+    spec = define("bars", "trades", time="ts", width="1 hour", measures={"n": "count(*)"}, properties=given)
+    aggregate = SimpleNamespace(definition=SimpleNamespace(spec=spec, grid=build(spec.grid, TimeType.TIMESTAMP)))
+    state = fold(rows_of(DEFINED, PolicyRan("default", then, then)))["a1"]
+    by_clock, as_asked = (policies.policy_states(state, aggregate, now, now, is_by_clock=i) for i in (True, False))
 
-    assert is_ahead == policies._is_ahead(policy, (then, then), now)
+    assert is_ahead == (by_clock[0].is_due and not as_asked[0].is_due)
 
 
 # -- what nobody needs ---------------------------------------------------------------------------------------------------
