@@ -1,10 +1,9 @@
-"""The always-fresh read: clean buckets as published, dirty ones computed on the fly, as of the newest source version.
+"""The fresh read: clean buckets are read, dirty ones are computed on the fly, as of the newest source version.
 
-Dirty *old* buckets count as much as the tail above the threshold: dirty(v) is the log, the spans of an unfinished
-refresh, and what changed in the source since the log was last told. They are computed as a refresh would compute them,
-from kept partials and inserted rows where it may merge, and from raw rows elsewhere; of an engine what the changes touch.
-An aggregate over another is computed from the parent's rows as of now, see :mod:`materializer.services.observe.upstream`. Nothing is
-written.
+All dirty buckets are computed, not only those above the threshold: the spans of the log and of an open refresh, and what changed
+in the source since the last capture. They are computed as a refresh would compute them: by a merge where that is possible,
+otherwise from raw rows; for an engine, the results that the changes touch. An aggregate over another is computed from
+a fresh read of its parent, see :mod:`materializer.services.observe.upstream`. Nothing is written.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRows:
-    """Rows of an always-fresh read, and what it took to have them.
+    """Rows of a fresh read, and the cost of fetching them.
 
     Args:
-        table: The rows, columns as published.
-        cost: What fetching them took.
+        table: The rows, with the columns of the output.
+        cost: The cost of fetching them.
     """
 
     table: pa.Table
@@ -52,17 +51,17 @@ class FetchedRows:
 
 @dataclass(frozen=True, slots=True)
 class FreshRead:
-    """Rows as of a source version: nothing is computed before they are asked for.
+    """Rows as of a source version, computed when they are fetched.
 
-    Everything is pinned: what is asked for later is the same.
+    The versions of all tables are fixed, so each evaluation gives the same rows.
 
     Args:
         source_version: The version.
         computed: Spans that are computed on the fly.
-        strategy: How: ``merge``, ``recompute`` or both; ``nothing`` when all is read as published.
-        estimate: What that reads at most.
-        seconds: What it took to find that out, with the start of Spark where it did not run yet.
-        rows: What computes the rows.
+        strategy: ``merge``, ``recompute`` or both; ``nothing`` when all rows come from the output.
+        estimate: Upper limit of what the computation reads.
+        seconds: Duration of planning, with the start of Spark if it did not run yet.
+        rows: Computes the rows.
     """
 
     source_version: int
@@ -74,19 +73,19 @@ class FreshRead:
 
     @property
     def frame(self) -> DataFrame:
-        """The rows as a frame, columns as published; each evaluation computes what is dirty again.
+        """The rows as a frame with the columns of the output; each evaluation computes the dirty buckets again.
 
-        What evaluating it takes is seen by whoever does it, and not by us: :meth:`fetch` tells.
+        The cost of an evaluation is not measured; :meth:`fetch` measures its own.
         """
         return self.rows.frame
 
     def fetch(self, limit: int | None = None) -> FetchedRows:
-        """Return the rows, computed now, and what that took.
+        """Compute and return the rows, with the cost.
 
-        What is dirty is computed whole, however few rows are returned.
+        All dirty buckets are computed, however few rows are returned.
 
         Args:
-            limit: How many at most, those of the newest buckets; None for all, in no order.
+            limit: How many rows at most, from the newest buckets; None for all, in no order.
 
         Raises:
             DataError: If rows make a measure fail.
@@ -97,17 +96,17 @@ class FreshRead:
 
 @dataclass(frozen=True, slots=True)
 class FreshView:
-    """A view over the rows of an always-fresh read; as text it is its name.
+    """A view over the rows of a fresh read; its text form is its name.
 
-    It is pinned as the read is. No row is computed before it is asked, and each query computes what is dirty again.
+    The versions of all tables are fixed. Each query computes the dirty buckets again.
 
     Args:
-        name: What SQL calls it.
-        source_version: The version of the source that it shows, the newest one when it was created.
+        name: Its name in SQL.
+        source_version: The source version that it shows, the newest one when it was created.
         computed: Spans that a query computes on the fly.
-        strategy: How: ``merge``, ``recompute`` or both; ``nothing`` when all is read as published.
-        estimate: What that reads at most.
-        seconds: What creating it took, with the start of Spark where it did not run yet.
+        strategy: ``merge``, ``recompute`` or both; ``nothing`` when all rows come from the output.
+        estimate: Upper limit of what the computation reads.
+        seconds: Duration of its creation, with the start of Spark if it did not run yet.
     """
 
     name: str
@@ -132,7 +131,7 @@ class FreshReader:
 
         Args:
             name: The aggregate.
-            window: Where to read, whole buckets inside it; None for everything.
+            window: Limits the read to the whole buckets inside it; None for everything.
 
         Raises:
             RefreshWindowTooSmallError: If the window holds no whole bucket.
@@ -153,7 +152,7 @@ class FreshReader:
             view: Name of the view; the aggregate's name when None.
 
         Raises:
-            UsageError: If that cannot name a view; no view was made.
+            UsageError: If the name is unfit for a view; no view was created.
             TablesAheadError: As :meth:`read`.
         """
         from materializer.core.language.assemble import name_problem  # noqa: PLC0415 (only for views)
@@ -168,35 +167,35 @@ class FreshReader:
         return FreshView(full_name, read.source_version, read.computed, read.strategy, read.estimate, read.seconds)
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
-        return self._told(name, window, may_merge=may_merge)[0]
+        return self._read_with_upstream(name, window, may_merge=may_merge)[0]
 
-    def _told(self, name: str, window: Span | None, *, may_merge: bool) -> tuple[FreshRead, Upstream]:
-        """Return the read, and the same as the aggregates that read its output see it."""
-        r = self.lake
-        survey, state, heads, parent = self._looked(name, window, may_merge=may_merge)
-        aggregate = survey.aggregate
+    def _read_with_upstream(self, name: str, window: Span | None, *, may_merge: bool) -> tuple[FreshRead, Upstream]:
+        """Return the read, and what the aggregates over this one need of it."""
+        lake = self.lake
+        observation, state, heads, parent = self._observed(name, window, may_merge=may_merge)
+        aggregate = observation.aggregate
         is_engine = aggregate.definition.engine is not None
         if is_engine and may_merge and _is_doubtful(state):
-            return self._told(name, window, may_merge=False)
+            return self._read_with_upstream(name, window, may_merge=False)
         if parent is not None:
-            state = above(survey, state, parent, r.engine())
-            aggregate = survey.aggregate
-        state = survey.without_old(state)
+            state = above(observation, state, parent, lake.engine())
+            aggregate = observation.aggregate
+        state = observation.without_old(state)
         window = EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid)
         inside = SpanSet.of(window) & (
             SpanSet.of(Span(state.retired, POS_INF)) if is_engine else SpanSet.of(EVERYTHING)
         )
-        # results of an engine reach beyond their slices: what changed outside the window may change them
-        planner = RunPlanner(survey, Request(may_merge=may_merge), r.config, r.engine)
+        # an engine's results reach beyond their slices, so a change outside the window may change them
+        planner = RunPlanner(observation, Request(may_merge=may_merge), lake.config, lake.engine)
         plan, work = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
-        rows = r.engine().fresh(
+        rows = lake.engine().fresh(
             aggregate.definition,
             aggregate.source,
             aggregate.paths,
             plan,
             clean=None if clean == SpanSet.of(EVERYTHING) else aggregate.predicate("output", clean),
-            hull=survey.hull(state.cursor),
+            hull=observation.hull(state.cursor),
             work=work,
             inside=aggregate.predicate("output", inside) if plan.replaced - inside else None,
         )
@@ -207,54 +206,55 @@ class FreshReader:
         upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, rows, estimate)
         return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows), upstream
 
-    def _looked(
+    def _observed(
         self, name: str, window: Span | None, *, may_merge: bool
     ) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead], Upstream | None]:
-        """Return an aggregate as it is, everything captured that its source stores, and its parent where that has more to say."""
-        r = self.lake
+        """Return an aggregate with all changes of its source captured, and its parent if the parent's output is not up to date."""
         for _ in range(ATTEMPTS):
             parent = self._upstream(name, window, may_merge=may_merge)
-            survey, state, heads = _consistent(r, name)
-            state = survey.looked(_given_back(survey, state))
+            observation, state, heads = _consistent(self.lake, name)
+            state = observation.looked(_given_back(observation, state))
             if parent is None or state.cursor == parent.version:
-                return survey, state, heads, parent
-        # another version of the parent is being published all the time: what it stores is what there is to say
-        return survey, state, heads, None
+                return observation, state, heads, parent
+        # the parent is published again and again, so its output is recent enough
+        return observation, state, heads, None
 
     def _upstream(self, name: str, window: Span | None, *, may_merge: bool) -> Upstream | None:
-        """Return the parent of an aggregate, read fresh, where that is not what it stores."""
-        r, view = self.lake, self.lake.journal.view()
+        """Return the fresh read of the parent of an aggregate, None if the parent's output is up to date."""
+        lake, view = self.lake, self.lake.journal.view()
         state = view.named(name)
-        parent = lineage.parent_of(state.source.path, r.root, view.states)
-        definition = r.aggregate(state).definition
+        parent = lineage.parent_of(state.source.path, lake.root, view.states)
+        definition = lake.aggregate(state).definition
         if parent is None or judges_arrival(definition):
             return None
-        of = r.aggregate(parent).definition
+        of_parent = lake.aggregate(parent).definition
         if window is not None:
-            window = wanted_of(definition, whole_buckets(window, definition.grid), of.spec.bucket_start or "", of.grid)
-        _, upstream = self._told(parent.name, window, may_merge=may_merge)
+            window = wanted_of(
+                definition, whole_buckets(window, definition.grid), of_parent.spec.bucket_start or "", of_parent.grid
+            )
+        _, upstream = self._read_with_upstream(parent.name, window, may_merge=may_merge)
         return upstream if upstream.spans else None
 
 
 def _is_doubtful(state: AggregateState) -> bool:
-    """Whether partials and output of an engine may differ where no change of the source tells of it."""
+    """Whether partials and output of an engine may differ in buckets that no change of the source made dirty."""
     return state.plan is not None or any(e.cause in (Cause.DIFFERED, Cause.REPAIRED) for e in state.log.entries)
 
 
-def _consistent(r: Lake, name: str) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead]]:
-    """Return state and tables that belong together: nothing was published between the looks at them."""
+def _consistent(lake: Lake, name: str) -> tuple[Observation, AggregateState, dict[Which, OwnTableHead]]:
+    """Return state and tables of one moment: nothing was published between reading the one and the others."""
     for _ in range(ATTEMPTS):
-        survey = r.observation(r.journal.view().named(name))
-        heads = {which: survey.head(which) for which in Which}
-        state = r.journal.view().named(name)
-        if state.data_version != survey.aggregate.data_version:
+        observation = lake.observation(lake.journal.view().named(name))
+        heads = {which: observation.head(which) for which in Which}
+        state = lake.journal.view().named(name)
+        if state.data_version != observation.aggregate.data_version:
             continue
-        if state.switch and state.plan is not None:  # readers are about to get another version; this one is whole
+        if state.switch and state.plan is not None:  # the switch replaces the output; the version before it is complete
             heads[Which.OUTPUT] = replace(heads[Which.OUTPUT], version=state.plan.output.version)
-            return survey, state, heads
+            return observation, state, heads
         latest = state.plan.n if state.plan else state.written_n
         if all(state.written_n <= head.n <= latest for head in heads.values()):
-            return survey, state, heads
+            return observation, state, heads
     raise TablesAheadError(
         f"the tables of '{state.name}' do not fit the journal: refresh {state.written_n} was the last",
         hint=f"run 'materializer repair {state.name}'",
@@ -263,9 +263,9 @@ def _consistent(r: Lake, name: str) -> tuple[Observation, AggregateState, dict[W
     )
 
 
-def _given_back(survey: Observation, state: AggregateState) -> AggregateState:
-    """Return *state* as if its unfinished refresh had left no trace that can be relied on."""
+def _given_back(observation: Observation, state: AggregateState) -> AggregateState:
+    """Return *state* as if its open refresh had been given up, and its buckets had to be computed from raw rows."""
     if state.plan is None:
         return state
     forgotten = tuple(replace(e, after=None, keys=None, is_insert_only=False) for e in state.plan.taken)
-    return applied(survey.given_back(state), Invalidated(forgotten, "unfinished"))
+    return applied(observation.given_back(state), Invalidated(forgotten, "unfinished"))

@@ -1,4 +1,4 @@
-"""Declaring buckets dirty by hand: after a repair of the source that no change feed shows, or a changed function."""
+"""Declaring buckets dirty by hand, after a change that no change feed shows: of old files of the source, or of a function."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Invalidator:
     lake: Lake
 
     def invalidate(self, name: str, span: Span, reason: str) -> Span:
-        """Make whole buckets dirty and return those that are: nothing below the frozen bound.
+        """Make whole buckets dirty, and return their span, which never begins below the frozen boundary.
 
-        Buckets that the output no longer keeps are wanted again, unless ``output.retention`` still takes them away.
+        Buckets that were discarded are retained again, unless ``output.retention`` still excludes them.
 
         Args:
             name: The aggregate.
@@ -31,12 +31,12 @@ class Invalidator:
 
         Raises:
             FrozenWindowError: If all of it is frozen.
-            RetiredWindowError: If the output keeps none of it.
+            RetiredWindowError: If no bucket of it is retained.
         """
         journal = self.lake.journal
         with self.lake.lease(name) as lease:
             state = lease.state
-            # once more, for another version may have been published since, with other buckets
+            # rounded again, because a version with other buckets may have been published since
             events = self._events(state, self.lake.aggregate(state).definition.grid.cover(span), reason)
             journal.append_leased([(state.id, event) for event in events])
         return events[-1].entries[0].span

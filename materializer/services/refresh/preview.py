@@ -1,4 +1,4 @@
-"""What a refresh would do, from the same decision that the refresh makes, without writing anything."""
+"""The preview of a refresh, from the decision that the refresh would make; writes nothing."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from materializer.services.protocol.process import Which
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A plan that nobody wrote.
+    """The plan of a refresh that was not carried out.
 
     Args:
         name: The aggregate.
-        time_type: Type of its time column, to show instants with.
+        time_type: Type of its time column, for showing instants.
         window: Whole buckets of the refresh window; None when an open end leaves nothing.
-        source_version: Version everything would be read at.
-        captured: New source versions that would be captured first, with what they make dirty.
+        source_version: Source version that would be read.
+        captured: The changes of new source versions, which would be captured first.
         dirty: Dirty spans inside the window.
         outside: Dirty spans below the newest row, outside the window.
         plan: The first run; None when nothing is dirty.
-        runs: How many runs the window takes about.
-        unfinished: Number of a refresh of a dead or working process that would be ended first.
-        frozen: Below it nothing would be computed from raw rows; ``NEG_INF`` when nothing is frozen.
-        stuck: What is dirty below *frozen* and would stay so.
+        runs: About how many runs the window needs.
+        unfinished: Number of an open refresh, which would be ended first.
+        frozen: The frozen boundary; ``NEG_INF`` when nothing is frozen.
+        stuck: The dirty spans below *frozen* that cannot be computed.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Preview:
     stuck: SpanSet = field(default_factory=SpanSet)
 
     def __str__(self) -> str:
-        """Return the plan as lines for people; the command line has a longer form."""
+        """Return the plan as text; the command line has a longer form."""
         if self.plan is None:
             return f"{self.name}: nothing to do at source version {self.source_version}"
         lines = [
@@ -83,18 +83,18 @@ class Previewer:
     lake: Lake
 
     def preview(self, name: str, options: RefreshOptions) -> Preview:
-        """Return what :meth:`Refresher.refresh` would do first; an unfinished refresh counts as given back."""
-        r = self.lake
-        state = r.journal.view().named(name)
-        aggregate = r.aggregate(state)
-        planner = r.planner(state, Request(options))
+        """Return what :meth:`Refresher.refresh` would do first, as if an open refresh had been given up."""
+        lake = self.lake
+        state = lake.journal.view().named(name)
+        aggregate = lake.aggregate(state)
+        planner = lake.planner(state, Request(options))
         survey = planner.survey
         unfinished = state.plan.n if state.plan else None
         if state.plan is not None:
             state = survey.given_back(state)
         decision = planner.decide(state, {which: survey.head(which) for which in Which})
         note = decision.note
-        assert note is not None  # a planner of runs tells its caller
+        assert note is not None  # a planner of runs always returns one
         window = note.window
         outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())
         return Preview(

@@ -1,4 +1,4 @@
-"""What a refresh says of itself: each run, and the whole request."""
+"""Reports of a refresh: of each run, and of the whole request."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class RunDone:
     """One run of a request.
 
     Args:
-        plan: What was decided.
+        plan: Its plan.
         report: What it did.
         window: Its buckets.
-        runs_left: How many runs are left about, 0 for the last.
-        verdict: What its gate found, as JSON; empty without one.
+        runs_left: About how many runs follow, 0 for the last.
+        verdict: The gate's verdict, as JSON; empty without one.
     """
 
     plan: Plan
@@ -40,19 +40,19 @@ class RefreshReport:
         outcome: ``refreshed``, ``up-to-date``, or ``empty-window`` when the window holds no whole bucket and something is
             dirty elsewhere.
         window: The whole buckets of the refresh window; None when an open end left nothing.
-        source_version: Version of the source that the result reflects.
-        runs: What was done, in order.
+        source_version: Source version that the result reflects.
+        runs: The runs, in order.
         recovered: Refreshes of dead processes that were ended first: (number, ``finished`` or ``aborted``).
-        left: What is dirty after it, outside the window.
+        left: The spans that are dirty afterwards.
         null_times: Source rows left out because their time is null, when known.
         seconds: Wall time of everything.
-        maintained: What was maintained afterwards, where the definition asks for it.
-        warnings: What went wrong afterwards; the refresh itself is done.
-        frozen: Below it nothing is computed from raw rows; ``NEG_INF`` when nothing is frozen.
-        stuck: What is dirty below *frozen* and stays so.
-        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where the bound did not
-            move in this refresh, or the rows are not the owner's to delete.
-        readers: Who else reads them and is not frozen there.
+        maintained: Reports of the maintenance that followed, if the definition asks for it.
+        warnings: What failed after the refresh; the refresh itself is done.
+        frozen: The frozen boundary; ``NEG_INF`` when nothing is frozen.
+        stuck: The dirty spans below *frozen* that cannot be computed.
+        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" if the boundary did not move
+            in this refresh, or if the source is the output of another aggregate.
+        readers: Other aggregates that read these rows and are not frozen there.
     """
 
     name: str
@@ -73,5 +73,5 @@ class RefreshReport:
 
 
 def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:
-    """Return what a refresh says of itself; that nothing was left to do only where something was looked at, or all is done."""
+    """Return the outcome of a refresh: ``up-to-date`` only if it had a window, or if nothing is dirty anywhere."""
     return "refreshed" if runs else "up-to-date" if window is not None or not left else "empty-window"

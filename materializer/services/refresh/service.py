@@ -1,8 +1,8 @@
-"""Refreshing: one request, done in runs, each a whole refresh of its own.
+"""Refreshing: a request is done in runs, and each run is a complete refresh.
 
-A no-op is found before anything is written: the journal and the source's newest version are enough to know that there is
-nothing to do. Otherwise each run takes the lease, recovers what a dead process left, plans from the newest state and
-ends; what is not done stays dirty, so a request can be stopped anywhere and asked again.
+A request without work is recognised from the journal and the source's newest version, without a lease or a write. Otherwise
+each run takes the lease, recovers what a dead process left, plans from the newest state and ends. Buckets that were not
+refreshed stay dirty, so a request can be stopped anywhere and repeated.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Refresher:
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
-        """Bring every whole bucket of the window to one source version, run by run.
+        """Refresh every whole bucket of the window, run by run; each run reflects one source version.
 
         Args:
             name: The aggregate.
             options: The window, and how to refresh it.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             LeaseHeldError: If another live process works on it; nothing was written.
-            MaterializerError: Whatever planning, computing or writing found.
+            MaterializerError: If planning, computing or writing fails.
         """
         began = time.perf_counter()
         view = self.lake.journal.view()
@@ -133,13 +133,13 @@ class Refresher:
         )
 
     def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[OtherReader, ...]]:
-        """Return what the owner of the source may delete and who else needs it, when the frozen bound moved from *was*."""
+        """Return the statement that deletes raw rows, and other readers of them, if the frozen boundary moved up from *was*."""
         if state.builds or state.frozen <= was:
             return "", ()
         return left_to_owner(state, self.lake.aggregate(state).definition, self.lake.root, self.lake.journal.view())
 
     def _follow_newest(self, name: str, as_of: int | None) -> None:
-        """Let the frozen bound of an engine follow what a refresh has made true: Spark runs now, and a no-op needs none."""
+        """Move the frozen boundary of an engine after a refresh. This needs Spark, which a request without work does not start."""
         view = self.lake.journal.view()
         state = view.named(name)
         aggregate = self.lake.aggregate(state)
@@ -149,16 +149,21 @@ class Refresher:
 
         def decide(view: View) -> list[tuple[str, Event]]:
             state = view.named(name)
-            survey = self.lake.observation(state, as_of)
-            captured = survey.uncaptured(state)  # what went before the bound moves is a correction
-            moves = survey.moves(survey.looked(state))
+            observation = self.lake.observation(state, as_of)
+            captured = observation.uncaptured(
+                state
+            )  # rows that were deleted before the boundary moves are a correction
+            moves = observation.moves(observation.looked(state))
             return [(state.id, event) for event in ([captured] if captured and moves else []) + list(moves)]
 
-        with suppress(LeaseHeldError), self.lake.lease(name):  # the process that holds the lease moves the bound itself
+        with (
+            suppress(LeaseHeldError),
+            self.lake.lease(name),
+        ):  # the process that has the lease moves the boundary itself
             self.lake.journal.transact(decide)
 
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
-        """Give the change feed and the output handler, where there are any, what they were not given yet."""
+        """Bring the change feed and the output handler up to the output, if the definition has them."""
         output_feed.follow(self.lake, state)
         if handler is not None:
             handlers.deliver(
@@ -184,12 +189,12 @@ class Refresher:
 
 
 def _verdict(state: AggregateState, plan: Plan) -> Mapping[str, Any]:
-    """Return the verdict of the gate on a plan that has ended."""
+    """Return the gate's verdict on an ended plan, empty without one."""
     return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 
 
 def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:
-    """Return a request that goes about it in another way than the one that failed, or None."""
+    """Return the request with another strategy or lane after a failure that this can avoid, or None."""
     if isinstance(exc, SourceDamagedError) and asked.may_merge:
         return replace(asked, may_merge=False)
     if isinstance(exc, ResultTooLargeError) and asked.may_fetch:
