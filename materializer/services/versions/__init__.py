@@ -1,1 +1,1 @@
-"""Versions of an aggregate's data: built beside what is published, and switched."""
+"""Versions of an aggregate's data: built beside the published version, and switched."""

@@ -22,7 +22,7 @@ class Applier:
     versions: Versions
 
     def apply(self, what: Given, *, dry_run: bool = False, publish_anyway: str = "") -> list[DefinitionChange]:
-        """Make definitions known to the lake, one by one.
+        """Apply definitions to the lake, one by one.
 
         Args:
             what: SQL text, a file, a folder, specs, or several of these.
@@ -32,7 +32,7 @@ class Applier:
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
             FrozenHistoryError: If data changed and history is frozen; nothing was written.
-            MaterializerError: Whatever writing found; the error says which definitions are applied.
+            MaterializerError: If writing fails; the error says which definitions are applied.
         """
         specs, _ = self.texts.read(what)
         prepared = self._prepared(specs)

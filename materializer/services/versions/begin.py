@@ -1,6 +1,6 @@
-"""How a build begins beside what is published: empty, or with a copy of partials that are stored already.
+"""The begin of a build: empty, or with a copy of stored partials.
 
-Tables are created first and the journal is told last; the caller holds the aggregate's lease.
+Tables are created first, and the event is appended last; the caller holds the aggregate's lease.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from materializer.services.definitions.tables import create_tables
 from materializer.services.planning.runs import Request
 
 COPIED: Final = 1
-"""Refresh number of the tables of a build that starts from partials that are there already."""
+"""Refresh number of the tables of a build that begins with a copy of stored partials."""
 
 
 def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> None:
-    """Start a build of a checked definition that computes everything from its source."""
+    """Begin a build of a checked definition that computes everything from its source."""
     data_version, build = uuid4().hex, uuid4().hex
     paths = {
         "partials": partials_path(lake.root, state.name, data_version),
@@ -62,13 +62,13 @@ def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> Non
 
 
 def from_partials(lake: Lake, state: AggregateState, origin: Version, version: Version) -> str:
-    """Start a build of *version* from the partials of *origin*: they are copied, and its output made from them.
+    """Begin a build of *version*: copy the partials of *origin*, and compute its output from them.
 
     Returns:
         The id of the build.
 
     Raises:
-        TablesAheadError: If the partials are not as the journal left them.
+        TablesAheadError: If the partials carry another refresh number than the journal has.
     """
     data_version, build = uuid4().hex, uuid4().hex
     version = {**version, "data_version": data_version, "written_n": COPIED}
@@ -77,10 +77,10 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     old = lake.aggregate(replace(state, **fields_of(origin)))
     aggregate = lake.aggregate(new)
     head, n = DeltaFolder.at(old.paths["partials"]), origin["written_n"]
-    found = head.transaction_version(old.app_ids["partials"]) or 0
-    if found != n:
-        msg = f"the partials of '{state.name}' carry refresh {found}, the journal left them at {n}"
-        raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=found)
+    carried = head.transaction_version(old.app_ids["partials"]) or 0
+    if carried != n:
+        msg = f"the partials of '{state.name}' carry refresh {carried}, the journal left them at {n}"
+        raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=carried)
     lake.on_checkpoint("version_tables")
     tables = create_tables(aggregate.paths, spec, version["schemas"], build)
     lake.on_checkpoint("version_partials")

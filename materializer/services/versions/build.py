@@ -1,4 +1,4 @@
-"""Building the next version of an aggregate in runs, beside what is published, and publishing it once it covers that."""
+"""Building the next version of an aggregate in runs, and publishing it when it covers the published version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from materializer.services.refresh.service import Refresher
 from materializer.services.versions.versions import SwitchReport, Versions
 
 PASSES = 3
-"""How often a build looks again because what is published was refreshed in the meantime."""
+"""How often a build continues because the published version was refreshed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class BuildReport:
     Args:
         name: The aggregate.
         time_type: Type of the next version's time column.
-        refreshes: What each pass over the source did.
-        lack: What it lacks to be published.
+        refreshes: The report of each pass over the source.
+        lack: What it still lacks to be published.
         why_not: Why it was not published, "" when it was.
-        switched: The switch; None when there was none.
+        switched: The report of the switch; None without one.
         seconds: Wall time of everything.
     """
 
@@ -47,7 +47,7 @@ class BuildReport:
 
     @property
     def runs(self) -> tuple[RunDone, ...]:
-        """Its runs, in order."""
+        """The runs of all passes, in order."""
         return tuple(run for refresh in self.refreshes for run in refresh.runs)
 
 
@@ -67,26 +67,26 @@ class Builder:
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> BuildReport:
-        """Refresh the next version where the published one is materialised; publish it when it covers that.
+        """Refresh the next version wherever the published one is materialised; publish it when it covers all of that.
 
         Args:
             name: The aggregate.
-            options: How to build; their window is not used. After *max_runs* runs the build stops, and the next call goes on.
-            switches: Whether it is published at the end.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            options: How to build; the window is not used. After *max_runs* runs the build stops, and the next call continues it.
+            switches: Whether the build is published at the end.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             NothingBuiltError: If there is no next version.
-            QualityGateError: If it was made from stored partials and does not meet its expectations.
+            QualityGateError: If it began with stored partials and does not meet its expectations.
             LeaseHeldError: If another process works on it; nothing was written.
-            MaterializerError: Whatever planning, computing or writing found.
+            MaterializerError: If planning, computing or writing fails.
         """
         began = time.perf_counter()
-        v = self.versions
-        v.refuse_unfit(name, options.publish_anyway)
+        versions = self.versions
+        versions.refuse_unfit(name, options.publish_anyway)
         state, build = self._both(name)
-        aggregate = Aggregate.of(build, v.lake.root)
+        aggregate = Aggregate.of(build, versions.lake.root)
         done: list[RefreshReport] = []
         left = options.max_runs
         lack = Lack()
@@ -94,24 +94,24 @@ class Builder:
             start = required_start(
                 state, aggregate.definition.time_type, aggregate.definition.spec.resolution, aggregate.definition.grid
             )
-            part = replace(options, start=None if start == NEG_INF else start, end=None, max_runs=left)
-            report = self.refresher.refresh(build.id, part, on_plan=on_plan, on_run=on_run)
+            part_options = replace(options, start=None if start == NEG_INF else start, end=None, max_runs=left)
+            report = self.refresher.refresh(build.id, part_options, on_plan=on_plan, on_run=on_run)
             done.append(report)
             state, build = self._both(name)
             lack = lack_of(state, build, aggregate.definition.grid)
             left = None if left is None else left - len(report.runs)
             if not lack or left == 0 or not report.runs:
                 break
-        found = BuildReport(
+        built = BuildReport(
             name, aggregate.definition.time_type, tuple(done), lack, seconds=time.perf_counter() - began
         )
         if not switches:
-            return replace(found, why_not="asked")
+            return replace(built, why_not="asked")
         try:
-            switched = v.switch(name)
+            switched = versions.switch(name)
         except NotCoveredError as exc:
-            return replace(found, why_not=exc.message, seconds=time.perf_counter() - began)
-        return replace(found, switched=switched, seconds=time.perf_counter() - began)
+            return replace(built, why_not=exc.message, seconds=time.perf_counter() - began)
+        return replace(built, switched=switched, seconds=time.perf_counter() - began)
 
     def _both(self, name: str) -> tuple[AggregateState, AggregateState]:
         """Return the aggregate and its build; raises NothingBuiltError when there is none."""

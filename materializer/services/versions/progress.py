@@ -1,4 +1,4 @@
-"""How far the next version of an aggregate is, and which previous ones are kept; for people, and without a JVM."""
+"""Progress of the next version of an aggregate, and its previous versions, for reports; needs no JVM."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from materializer.services.definitions.coverage import lack_of, required_start
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """The version that is built beside what is published.
+    """The progress of a build.
 
     Args:
-        state: ``building``, ``ready`` (it covers what is published) or ``switching``.
-        built: Share of the source rows that it needs which it has, from 0 to 1.
-        rows: Source rows that it still needs, about.
-        missing: What it still needs.
+        state: ``building``, ``ready`` (it covers the published version) or ``switching``.
+        built: Share of the needed source rows that were computed, from 0 to 1.
+        rows: About how many source rows are still needed.
+        missing: The spans that are still needed.
         time_type: Type of its time column.
-        grid: Its buckets, in words.
-        cursor: Source version that it knows.
-        behind: Whether what is published knows a newer one.
-        open_refresh: Number of its run that has not ended.
-        holder: Who builds it now, in words.
-        differences: Lines for people, ``-`` is published, ``+`` will be.
+        grid: Its buckets, as text.
+        cursor: Source version up to which changes are captured.
+        behind: Whether the published version has captured a newer one.
+        open_refresh: Number of its open run.
+        holder: The process that builds it now, as text.
+        differences: Lines of text: ``-`` is published, ``+`` will be.
     """
 
     state: str
@@ -49,11 +49,11 @@ class NextVersion:
 
 @dataclass(frozen=True, slots=True)
 class PreviousVersion:
-    """A version that was published before and is kept.
+    """A previous version.
 
     Args:
-        cursor: Source version that it reflects, but for what was dirty.
-        differences: Lines for people, ``-`` is published, ``+`` would be again.
+        cursor: Source version that its clean buckets reflect.
+        differences: Lines of text: ``-`` is published, ``+`` would be again.
     """
 
     cursor: int
@@ -61,7 +61,7 @@ class PreviousVersion:
 
 
 def next_version(state: AggregateState, build: AggregateState | None, root: Path) -> NextVersion | None:
-    """Return how far *build*, the next version of *state*, is; None without one."""
+    """Return the progress of *build*, the next version of *state*; None without a build."""
     if build is None:
         return None
     aggregate = Aggregate.of(build, root)
@@ -95,7 +95,7 @@ def previous_versions(state: AggregateState) -> tuple[PreviousVersion, ...]:
 
 
 def holder_of(state: AggregateState) -> str:
-    """Return who works on an aggregate or a build, in words; "" for nobody."""
+    """Return the process that works on an aggregate or a build, as text; "" without one."""
     if state.lease is None:
         return ""
     dead = processes.is_dead(state.lease, time.time())

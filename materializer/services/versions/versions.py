@@ -1,4 +1,4 @@
-"""Versions of an aggregate's data: the one that is published, the next one beside it, and the previous one that is kept.
+"""Versions of an aggregate's data: the published version, the next one beside it, and previous ones.
 
 ```
           apply                 build (in runs)            switch                    rollback
@@ -6,10 +6,10 @@
                   next: empty                  next: covers it     previous(old)           next: the old one, caught up
 ```
 
-The next version is an aggregate of its own to the journal and to the protocol of a refresh, so the old one is refreshed
-and read meanwhile. Tables are created first and the journal is told last: folders of versions that it does not know are
-what a death left, and are removed by the next command that changes versions, or by maintenance. All of this is done under
-the lease of the aggregate; only the runs of a build need nothing but its own.
+For the journal and the protocol the next version is an aggregate of its own, so the published one is refreshed and read
+meanwhile. Tables are created first, and the event is appended last. A process that dies between leaves folders that the journal
+does not know; the next command that changes versions, or maintenance, removes them. All of this is done under the lease of
+the aggregate, except for the runs of a build, which are done under the lease of the build.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ from materializer.services.versions.begin import COPIED
 from materializer.services.versions.previous import lacks_partials, previous, refuse_outlived, thawed
 
 _BUILDS: Final = ("started", "replaced", "switched")
-"""What ``apply`` says of a next version that it starts."""
+"""Values of ``DefinitionChange.next`` for which ``apply`` begins a build."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchReport:
-    """What publishing the next version came to.
+    """The result of publishing the next version.
 
     Args:
         name: The aggregate.
         refresh: Number of the switch.
         source_version: Source version that is published now.
         rows: Rows of the output.
-        previous: Whether the version before can be had back.
-        differences: What became of the definition, ``-`` was, ``+`` is.
+        previous: Whether the version before can be published again.
+        differences: Changes of the definition: ``-`` was, ``+`` is.
         seconds: Wall time.
     """
 
@@ -97,9 +97,9 @@ class Versions:
     # -- what apply does -------------------------------------------------------------------------------------------------
 
     def end_open_switches(self, prepared: Iterable[CheckedDefinition]) -> bool:
-        """End the switches that dead processes left of the aggregates to apply, and return whether there were any.
+        """End the open switches of the aggregates to apply, which dead processes left, and return whether there were any.
 
-        What a definition changes has to be found again then: another one is published.
+        Afterwards the definitions have to be compared again, because other ones are published.
 
         Raises:
             LeaseHeldError: If the process that switches is alive.
@@ -111,7 +111,7 @@ class Versions:
         return bool(left)
 
     def refuse_frozen(self, prepared: Iterable[CheckedDefinition]) -> None:
-        """Refuse to build frozen history from its source again, before anything is written.
+        """Refuse definitions that would build frozen history from the source again, before anything is written.
 
         Raises:
             FrozenHistoryError: Naming the first aggregate.
@@ -125,15 +125,15 @@ class Versions:
             refuse_frozen(state, "built again, it")
 
     def apply(self, prepared: CheckedDefinition, publish_anyway: str = "") -> DefinitionChange:
-        """Write one checked definition; another definition of the data starts a build, and nothing else.
+        """Apply one checked definition; a definition that changes the data only begins a build.
 
         Args:
             prepared: The definition.
-            publish_anyway: Why what stored partials give is a next version although it does not meet its expectations, or "".
+            publish_anyway: Reason to accept a build from stored partials that does not meet its expectations, or "".
 
         Raises:
             LeaseHeldError: If another process works on the aggregate, or on a build that would be replaced.
-            QualityGateError: If what would be published from stored partials does not meet its expectations.
+            QualityGateError: If a build from stored partials does not meet its expectations.
         """
         prepared = self.definitions.settled(prepared)
         change = prepared.change
@@ -177,14 +177,14 @@ class Versions:
             self._check(state, build, publish_anyway)
 
     def refuse_unfit(self, name: str, publish_anyway: str = "") -> None:
-        """Ask the expectations of a build that was made from stored partials, where who made it died before he had.
+        """Check a build from stored partials whose creator died before its quality check ran.
 
         Args:
             name: The aggregate.
-            publish_anyway: Why it is good although it does not meet them, or "".
+            publish_anyway: Reason to accept the build although it does not meet its expectations, or "".
 
         Raises:
-            QualityGateError: If it does not meet them; it is given up.
+            QualityGateError: If it does not meet its expectations; it is given up.
         """
         view = self.lake.journal.view()
         state = view.named(name)
@@ -199,11 +199,10 @@ class Versions:
         was_published = any(_is_same_data(v["spec"], build.spec) for v in state.previous)
         if not was_published and not (build.checks and _is_good(build.checks[-1])):
             with self.lake.lease(name) as lease:
-                held = lease.state
-                self._check(held, build.id, publish_anyway)
+                self._check(lease.state, build.id, publish_anyway)
 
     def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
-        """Refuse a build whose output, made without a refresh, does not meet its expectations."""
+        """Check the output of a build that was computed without a refresh; give the build up if it fails."""
         report = Checker(
             self.lake.root, self.lake.journal, self.lake.engine, self.lake.library, self._checkpoint
         ).check(build)
@@ -219,11 +218,11 @@ class Versions:
     # -- giving up, going back -------------------------------------------------------------------------------------------
 
     def abandon(self, name: str) -> None:
-        """Give the next version up, with its tables; what is published stays.
+        """Give the next version up and remove its tables; the published version stays.
 
         Raises:
-            NothingBuiltError: If there is none.
-            LeaseHeldError: If another process works on either.
+            NothingBuiltError: If there is no next version.
+            LeaseHeldError: If another process works on the aggregate or its build.
         """
         self._expect_build(name)
         with self.lake.lease(name) as lease:
@@ -232,7 +231,7 @@ class Versions:
             self._give_up(state)
 
     def _give_up(self, state: AggregateState) -> None:
-        """Remove the build, if there is one, and whatever dead processes left; the caller holds the aggregate's lease."""
+        """Drop the build, if there is one, and remove orphans; the caller holds the aggregate's lease."""
         build = self.lake.journal.view().build_of(state)
         if build is not None:
             self.refuse_busy(build)
@@ -242,11 +241,11 @@ class Versions:
 
     def refuse_busy(self, build: AggregateState) -> None:
         """Raise LeaseHeldError when a living process works on the build."""
-        held = build.lease
-        if held is not None and not processes.is_dead(held, time.time()):
-            msg = f"process {held.pid} on {held.host} is building the next version of '{build.name}'"
+        lease = build.lease
+        if lease is not None and not processes.is_dead(lease, time.time()):
+            msg = f"process {lease.pid} on {lease.host} is building the next version of '{build.name}'"
             hint = "wait until it has ended or stop it, then run the same command again"
-            raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+            raise LeaseHeldError(msg, hint=hint, host=lease.host, pid=lease.pid)
 
     def sweep(self, name: str) -> None:
         """Remove the folders of versions that the journal does not know; the caller holds the aggregate's lease."""
@@ -256,24 +255,24 @@ class Versions:
             shutil.rmtree(folder, ignore_errors=True)
 
     def rollback(self, name: str, back: int = 1) -> None:
-        """Make a version that was published before the next one, from its partials; it still has to catch up.
+        """Make a previous version the next one, from its partials; a build then brings it up to date.
 
         Args:
             name: The aggregate.
-            back: Which of those that are kept; 1 is the newest.
+            back: Which previous version; 1 is the newest.
 
         Raises:
             UsageError: If *back* is less than 1.
-            NothingBuiltError: If it is not kept.
-            DefinitionError: If it does not divide time as what it reads, or what reads it, needs.
-            FrozenHistoryError: If history was frozen since, whose raw rows that version would need to catch up.
-            LeaseHeldError: If another process works on either.
+            NothingBuiltError: If there are fewer previous versions.
+            DefinitionError: If its buckets do not fit the aggregate that it reads, or those that read it.
+            FrozenHistoryError: If history was frozen since, because that version would need its raw rows.
+            LeaseHeldError: If another process works on the aggregate or its build.
         """
         if back < 1:
             hint = "'materializer status' lists them, newest first"
             raise UsageError(f"kept versions count from 1, got {back}", hint=hint)
         now = self.lake.journal.view().named(name)
-        if not now.switch:  # one that has not ended makes what is published the previous version
+        if not now.switch:  # an open switch will make the published version the previous one
             refuse_outlived(now, previous(now, back))
             self.definitions.refuse_misfit(replace(now, **fields_of(previous(now, back))))
         with self.lake.lease(name) as lease:
@@ -287,12 +286,12 @@ class Versions:
     # -- switching -------------------------------------------------------------------------------------------------------
 
     def switch(self, name: str) -> SwitchReport:
-        """Publish the next version in one commit, if it covers what is published.
+        """Publish the next version in one commit, if it covers the published version.
 
         Raises:
-            NothingBuiltError: If there is none.
-            NotCoveredError: If it does not cover what is published.
-            LeaseHeldError: If another process works on either.
+            NothingBuiltError: If there is no next version.
+            NotCoveredError: If it does not cover the published version.
+            LeaseHeldError: If another process works on the aggregate or its build.
         """
         began = time.perf_counter()
         self._expect_build(name)
@@ -303,20 +302,20 @@ class Versions:
         build = view.build_of(state)
         if build is not None and not build.is_closed and (build.plan is not None or build.lease is not None):
             with self.lake.lease(build.id):
-                pass  # what a dead run left is ended
+                pass  # taking the lease ends an open run of a dead process
         if build is not None and state.plan is None:
             refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.aggregate(build))
         self._publish(state)
         with (
             suppress(LeaseHeldError),
             self.lake.lease(name),
-        ):  # a refresh may have begun; maintenance sweeps, too
+        ):  # if a refresh has the lease now, maintenance removes them later
             self.sweep(name)
         self.lake.journal.tidy()
         return self._switched(name, old, time.perf_counter() - began)
 
     def _publish(self, state: AggregateState) -> None:
-        """Do the steps of a switch, or of the rest of one that was begun; the change feed of the output follows both versions."""
+        """Do the steps of a switch, or the rest of an open one; bring the change feed up to date before and after."""
         output_feed.follow(self.lake, self.lake.journal.view().named(state.name))
         run(self.lake, self.lake.journal.view().named(state.name), Request(), switches=True)
         output_feed.follow(self.lake, self.lake.journal.view().named(state.name))
@@ -329,13 +328,13 @@ class Versions:
         return SwitchReport(state.name, n, state.cursor, rows, bool(state.previous), lines, seconds)
 
     def _expect_build(self, name: str) -> None:
-        """Refuse, before anything is written, when there is nothing to publish or give up, or to end."""
+        """Raise NothingBuiltError before anything is written, if there is neither a build nor an open refresh or switch."""
         state = self.lake.journal.view().named(name)
         if state.plan is None and not state.switch:
             self.build_of(state)
 
     def build_of(self, state: AggregateState) -> AggregateState:
-        """Return the next version of an aggregate; raises NothingBuiltError when there is none."""
+        """Return the build of an aggregate; raises NothingBuiltError without one."""
         build = self.lake.journal.view().build_of(state)
         if build is None:
             msg = f"no next version of '{state.name}' is being built"
@@ -343,7 +342,7 @@ class Versions:
         return build
 
     def build_after_switch(self, name: str) -> AggregateState:
-        """Return the next version of an aggregate, after the end of a switch that a dead process began."""
+        """Return the build of an aggregate, after ending an open switch of a dead process."""
         if self.lake.journal.view().named(name).switch:
             with self.lake.lease(name):
                 pass
@@ -354,15 +353,15 @@ class Versions:
 
         Args:
             name: The aggregate.
-            cascade: Whether the aggregates that read it are removed, too, before it; a next version that alone reads it is
-                given up.
+            cascade: Whether the aggregates that read it are removed, too, before it. If only the build of an aggregate reads it,
+                the build is given up.
 
         Returns:
-            What was removed, in this order.
+            The names of the removed aggregates, in order.
 
         Raises:
             HasReadersError: If others read it, without *cascade*.
-            LeaseHeldError: If another process works on one of them; those before it are gone.
+            LeaseHeldError: If another process works on one of them; those before it are removed.
         """
         view = self.lake.journal.view()
         state = view.named(name)
@@ -402,19 +401,21 @@ def _has_readers(
     state: AggregateState, readers: Iterable[AggregateState], direct: Iterable[AggregateState]
 ) -> HasReadersError:
     names = [f"the next version of {s.name}" if s.builds else s.name for s in direct]
-    told = ", ".join(dict.fromkeys(names))
+    readers_text = ", ".join(dict.fromkeys(names))
     aggregates = ", ".join(s.name for s in readers if not s.builds)
     what = f"drops {aggregates} with it" if aggregates else "gives that up"
     hint = f"drop them first, or run 'materializer drop {state.name} --cascade --yes', which {what}"
-    return HasReadersError(f"'{state.name}' is read by {told}", hint=hint, name=state.name, readers=told)
+    return HasReadersError(
+        f"'{state.name}' is read by {readers_text}", hint=hint, name=state.name, readers=readers_text
+    )
 
 
-def _is_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two definitions give the same rows and expect the same of them."""
-    specs = AggregateSpec.from_json(one), AggregateSpec.from_json(other)
+def _is_same_data(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two definitions give the same rows and have the same expectations."""
+    specs = AggregateSpec.from_json(first), AggregateSpec.from_json(second)
     return len({(data_fingerprint(spec), spec.suites) for spec in specs}) == 1
 
 
 def _is_good(check: Mapping[str, Any]) -> bool:
-    """Whether a check of a build lets it be published."""
+    """Whether a build may be published after this check."""
     return "published_anyway" in check or all(f["severity"] != Severity.CRITICAL for f in check["failed"])
