@@ -1,7 +1,7 @@
-"""Refresh policies of aggregates that are applied: which there are, when they are due, and running them.
+"""Refresh policies of the aggregates in a lake: their states, when they are due, and running them.
 
-A policy is part of the definition. What the journal adds is when it ran last: it is told only when a run did something or
-moves the schedule on, so that looking for what is due writes nothing.
+A policy is part of the definition. The journal has the time of its last run. A run is recorded only if it refreshed something or
+moves the schedule, so listing due policies writes nothing.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from materializer.services.refresh.service import Refresher
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A policy of an aggregate, as it stands at some time.
+    """The state of a policy at some time.
 
     Args:
         aggregate: The aggregate.
         policy: The policy.
-        grid: How the aggregate divides time.
-        window: The whole buckets that it would refresh now; None when there are none, or nobody can tell what now is.
-        last_now: The *now* of its newest run, or None when it never ran.
-        next_due: When its schedule comes due next, microseconds since the epoch; None when it has none, or never ran.
-        is_due: Whether it is due: its schedule came due since its newest run, or it has one and never ran.
+        grid: The grid of the aggregate.
+        window: The whole buckets that it would refresh now; None without any, or when *now* is not known.
+        last_now: The *now* of its newest run, or None before the first run.
+        next_due: When its schedule is due next, microseconds since the epoch; None without a schedule or a run.
+        is_due: Whether it is due: its schedule was due since its newest run, or it has a schedule and never ran.
     """
 
     aggregate: str
@@ -81,8 +81,8 @@ class PolicyReport:
 
     Args:
         policy: Its name.
-        now: What its window was computed from; given again, it gives the same window.
-        report: What the refresh did, dirt that was taken along included.
+        now: The *now* of its window; the same value gives the same window again.
+        report: What the refresh did, in the window and, under ``catch_dirt``, outside.
     """
 
     policy: str
@@ -93,31 +93,31 @@ class PolicyReport:
 def policy_states(
     state: AggregateState, aggregate: Aggregate, now: int | None, clock: int, *, is_by_clock: bool
 ) -> tuple[PolicyState, ...]:
-    """Return the policies of an aggregate, newest window first, as they stand at *now*.
+    """Return the states of the policies of an aggregate at *now*, newest window first.
 
     Args:
         state: The aggregate.
-        aggregate: The same, compiled.
-        now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
-        clock: By which instant schedules are judged, microseconds since the epoch.
-        is_by_clock: Whether that is what the clock says, and not what somebody asked for.
+        aggregate: Its compiled handle.
+        now: Microseconds since the epoch, an integer for integer time, or None when it is not known.
+        clock: The instant at which schedules are evaluated, microseconds since the epoch.
+        is_by_clock: Whether *clock* is the wall clock, and not a given *now*.
     """
     grid, policies = aggregate.definition.grid, policies_of(aggregate.definition.spec)
-    found = []
+    states = []
     for policy in policies:
         last = state.policy_runs.get(policy.name)
         window = None if now is None else refresh_window(policy, policies, now, grid)
         due = cron.next_due(policy.schedule, last[1]) if policy.schedule and last else None
         is_due = policy.schedule is not None and (last is None or (due is not None and due <= clock))
         is_due = is_due or (is_by_clock and _is_ahead(policy, last, clock))
-        found.append(PolicyState(state.name, policy, grid, window, last[0] if last else None, due, is_due))
-    return tuple(found)
+        states.append(PolicyState(state.name, policy, grid, window, last[0] if last else None, due, is_due))
+    return tuple(states)
 
 
 def outside(state: AggregateState, aggregate: Aggregate, now: int | None) -> SpanSet | None:
-    """Return what is dirty below the newest row and lies in no policy's window at *now*.
+    """Return the dirty spans below the newest row that lie in no policy's window at *now*.
 
-    None when there is no policy, or nobody can tell what now is.
+    None when there is no policy, or when *now* is not known.
     """
     policies = policies_of(aggregate.definition.spec)
     if not policies or now is None:
@@ -126,7 +126,7 @@ def outside(state: AggregateState, aggregate: Aggregate, now: int | None) -> Spa
 
 
 def now_to_look(given: str | int | None, state: AggregateState, grid: Grid, clock: int) -> int | None:
-    """Return the *now* to show an aggregate at: as given, or the clock's; for plain integer time that of the newest run."""
+    """Return the *now* for showing an aggregate: the given one, else the clock's, or that of the newest run for integer time."""
     if has_clock(grid):
         return clock if given is None else read_now(given, grid)
     try:
@@ -143,7 +143,7 @@ class Policies:
         lake: The lake.
         definitions: Changes definitions.
         refresher: Refreshes.
-        clock: The time, where none is given.
+        clock: Returns the time when none is given.
     """
 
     lake: Lake
@@ -152,36 +152,36 @@ class Policies:
     clock: Callable[[], int] = field(default=wall_clock)
 
     def states(self, name: str | None = None, now: str | int | None = None) -> list[PolicyState]:
-        """Return the policies of one aggregate, or of all with parents first, as they stand at *now*."""
+        """Return the states of the policies at *now*, of one aggregate or of all, parents first."""
         view = self.lake.journal.view()
-        found: list[PolicyState] = []
+        states: list[PolicyState] = []
         for each in [name] if name is not None else lineage.parents_first(self.lake.root, view.states):
             state = view.named(each)
             if not policies_of(AggregateSpec.from_json(state.spec)):
                 continue
             aggregate = self.lake.aggregate(state)
             clock = self.clock()
-            at = now_to_look(now, state, aggregate.definition.grid, clock)
-            is_clock = at is not None and has_clock(aggregate.definition.grid)
-            judged = at if at is not None and is_clock else clock
-            found += policy_states(state, aggregate, at, judged, is_by_clock=now is None)
-        return found
+            instant = now_to_look(now, state, aggregate.definition.grid, clock)
+            is_clock = instant is not None and has_clock(aggregate.definition.grid)
+            schedule_clock = instant if instant is not None and is_clock else clock
+            states += policy_states(state, aggregate, instant, schedule_clock, is_by_clock=now is None)
+        return states
 
     def add(
         self, name: str, policy: str, given: Mapping[str, str], *, max_staleness: str | None = None
     ) -> DefinitionChange:
-        """Add a policy to an applied definition; nothing is computed again.
+        """Add a policy to an applied definition; no bucket is computed.
 
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            given: What it says, by :data:`~materializer.core.policy.policies.KEYS`.
-            max_staleness: What the definition promises from now on; ``none`` takes the promise back.
+            given: Its properties, by :data:`~materializer.core.policy.policies.KEYS`.
+            max_staleness: The new promise of the definition; ``none`` removes the promise.
 
         Raises:
             PolicyExistsError: If there is a policy of that name.
-            UsageError: If the name is unfit, or nothing is given.
-            DefinitionError: If what it says is malformed, or does not fit the aggregate or its other policies.
+            UsageError: If the name is unfit, or no property is given.
+            DefinitionError: If a property is malformed, or does not fit the aggregate or its other policies.
         """
         policy = policy.lower()
         if not NAME.fullmatch(policy):
@@ -202,17 +202,17 @@ class Policies:
                     name=name,
                     policy=policy,
                 )
-            told = {MAX_STALENESS: max_staleness} if max_staleness is not None else {}
-            edited = {**properties, **{key_of(policy, part): value for part, value in given.items()}, **told}
+            promise = {MAX_STALENESS: max_staleness} if max_staleness is not None else {}
+            edited = {**properties, **{key_of(policy, part): value for part, value in given.items()}, **promise}
             return {k: v for k, v in edited.items() if k != MAX_STALENESS or v.lower() not in OPEN}
 
         return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
     def remove(self, name: str, policy: str = DEFAULT) -> DefinitionChange:
-        """Remove a policy from an applied definition; what it refreshed stays.
+        """Remove a policy from an applied definition; refreshed buckets stay.
 
         Raises:
-            UnknownPolicyError: If there is none of that name.
+            UnknownPolicyError: If there is no policy of that name.
         """
         policy = policy.lower()
 
@@ -225,7 +225,7 @@ class Policies:
         return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
     def due(self, name: str | None = None, now: str | int | None = None) -> list[tuple[str, str]]:
-        """Return (aggregate, policy) of every policy that is due, parents first and newest windows first."""
+        """Return (aggregate, policy) of every due policy, parents first and newest windows first."""
         return [(s.aggregate, s.policy.name) for s in self.states(name, now) if s.is_due]
 
     def run(
@@ -237,35 +237,35 @@ class Policies:
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> PolicyReport:
-        """Refresh the window that a policy has at *now*, and tell the journal.
+        """Refresh the window that a policy has at *now*, and record the run.
 
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            now: ISO text, or an integer for integer time; None takes the clock.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            now: ISO text, or an integer for integer time; None for the clock.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
-            UnknownPolicyError: If there is none of that name.
+            UnknownPolicyError: If there is no policy of that name.
             PolicyNowError: If *now* cannot be read, or has to be given.
-            MaterializerError: Whatever the refresh found.
+            MaterializerError: If the refresh fails.
         """
         state = self.lake.journal.view().named(name)
         grid = self.lake.aggregate(state).definition.grid
         policies = policies_of(AggregateSpec.from_json(state.spec))
-        mine = next((p for p in policies if p.name == policy.lower()), None)
-        if mine is None:
+        chosen = next((p for p in policies if p.name == policy.lower()), None)
+        if chosen is None:
             raise _unknown(state.name, policy, {p.name for p in policies})
         clock = self.clock()
-        at = _now(now, grid, clock)
-        window = refresh_window(mine, policies, at, grid)
-        shown = render_now(at, grid)
-        told = {"name": mine.name, "now": shown, "window": None if window is None else window.as_json()}
+        instant = _now(now, grid, clock)
+        window = refresh_window(chosen, policies, instant, grid)
+        shown = render_now(instant, grid)
+        note = {"name": chosen.name, "now": shown, "window": None if window is None else window.as_json()}
         options = RefreshOptions(
             run_rows=self.lake.config.run_rows,
-            is_newest_first=mine.order == "newest",
-            plan_note={"policy": told},
+            is_newest_first=chosen.order == "newest",
+            plan_note={"policy": note},
         )
 
         def refresh(span: Span, max_runs: int | None) -> RefreshReport:
@@ -277,11 +277,11 @@ class Policies:
             )
             return self.refresher.refresh(name, part, on_plan=on_plan, on_run=on_run)
 
-        report = _nothing(state) if window is None else refresh(window, mine.max_runs)
-        if mine.catch_dirt:
-            report = self._caught(mine, policies, at, grid, report, refresh)
-        self._record(mine, at, at if has_clock(grid) else clock, report, is_by_clock=now is None)
-        return PolicyReport(mine.name, shown, report)
+        report = _nothing(state) if window is None else refresh(window, chosen.max_runs)
+        if chosen.catch_dirt:
+            report = self._caught(chosen, policies, instant, grid, report, refresh)
+        self._record(chosen, instant, instant if has_clock(grid) else clock, report, is_by_clock=now is None)
+        return PolicyReport(chosen.name, shown, report)
 
     def _caught(
         self,
@@ -292,7 +292,7 @@ class Policies:
         report: RefreshReport,
         refresh: Callable[[Span, int | None], RefreshReport],
     ) -> RefreshReport:
-        """Refresh what is dirty in no policy's window too, as long as runs are left; what is clean between stays."""
+        """Refresh the dirty spans in no policy's window, too, as long as runs are left; clean buckets between them stay."""
         gaps = beyond(policies, now, grid)
         for gap in reversed(gaps.spans) if policy.order == "newest" else gaps.spans:
             left = None if policy.max_runs is None else policy.max_runs - len(report.runs)
@@ -302,7 +302,7 @@ class Policies:
         return report
 
     def _record(self, policy: Policy, now: int, clock: int, report: RefreshReport, *, is_by_clock: bool) -> None:
-        """Tell the journal that a policy ran, unless that is no news."""
+        """Append that a policy ran, if that changes its schedule or its last run."""
 
         def decide(view: View) -> list[tuple[str, Event]]:
             state = view.named(report.name)
@@ -317,7 +317,7 @@ class Policies:
 
 
 def _is_ahead(policy: Policy, last: tuple[int, int] | None, clock: int) -> bool:
-    """Whether a policy ran by a clock that was ahead: its schedule comes due before it is said to have run."""
+    """Whether the clock was ahead at the last run: by *clock* the schedule is due before that run."""
     if policy.schedule is None or last is None:
         return False
     due = cron.next_due(policy.schedule, clock)
@@ -325,7 +325,7 @@ def _is_ahead(policy: Policy, last: tuple[int, int] | None, clock: int) -> bool:
 
 
 def _is_news(policy: Policy, last: tuple[int, int] | None, run: tuple[int, int], *, has_worked: bool) -> bool:
-    """Whether a run changes what is due or what people are told."""
+    """Whether a run changes what is due or what is shown."""
     if last is None:
         return has_worked or policy.schedule is not None
     if run == last or run[1] < last[1]:
@@ -352,20 +352,22 @@ def _keys_of(policy: str, properties: Mapping[str, str]) -> set[str]:
 
 
 def _unknown(name: str, policy: str, known: set[str]) -> UnknownPolicyError:
-    told = ", ".join(sorted(known)) or "none"
+    known_names = ", ".join(sorted(known)) or "none"
     hint = "name one of them" if known else f"add one with 'materializer policy add {name}'"
-    return UnknownPolicyError(f"'{name}' has no policy '{policy}' (known: {told})", hint=hint, name=name, policy=policy)
+    return UnknownPolicyError(
+        f"'{name}' has no policy '{policy}' (known: {known_names})", hint=hint, name=name, policy=policy
+    )
 
 
 def _nothing(state: AggregateState) -> RefreshReport:
-    """Report of a window that holds no whole bucket."""
+    """Return the report of a window without a whole bucket."""
     dirty = dirty_below_newest(state)
     outcome = outcome_of((), None, dirty)
     return RefreshReport(state.name, outcome, None, state.cursor, left=dirty, null_times=state.null_times)
 
 
 def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:
-    """Return what two refreshes did as one, of the window of the first."""
+    """Return the reports of two refreshes as one, with the window of the first."""
     runs = (*first.runs, *second.runs)
     return replace(
         second,
@@ -388,7 +390,7 @@ def options(
     order: str | None = None,
     catch_dirt: bool | None = None,
 ) -> dict[str, str]:
-    """Return what is said of a policy as its properties have it; what is None is not said."""
+    """Return the properties of a policy by their keys, without those that are None."""
     given: dict[str, Any] = {
         "start_offset": start_offset,
         "end_offset": end_offset,
