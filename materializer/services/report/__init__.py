@@ -1,1 +1,1 @@
-"""What people are told of an aggregate: no JVM, no writes."""
+"""Reports about aggregates: no JVM, no writes."""

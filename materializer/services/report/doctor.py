@@ -1,4 +1,4 @@
-"""What stands in the way of the next refresh, found without a JVM, and how to mend each."""
+"""Problems that may stop the next refresh, each with a remedy; needs no JVM."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Doctor:
         root: The lake's root folder.
         journal: Its journal.
         config: Settings.
-        maintainer: Tells what maintenance would do.
+        maintainer: Plans maintenance.
     """
 
     root: Path
@@ -56,17 +56,18 @@ class Doctor:
             view = self.journal.view()
         except MaterializerError as exc:
             return [*findings, DoctorFinding("error", "journal", exc.code, exc.message, exc.hint)]
-        one = None if name is None or view.broken_named(name) else view.named(name)
-        states = sorted(view.states.values(), key=lambda s: s.name.lower()) if name is None else [one] if one else []
-        there = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
-        findings.append(DoctorFinding("ok", "journal", "doctor.journal", there))
+        chosen = None if name is None or view.broken_named(name) else view.named(name)
+        every = sorted(view.states.values(), key=lambda s: s.name.lower())
+        states = every if name is None else [chosen] if chosen else []
+        version = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
+        findings.append(DoctorFinding("ok", "journal", "doctor.journal", version))
         if name is None:
             for plan in self.maintainer.journal_plans():
                 findings += tables.untidy("journal", plan, "run 'materializer maintain --all'")
         for broken in view.broken.values():
             if name is None or broken.name.lower() == name.lower():
-                told = broken.error()
-                findings.append(DoctorFinding("error", broken.name or broken.id, told.code, told.message, told.hint))
+                error = broken.error()
+                findings.append(DoctorFinding("error", broken.name or broken.id, error.code, error.message, error.hint))
         for state in states:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
@@ -86,15 +87,15 @@ class Doctor:
         except MaterializerError as exc:
             yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
         try:
-            found = jars.find(self.config.spark.jars, jars.cache_dir())
+            cached = jars.find(self.config.spark.jars, jars.cache_dir())
         except MaterializerError as exc:
             yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
             return
-        if found:
+        if cached:
             yield DoctorFinding(
-                "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in found)
+                "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in cached)
             )
-            if self.config.spark.profile == "short" and not class_data.place(jars.cache_dir(), found).is_file():
+            if self.config.spark.profile == "short" and not class_data.place(jars.cache_dir(), cached).is_file():
                 message = "there is no class-data archive for this Java, Spark and jars: commands start slower than they could"
                 yield DoctorFinding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
         else:
@@ -108,24 +109,24 @@ class Doctor:
 
     def _aggregate(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         yield from self._work(state)
-        for look in (self._source, self._tables, self._worn):
+        for look in (self._source, self._tables, self._maintenance):
             try:
                 yield from look(state, states)
             except MaterializerError as exc:
                 yield DoctorFinding("error", state.name, exc.code, exc.message, exc.hint)
 
     def _build(self, build: AggregateState, states: States) -> Iterator[DoctorFinding]:
-        """Yield what is wrong with the next version of an aggregate, and what its source takes from it."""
+        """Yield problems of a build, and changes of its source that become unreadable soon."""
         if build.is_closed:
-            return  # it is being published: whoever ends that goes on with its tables
+            return  # a switch to it is open; ending the switch needs its tables as they are
         try:
-            found = diagnose(build, self.root, states)
+            diagnosis = diagnose(build, self.root, states)
             folder = DeltaFolder.at(build.source.path)
             head, properties = folder.head(), folder.properties()
         except MaterializerError as exc:
             yield DoctorFinding("error", build.name, exc.code, f"next version: {exc.message}", exc.hint)
             return
-        for code, words in found.wrong:
+        for code, words in diagnosis.wrong:
             yield DoctorFinding("error", build.name, code, f"next version: {words}", build.mend)
         if head.table_id == build.source.table_id and head.version >= build.cursor:
             for each in self._endangered(build, states, properties, head.version):
@@ -181,9 +182,9 @@ class Doctor:
         definition = Aggregate.of(state, self.root).definition
         grid, engine = definition.grid, definition.engine
         if state.uncomputable:
-            stuck = stuck_spans(state)
+            uncomputable = stuck_spans(state)
             why = "; ".join(dict.fromkeys(frozen_bound.why_stuck(e) for e in state.uncomputable))
-            message = f"{spans_text(grid, stuck)} is dirty below the frozen bound and stays so: {why}"
+            message = f"{spans_text(grid, uncomputable)} is dirty below the frozen bound and stays so: {why}"
             hint = f"'materializer thaw {state.name}' says what computing it again from the source would mean"
             yield DoctorFinding("warning", state.name, "doctor.frozen", message, hint)
         wanted = min(frozen_bound.wanted(state, grid, SOURCE), state.threshold)
@@ -205,21 +206,23 @@ class Doctor:
 
     def _late(self, state: AggregateState) -> Iterator[DoctorFinding]:
         spec = AggregateSpec.from_json(state.spec)
-        found = advice_of(state, Aggregate.of(state, self.root).definition.grid)
-        if found is None:
+        advice = advice_of(state, Aggregate.of(state, self.root).definition.grid)
+        if advice is None:
             return
         reach = [p.start_offset for p in policies_of(spec)]
         late = state.lateness.within(0.999) or 0
-        seen = [0 if w is None else length_of(w) / SECOND for w in reach]
-        kept = f", a retention of the source's log and feed >= {found.feed_retention}" if found.feed_retention else ""
-        rest = f"refresh.end_offset {found.end_offset}{kept}"
-        if reach and None not in reach and late > max(seen):
+        reaches = [0 if w is None else length_of(w) / SECOND for w in reach]
+        retention = (
+            f", a retention of the source's log and feed >= {advice.feed_retention}" if advice.feed_retention else ""
+        )
+        rest = f"refresh.end_offset {advice.end_offset}{retention}"
+        if reach and None not in reach and late > max(reaches):
             message = "0.1 % of the rows come later than any policy looks back: their buckets stay dirty"
-            hint = f"set refresh.start_offset to {found.start_offset} or more, or refresh.catch_dirt = true; this suggests {rest}, too"
+            hint = f"set refresh.start_offset to {advice.start_offset} or more, or refresh.catch_dirt = true; this suggests {rest}, too"
             yield DoctorFinding("warning", state.name, "doctor.late-rows", message, hint)
         elif late:
             message = f"99.9 % of the rows come within {late / 3600:,.1f} h"
-            hint = f"this suggests refresh.start_offset {found.start_offset}, {rest}"
+            hint = f"this suggests refresh.start_offset {advice.start_offset}, {rest}"
             yield DoctorFinding("ok", state.name, "doctor.lateness", message, hint)
 
     def _source(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
@@ -271,16 +274,16 @@ class Doctor:
         yield from self._endangered(state, states, properties, head.version)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
-        found = diagnose(state, self.root, states)
-        for code, words in found.wrong:
+        diagnosis = diagnose(state, self.root, states)
+        for code, words in diagnosis.wrong:
             yield DoctorFinding("error", state.name, code, words, f"run 'materializer repair {state.name}'")
-        for seen in (found.partials, found.output):
-            if seen.verdict is TableCondition.SOUND:
-                words = f"{seen.which} at version {seen.version}, refresh {seen.n}"
+        for table in (diagnosis.partials, diagnosis.output):
+            if table.verdict is TableCondition.SOUND:
+                words = f"{table.which} at version {table.version}, refresh {table.n}"
                 yield DoctorFinding("ok", state.name, "doctor.table", words)
-                path = Aggregate.of(state, self.root).paths[seen.which]
-                yield from tables.written_by_others(state, seen.which, path)
-                yield from tables.unfit_properties(state, seen.which, DeltaFolder.at(path).properties())
+                path = Aggregate.of(state, self.root).paths[table.which]
+                yield from tables.written_by_others(state, table.which, path)
+                yield from tables.unfit_properties(state, table.which, DeltaFolder.at(path).properties())
 
-    def _worn(self, state: AggregateState, _: States) -> Iterator[DoctorFinding]:
-        yield from tables.worn(state, self.maintainer.plans)
+    def _maintenance(self, state: AggregateState, _: States) -> Iterator[DoctorFinding]:
+        yield from tables.needs_compaction(state, self.maintainer.plans)

@@ -1,8 +1,7 @@
-"""How stale an aggregate is, and whether it keeps what its definition promises: ``refresh.max_staleness``.
+"""Staleness of an aggregate, and whether it keeps the promise ``refresh.max_staleness`` of its definition.
 
-An aggregate is as stale as the oldest thing that it does not show: the start of its first dirty bucket below the newest
-row, or the commit of the first source version that no refresh has looked at. History that was never materialised is
-absent, not stale.
+Staleness is the age of the oldest change that the output does not show: of the start of the first dirty bucket below the newest
+row, or of the first source version that is not captured. History that was never materialised does not count.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from materializer.lake.log import LogGapError, read_commit
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What was promised of an aggregate, and how it stands.
+    """The staleness of an aggregate, compared with its promise.
 
     Args:
-        promise: How stale it may be.
-        staleness: How stale it is: seconds, or the unit of plain integer time; None when nobody can tell.
-        is_kept: Whether the promise is kept; None when nobody can tell.
+        promise: The largest staleness that is promised.
+        staleness: Its staleness in seconds, or in the unit of integer time; None when it is not known.
+        is_kept: Whether the promise is kept; None when that is not known.
     """
 
     promise: Width
@@ -39,14 +38,14 @@ class Freshness:
 def freshness_of(
     promise: Width, state: AggregateState, grid: Grid, *, newest: int | None, now: int | None
 ) -> Freshness:
-    """Return how an aggregate stands against its promise.
+    """Return the staleness of an aggregate, compared with its promise.
 
     Args:
-        promise: How stale it may be.
+        promise: The largest staleness that is promised.
         state: The aggregate.
-        grid: How it divides time.
-        newest: Newest version of its source, or None when that cannot be read.
-        now: Microseconds since the epoch, a plain integer where time is one, or None when nobody said.
+        grid: Its grid.
+        newest: Newest version of its source, or None when the source cannot be read.
+        now: Microseconds since the epoch, an integer for integer time, or None when it is not known.
     """
     shown = _shown_below(state)
     if shown == NEG_INF:
@@ -65,14 +64,14 @@ def freshness_of(
 
 
 def _shown_below(state: AggregateState) -> int:
-    """Up to where refreshes published; the threshold moves before they do, and stays when they do not."""
+    """Return the end of the published buckets. The threshold may be later: it moves before a refresh publishes, also if it fails."""
     done = (e for e in state.ended if e.outcome == "done")
     ends = (min((s.start for s in SpanSet.from_json(e.verdict.get("held", []))), default=e.window.end) for e in done)
     return min(max(ends, default=NEG_INF), state.threshold)
 
 
 def _not_shown(state: AggregateState, grid: Grid, newest: int | None, shown: int) -> Iterator[int]:
-    """Since when, as *now* counts, there has been something that the aggregate does not show."""
+    """Yield, on the time axis of *now*, since when there is something that the output does not show."""
     top = max(state.extent_end, state.threshold)
     computed = state.plan.taken if state.plan else ()
     for entry in (*state.computable.cut(SpanSet.of(Span(NEG_INF, top))).taken, *computed):

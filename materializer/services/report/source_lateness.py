@@ -1,4 +1,4 @@
-"""How late the rows of each source come, whoever reads it: told from the journal, without a look at the source."""
+"""Lateness of the rows of each source, from the journal alone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from materializer.journal.state import AggregateState
 
 @dataclass(frozen=True, slots=True)
 class SourceLateness:
-    """How late the rows of a source came, by one time column.
+    """Lateness of the rows of a source, by one time column.
 
     Args:
-        source: Where it lies.
-        time_column: The column that says when something happened.
-        aggregate: Whose captures counted them: of those that read the source by that column the one that saw the most rows.
+        source: Its path.
+        time_column: The column of event time.
+        aggregate: The aggregate that counted the rows: the one with the most rows of those with that source and column.
         readers: How many aggregates read the source by that column.
-        lateness: Counts of its inserted rows.
-        longest_wait: Seconds from a commit to its capture, the longest of the latest ones of any reader; None before one waited.
+        lateness: Counts of the inserted rows.
+        longest_wait: Seconds from a commit to its capture, the longest of the latest waits of all readers; None without one.
     """
 
     source: str
@@ -31,19 +31,19 @@ class SourceLateness:
 
 
 def by_source(states: Iterable[AggregateState]) -> tuple[SourceLateness, ...]:
-    """Return how late rows came for each source and time column of which enough rows were seen.
+    """Return the lateness for each source and time column with enough rows.
 
-    Aggregates of one source saw the same rows, each from its definition on: their counts are not added, the longest one tells.
+    Aggregates of one source count the same rows, each since its definition. So their counts are not added; the largest is used.
     """
     groups: dict[tuple[str, str, str], list[AggregateState]] = {}
     for state in states:
         key = (state.source.path, state.source.table_id, str(state.spec["time_column"]))
         groups.setdefault(key, []).append(state)
-    found = []
+    results = []
     for (path, _, column), readers in sorted(groups.items(), key=lambda g: (g[0][0], g[0][2], g[0][1])):
         best = min(readers, key=lambda s: (-s.lateness.total, s.name.lower()))
         waits = [wait for s in readers for wait in s.waits]
         if best.lateness.total >= ENOUGH:
             longest = max(waits, default=None)
-            found.append(SourceLateness(path, column, best.name, len(readers), best.lateness, longest))
-    return tuple(found)
+            results.append(SourceLateness(path, column, best.name, len(readers), best.lateness, longest))
+    return tuple(results)

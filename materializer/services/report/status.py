@@ -1,4 +1,4 @@
-"""Looking: how fresh an aggregate is, what was done to it, and its rows. No JVM, except for what Spark has to compute."""
+"""Status, history and published rows of aggregates, without a JVM."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PastClock:
-    """Rows of the source in buckets after the one that holds now, as file statistics tell: retention does not follow them.
+    """Rows of the source in buckets after the current one, from file statistics; retention does not count from them.
 
     Args:
-        newest: Time of the newest one, an instant; the start of its bucket where no file tells more.
-        rows: How many there are, at most; None when nobody can tell.
-        files: How many files hold them.
+        newest: Time of the newest one, an instant; the start of its bucket when no file has more exact statistics.
+        rows: How many there are, at most; None when that is not known.
+        files: How many files have such rows.
     """
 
     newest: int
@@ -68,42 +68,42 @@ class Status:
 
     Args:
         name: The aggregate.
-        source: Where its source lies.
-        grid: Its buckets, in words.
+        source: Path of its source.
+        grid: Its buckets, as text.
         time_type: Type of its time column; instants below are of that type.
-        cursor: Source version up to which changes are known.
+        cursor: Source version up to which changes are captured.
         newest: Newest source version, or None when the source cannot be read.
-        threshold: Nothing at or above it was ever materialised.
+        threshold: End of everything that was ever materialised.
         newest_bucket_end: End of the bucket of the newest row at the cursor.
         dirty: Dirty spans below the newest row.
         entries: Entries of the invalidation log.
         changed_keys: Distinct changed keys, when all are known.
         null_times: Source rows without a time, when known.
-        open_refresh: Number of a refresh that has not ended.
-        holder: Who works on it now, in words.
-        rows: Rows of the output, when its log tells.
+        open_refresh: Number of its open refresh.
+        holder: The process that works on it now, as text.
+        rows: Rows of the output, when its log has the number.
         last: The last refresh that ended.
         state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``.
         problem: Why the source cannot be read.
         policies: Its refresh policies, newest window first.
-        outside: Dirty spans below the newest row in no policy's window; None without policies, or when now is not known.
-        freshness: How it stands against its promise; None when nothing is promised.
-        held: What of *dirty* a gate holds back.
-        last_check: What the last check of published rows found, as JSON; None without one.
-        lateness: How late the rows were that the source got since the aggregate was defined.
-        advice: What follows from that for policies and for the source's retention; None before enough rows came.
-        maintained: What the last maintenance did, as JSON; empty before the first.
-        next: The version that is built beside what is published; None without one.
-        previous: Versions that were published before and are kept, newest first.
-        canaries: What its canaries found; None where none are asked for.
-        frozen: Below it raw rows may be gone, and nothing is computed from them; ``NEG_INF`` when nothing is frozen.
-        retired: Below it the output keeps no buckets; ``NEG_INF`` when it keeps all.
-        expired_rows: Raw rows that went below *frozen* and counted for nothing, as far as known.
-        stuck: What is dirty below *frozen* and could only be computed from raw rows, each with why.
-        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" where nothing is frozen,
-            or the rows are not the owner's to delete.
-        readers: Who else reads them and is not frozen there.
-        past_clock: Rows of the source past the clock; None when there are none.
+        outside: Dirty spans below the newest row in no policy's window; None without policies, or when *now* is not known.
+        freshness: Its staleness, compared with its promise; None without a promise.
+        held: The part of *dirty* that a gate withholds.
+        last_check: Result of the last check of published rows, as JSON; None without one.
+        lateness: Lateness of the rows inserted into the source since the aggregate was defined.
+        advice: Suggested policies and retention of the source by *lateness*; None without enough rows.
+        maintained: Report of the last maintenance, as JSON; empty before the first.
+        next: Progress of its next version; None without one.
+        previous: Previous versions, newest first.
+        canaries: Results of its canaries; None without canaries.
+        frozen: The frozen boundary; ``NEG_INF`` when nothing is frozen.
+        retired: The first retained edge of the output; ``NEG_INF`` without retention.
+        expired_rows: Raw rows that were deleted below *frozen*, as far as known.
+        stuck: Dirty spans below *frozen* that cannot be computed, each with the reason.
+        delete: Statement by which the owner of the source may delete the rows below *frozen*; "" if nothing is frozen, or if
+            the source is the output of another aggregate.
+        readers: Other aggregates that read these rows and are not frozen there.
+        past_clock: Rows of the source past the clock; None without any.
     """
 
     name: str
@@ -146,13 +146,13 @@ class Status:
 
 @dataclass(slots=True)
 class Looker:
-    """Answers questions about the aggregates of one lake; writes nothing."""
+    """Reports on the aggregates of one lake; writes nothing."""
 
     root: Path
     journal: Journal
 
     def names(self) -> list[str]:
-        """Return the names of all aggregates, parents first, then of those that cannot be used."""
+        """Return the names of all aggregates, parents first; broken ones come last."""
         view = self.journal.view()
         return [*lineage.parents_first(self.root, view.states), *sorted(b.name or b.id for b in view.broken.values())]
 
@@ -161,24 +161,24 @@ class Looker:
 
         Args:
             name: The aggregate.
-            now: What policies and promises are judged by; None takes the clock.
+            now: The *now* of policies and promises; None for the clock.
         """
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         return [self._status(s, now) for s in states]
 
     def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
-        """Return how late the rows of each source came, or of the source of one aggregate."""
+        """Return the lateness of the rows of each source, or of the source of one aggregate."""
         view = self.journal.view()
-        found, only = by_source(view.states.values()), view.named(name).source.path if name else None
-        return tuple(s for s in found if only in {None, s.source})
+        sources, only = by_source(view.states.values()), view.named(name).source.path if name else None
+        return tuple(s for s in sources if only in {None, s.source})
 
     def history(self, name: str, limit: int | None = 20) -> list[Ended]:
         """Return the last refreshes of an aggregate, newest first.
 
         Args:
             name: The aggregate.
-            limit: How many at most; None for all, also those that the journal has folded away.
+            limit: How many at most; None for all, with those in the history table.
         """
         state = self.journal.view().named(name)
         recent = list(state.ended)
@@ -191,7 +191,7 @@ class Looker:
         """Return the end of the bucket of the source's newest row; None without rows.
 
         Returns:
-            An instant of the aggregate's time; of the newest row that was captured where the source's files say less.
+            An instant of the aggregate's time. If the source's files have no statistics, the end of the newest captured bucket.
         """
         state = self.journal.view().named(name)
         definition = Aggregate.of(state, self.root).definition
@@ -222,7 +222,7 @@ class Looker:
     def _status(self, state: AggregateState, given: str | int | None) -> Status:
         aggregate = Aggregate.of(state, self.root)
         newest, problem, rows, beside = None, "", None, None
-        with suppress(MaterializerError):  # its source may be another, and away
+        with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, self.journal.view().build_of(state), self.root)
         try:
             head = DeltaFolder.at(state.source.path).head()
@@ -236,7 +236,7 @@ class Looker:
             problem = exc.message
         dirty, changed = dirty_below_newest(state), newest
         if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
-            changed = state.cursor  # the same rows in other files
+            changed = state.cursor  # the newer commits only rewrote files
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = aggregate.definition.grid, wall_clock()
@@ -266,7 +266,7 @@ class Looker:
             ),
             outside(state, aggregate, now),
             None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
-            _held(state) & dirty,
+            _withheld(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
             advice_of(state, grid),
@@ -293,7 +293,7 @@ class Looker:
 
 
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
-    """Return what follows from how late the rows of an aggregate's source were; None before enough came."""
+    """Return suggested policies by the lateness of the source's rows; None without enough rows."""
     if not state.lateness.total or state.extent_end == NEG_INF:
         return None
     start = grid.edge_at(state.extent_end - 1)
@@ -301,40 +301,39 @@ def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
 
 
 def past_clock(state: AggregateState, aggregate: Aggregate, version: int | None, now: int | None) -> PastClock | None:
-    """Return which rows that were captured lie past the clock; no file is listed where none do.
+    """Return the captured rows past the clock; without any, no file is listed.
 
     Args:
         state: The aggregate.
-        aggregate: The same, compiled.
-        version: Version of the source whose files tell of them, None when it cannot be read.
-        now: As *now* counts for the aggregate; None when nobody said.
+        aggregate: Its compiled handle.
+        version: Version of the source whose statistics are read, None when the source cannot be read.
+        now: The *now* of the aggregate; None when it is not known.
     """
     definition, grid = aggregate.definition, aggregate.definition.grid
     edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
     if state.extent_end <= edge:
         return None
-    told = None
+    extent = None
     with suppress(MaterializerError):
         if version is not None:
-            told = files(state.source.path, version, definition.spec.time_column, definition.time_type)
-    if told is None or told.unknown.files:
-        return PastClock(grid.edge_at(state.extent_end - 1), None, 0 if told is None else told.unknown.files)
-    past = told.estimate(SpanSet.of(Span(edge, POS_INF)))
+            extent = files(state.source.path, version, definition.spec.time_column, definition.time_type)
+    if extent is None or extent.unknown.files:
+        return PastClock(grid.edge_at(state.extent_end - 1), None, 0 if extent is None else extent.unknown.files)
+    past = extent.estimate(SpanSet.of(Span(edge, POS_INF)))
     tick = unit(definition.time_type)  # files end a tick after their newest row, cut to whole ticks
-    newest = (max((f.end for f in told.files), default=edge) - 1) // tick * tick
+    newest = (max((f.end for f in extent.files), default=edge) - 1) // tick * tick
     return PastClock(newest, past.rows, past.files) if past.files else None
 
 
-def _held(state: AggregateState) -> SpanSet:
-    """Return what gates held back or refused since it was last published."""
-    found = SpanSet()
+def _withheld(state: AggregateState) -> SpanSet:
+    """Return the spans that gates withheld or refused, and that no later refresh published."""
+    withheld = SpanSet()
     for e in state.ended:
         if e.outcome in ("done", "switched"):
-            held = SpanSet.from_json(e.verdict.get("held", []))
-            found = (found - SpanSet.of(e.window)) | held
+            withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(e.verdict.get("held", []))
         elif e.verdict:
-            found = found | SpanSet.of(e.window)
-    return found
+            withheld = withheld | SpanSet.of(e.window)
+    return withheld
 
 
 def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: str) -> str:
@@ -350,12 +349,12 @@ def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: st
 
 
 def text(time_type: TimeType, instant: int) -> str:
-    """Return an instant as text for people."""
+    """Return an instant as text."""
     return render(instant, time_type)
 
 
 def frame(statuses: Iterable[Status]) -> pd.DataFrame:
-    """Return a row for each status."""
+    """Return a frame with one row for each status."""
     import pandas as pd  # noqa: PLC0415 (slow to import)
 
     rows = [

@@ -1,4 +1,4 @@
-"""What ``doctor`` says about tables: what a source's retention endangers, who else wrote to ours, and how worn they are."""
+"""Findings of ``doctor`` about tables: retention of sources, foreign writers and properties, and need of maintenance."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from materializer.services.maintenance.maintain import MONTH_HOURS, WEEK_HOURS, 
 from materializer.services.repair.diagnose import NUMBERS_EXPIRE
 
 SOON_HOURS: Final = 48
-"""When less than this is left before a version becomes unreadable, it is a warning."""
+"""A version that becomes unreadable sooner than this is a warning."""
 SOON_DAYS: Final = 30
-"""When a trading calendar ends so soon after the newest row, it is a warning."""
+"""A trading calendar that ends sooner than this after the newest row is a warning."""
 MOST_COMMITS: Final = 200
-"""Commits of a source that are looked through for files that are gone."""
+"""How many commits of a source are searched for files that are gone."""
 MOST_OWN_COMMITS: Final = 10_000
-"""Commits of a table of ours that are looked through for those of others: a week of refreshes each minute, half a second."""
+"""How many commits of our tables are searched for foreign ones: a week of refreshes each minute; takes half a second."""
 NAMED: Final = 4
-"""Commits of others that are named."""
-WORN_FILES: Final = 100
-WORN_DEPTH: Final = 10
+"""How many foreign commits are named."""
+MANY_SMALL_FILES: Final = 100
+MANY_LAYERS: Final = 10
 """More small files, or files over one instant, are a warning."""
 LEAST_HOURS: Final = 24
 _HOUR: Final = 3_600_000_000
@@ -46,14 +46,14 @@ _PARENTS: Final = "maintain.retention"
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at.
+    """The result of one examination.
 
     Args:
         level: ``ok``, ``note``, ``warning`` or ``error``.
-        subject: ``environment``, ``journal``, or the aggregate it is about.
+        subject: ``environment``, ``journal``, or the name of an aggregate.
         code: Stable code.
-        message: What was found.
-        hint: How to mend it; empty when nothing has to be done.
+        message: The finding.
+        hint: The remedy; empty when none is needed.
     """
 
     level: str
@@ -66,18 +66,17 @@ class DoctorFinding:
 def endangered(
     state: AggregateState, properties: Mapping[str, str], newest: int, parents_hours: float | None = None
 ) -> Iterator[DoctorFinding]:
-    """Yield what the retention of the source takes from the next refresh, and when.
+    """Yield when uncaptured changes of the source become unreadable, or that they are.
 
     Args:
         state: The aggregate.
-        properties: Of its source.
+        properties: Table properties of its source.
         newest: Newest version of the source.
-        parents_hours: For how many hours maintenance keeps files of a source that is another aggregate's output, where its
-            definition says so.
+        parents_hours: Retention of files in hours, if the source is the output of an aggregate whose definition sets one.
     """
     walls = {
-        "change feed and vacuum": (_FEED, _kept(properties, _FEED, WEEK_HOURS)),
-        "log": (_LOG, _kept(properties, _LOG, MONTH_HOURS)),
+        "change feed and vacuum": (_FEED, _retention(properties, _FEED, WEEK_HOURS)),
+        "log": (_LOG, _retention(properties, _LOG, MONTH_HOURS)),
     }
     if parents_hours is not None:
         walls["change feed and vacuum"] = (f"{_PARENTS} of the aggregate that it reads", parents_hours)
@@ -109,7 +108,7 @@ def endangered(
 
 
 def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[DoctorFinding]:
-    """Yield how long late rows below the frozen bound can wait: they can only be merged, as the changes that they came in."""
+    """Yield how long late rows below the frozen boundary can wait: a merge reads them from the change feed, and nothing else can."""
     below, _ = state.log.split(state.frozen)
     waiting = [e.after for e in below.entries if e.after is not None and e.is_mergeable]
     if not waiting:
@@ -132,7 +131,7 @@ def _waiting(state: AggregateState, what: str, wall: float) -> Iterator[DoctorFi
 
 
 def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iterator[DoctorFinding]:
-    """Yield a warning when every schedule is slower than the source forgets."""
+    """Yield a warning if the retention of the source is shorter than the period of every schedule."""
     now = int(time.time() * 1_000_000)
     lengths = []
     for policy in policies_of(AggregateSpec.from_json(state.spec)):
@@ -150,7 +149,7 @@ def _too_seldom(state: AggregateState, what: str, key: str, wall: float) -> Iter
 
 
 def _gone(state: AggregateState, newest: int) -> int:
-    """Return how many files of uncaptured changes are no longer there; looks at few commits."""
+    """Return how many files of uncaptured changes are gone; reads few commits."""
     path = state.source.path
     upto = min(newest, state.cursor + MOST_COMMITS)
     names: set[str] = set()
@@ -161,7 +160,7 @@ def _gone(state: AggregateState, newest: int) -> int:
 
 
 def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[DoctorFinding]:
-    """Yield a warning when commits of others changed rows of a table of ours, as far back as its log goes."""
+    """Yield a warning if foreign commits changed rows of a table of ours, as far back as its log goes."""
     others = list(islice(_others(path), NAMED + 1))
     if others:
         which = ", ".join(str(c.version) for c in others[:NAMED]) + (" and more" if len(others) > NAMED else "")
@@ -171,7 +170,7 @@ def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[
 
 
 def _others(path: str) -> Iterator[Commit]:
-    """Yield commits that changed rows and are not ours, newest first; of ours nothing is parsed but who made them."""
+    """Yield foreign commits that changed rows, newest first; of our own only the commit info is parsed."""
     newest = latest_version(path)
     for version in range(newest, max(0, newest - MOST_OWN_COMMITS), -1):
         try:
@@ -183,36 +182,38 @@ def _others(path: str) -> Iterator[Commit]:
 
 
 def unfit_properties(state: AggregateState, table: str, properties: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """Yield what somebody set on a table of ours that loses data, or keeps us from writing."""
-    found = []
-    files, log = _kept(properties, _FEED, WEEK_HOURS), _kept(properties, _LOG, MONTH_HOURS)
+    """Yield foreign properties of a table of ours that lose data or stop writes."""
+    unfit = []
+    files, log = _retention(properties, _FEED, WEEK_HOURS), _retention(properties, _LOG, MONTH_HOURS)
     if files < LEAST_HOURS:
-        found.append((_FEED, f"readers lose their files after {files:,.0f} h", f"'{PROPERTIES[_FEED]}'"))
+        unfit.append((_FEED, f"readers lose their files after {files:,.0f} h", f"'{PROPERTIES[_FEED]}'"))
     if log < LEAST_HOURS:
         why = f"after {log:,.0f} h nobody can tell what a refresh that died had written, nor what others wrote"
-        found.append((_LOG, why, f"'{PROPERTIES[_LOG]}'"))
+        unfit.append((_LOG, why, f"'{PROPERTIES[_LOG]}'"))
     if NUMBERS_EXPIRE in properties:
-        found.append(
+        unfit.append(
             (NUMBERS_EXPIRE, "the table forgets which refresh it carries, and a late writer is not refused", "")
         )
     if properties.get("delta.enableDeletionVectors", "").lower() == "true":
-        found.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
+        unfit.append(("delta.enableDeletionVectors", "readers without Spark would see rows that were deleted", "false"))
     if properties.get("delta.appendOnly", "").lower() == "true":
-        found.append(("delta.appendOnly", "no bucket can be replaced", "false"))
-    for key, why, fit in found:
+        unfit.append(("delta.appendOnly", "no bucket can be replaced", "false"))
+    for key, why, fit in unfit:
         message = f"its {table} has {key} = {properties.get(key)!r}: {why}"
         hint = f"SET TBLPROPERTIES ({key} = {fit})" if fit else f"UNSET TBLPROPERTIES ({key})"
         yield DoctorFinding("warning", state.name, "doctor.property", message, f"ALTER TABLE … {hint}")
 
 
-def _kept(properties: Mapping[str, str], key: str, default_hours: float) -> float:
-    """Return a retention in hours, where that of nothing is what it says, and not the default as for what removes files."""
-    found = hours(properties.get(key))
-    return default_hours if found is None else found
+def _retention(properties: Mapping[str, str], key: str, default_hours: float) -> float:
+    """Return a retention in hours. A retention of 0 hours is returned as it is; only vacuum replaces it by the default."""
+    length = hours(properties.get(key))
+    return default_hours if length is None else length
 
 
-def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]) -> Iterator[DoctorFinding]:
-    """Yield tables that maintenance would lay out again."""
+def needs_compaction(
+    state: AggregateState, plans: Callable[[AggregateState], Iterable[TablePlan]]
+) -> Iterator[DoctorFinding]:
+    """Yield findings about tables that maintenance would rewrite or tidy."""
     for plan in plans(state):
         if not plan.groups:
             yield from untidy(state.name, plan, f"run 'materializer maintain {state.name}'")
@@ -220,25 +221,25 @@ def worn(state: AggregateState, plans: Callable[[AggregateState], Iterable[Table
         files = sum(len(g.pieces) for g in plan.groups)
         layers = f", up to {plan.deepest:,} over each other" if plan.deepest > 1 else ""
         message = f"its {plan.table} has {plan.files:,} files, {plan.small:,} of them small{layers}; {files:,} are worth writing again"
-        level = "warning" if plan.small > WORN_FILES or plan.deepest > WORN_DEPTH else "note"
+        level = "warning" if plan.small > MANY_SMALL_FILES or plan.deepest > MANY_LAYERS else "note"
         yield DoctorFinding(level, state.name, "doctor.worn", message, f"run 'materializer maintain {state.name}'")
 
 
 def untidy(subject: str, plan: TablePlan, hint: str) -> Iterator[DoctorFinding]:
-    """Yield what a table has that nobody needs, where nothing has to be written again."""
+    """Yield a finding about a table with files or commits that maintenance would remove or fold."""
     gathered = [
         f"{plan.leftovers:,} files that nobody needs ({plan.leftover_bytes / 1e6:,.1f} MB)" if plan.leftovers else "",
         f"{plan.since_checkpoint:,} commits since its last checkpoint" if plan.is_log_long else "",
         f"{plan.expired:,} files of its log that may go" if plan.expired else "",
         f"{plan.fold:,} commits to fold into one file" if plan.fold else "",
     ]
-    told = ", ".join(part for part in gathered if part)
-    if told:
-        yield DoctorFinding("note", subject, "doctor.untidy", f"its {plan.table} has {told}", hint)
+    text = ", ".join(part for part in gathered if part)
+    if text:
+        yield DoctorFinding("note", subject, "doctor.untidy", f"its {plan.table} has {text}", hint)
 
 
 def calendar_ends(state: AggregateState) -> Iterator[DoctorFinding]:
-    """Yield that the newest row lies close to the end of the trading calendar that an aggregate keeps."""
+    """Yield a warning if the newest row is close to the end of the trading calendar of an aggregate."""
     spec = AggregateSpec.from_json(state.spec)
     if not any(name == DAYS for name, _ in spec.params) or state.extent_end == NEG_INF:
         return
