@@ -12,7 +12,9 @@ from typing import Any, Final
 import pytest
 
 from materializer.adapters.great_expectations import auditor
+from materializer.adapters.memory.library import MemoryLibrary
 from materializer.core.language.parse import parse_definitions
+from materializer.core.quality.library import ExpectationLibrary, Library
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.services.definitions import suites
@@ -31,12 +33,14 @@ COMPILED: Final = (
 OUTLIERS: Final = "expect_column_values_to_not_be_outliers"
 
 
-def found(folder: Path, output: Any, source: Any = (), **parameters: Any) -> tuple[tuple[str, str], ...]:
+def found(
+    folder: Path, output: Any, source: Any = (), library: Library = lambda: auditor, **parameters: Any
+) -> tuple[tuple[str, str], ...]:
     """Return the suites of a definition that has these expectations, each on a line of its own."""
     for name, expectations in (("bars", output), ("bars.source", source)):
         lines = ",\n".join(json.dumps({"type": t, "kwargs": k}) for t, k in expectations)
         (folder / f"{name}.json").write_text(f'{{"name": "{name}", "expectations": [\n{lines}\n]}}')
-    return suites.found(spec(parameters), folder, COLUMNS, lambda: auditor)
+    return suites.found(spec(parameters), folder, COLUMNS, library)
 
 
 def spec(parameters: dict[str, Any]) -> AggregateSpec:
@@ -50,6 +54,33 @@ def problems(*args: Any, **more: Any) -> list[Problem]:
     with pytest.raises(DefinitionError) as refused:
         found(*args, **more)
     return list(refused.value.problems)
+
+
+def test_what_a_library_refuses_stands_beside_what_we_refuse(tmp_path: Path) -> None:
+    """
+    Problems of both suites are in one list, each with its file and line; the library is asked for what is not compiled only.
+    """
+    output = [*COMPILED, (OUTLIERS, {"column": "n", "method": "iqr"}), (COMPILED[0][0], {"column": "sim"})]
+    source = [(OUTLIERS, {"column": "price", "method": "iqr"}), *COMPILED[:1]]
+    refused = dict.fromkeys((OUTLIERS, COMPILED[0][0]), "too many of them")
+    wrong = problems(tmp_path, output, source, library=lambda: MemoryLibrary(refused), most=9)
+
+    assert [
+        ("bars.json", 5, "suite.value", True),
+        ("bars.json", 6, "suite.unknown-column", False),
+        ("bars.source.json", 2, "suite.value", True),
+    ] == sorted((Path(p.file).name, p.line, p.code, "too many" in p.message) for p in wrong)
+
+
+def test_a_library_is_not_asked_for_what_is_compiled(tmp_path: Path) -> None:
+    """
+    Where everything is compiled, it is not even loaded.
+    """
+
+    def load() -> ExpectationLibrary:
+        raise AssertionError("the library is loaded")
+
+    assert [kind for kind, _ in found(tmp_path, COMPILED, library=load, most=9)] == ["output", "source"]
 
 
 @pytest.mark.quality
