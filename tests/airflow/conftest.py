@@ -11,15 +11,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from tests.paths import ROOT
+from tests.tables import append_trades
 
 HOME = Path(tempfile.gettempdir()) / f"materializer-airflow-{os.getpid()}"
 SETTINGS = {
@@ -56,14 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default", "error:::materializer"))
 
 
-def feed(root: Path, day: int, *, rows: int = 72, volume: int = 1) -> None:
-    """Append some rows of one day of December 2013 to the source of a lake, 20 minutes apart."""
-    times = [START + timedelta(days=day - 1, minutes=20 * i) for i in range(rows)]
-    symbols = [("A", "B")[i % 2] for i in range(rows)]
-    table = pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC")), "sym": symbols, "volume": [volume] * rows})
-    write_deltalake(root / "trades", table, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
-
-
 def told(*arguments: str, lake: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of the command line on a lake."""
     return subprocess.run(
@@ -98,7 +89,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, spark) -> Path:
 
     root = tmp_path_factory.mktemp("lake")
     for day in (1, 2, 3):
-        feed(root, day)
+        append_trades(root, day)
     opened = Materializer(root, spark=spark, config=Config())
     opened.apply(HOURLY.format(properties="'refresh.start_offset' = 'none', 'refresh.schedule' = '*/5 * * * *'"))
     opened.apply(DAILY)

@@ -6,13 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.adapters.airflow import dags_of
 from materializer.adapters.airflow.tasks.looking import describe
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import HOURLY, feed
+from tests import tables
+from tests.airflow.conftest import HOURLY
+from tests.tables import append_trades
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,7 @@ def test_a_dry_run_of_policies_plans_their_windows(dags_file, lake, spark, capsy
     now = "'refresh.start_offset' = '2 hours', 'refresh.schedule' = '@daily'"
     older = "'refresh.old.end_offset' = '1 day', 'refresh.old.schedule' = '@weekly'"
     Materializer(lake, spark=spark, config=Config()).apply(HOURLY.format(properties=f"{now}, {older}"))
-    feed(lake, 6, rows=3)
+    append_trades(lake, 6, rows=3)
     state, done, events = ran(lake, "trades_1h", {"dry_run": True}, environment=NO_JAVA)
     told = capsys.readouterr().out
 
@@ -103,7 +105,7 @@ def test_what_cannot_be_done_fails_at_once(dags_file, lake):
     A window given to policies and an aggregate that is gone are not tried again; a missing Java neither.
     """
     assert "failed" == ran(lake, "trades_1h", {"start": "2013-12-01T00:00:00Z"})[0]
-    feed(lake, 4, rows=3)
+    append_trades(lake, 4, rows=3)
     state, _, events = ran(lake, "trades_1h", environment=NO_JAVA)
     assert ("failed", []) == (state, events)
 
@@ -132,7 +134,7 @@ def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, s
     asked = "'refresh.start_offset' = 'none', 'refresh.schedule' = '*/5 * * * *', 'quality.schedule' = '@daily'"
     opened.apply(HOURLY.format(properties=asked))
     opened.refresh("trades_1h")
-    feed(lake, 5, rows=3, volume=5_000)
+    append_trades(lake, 5, rows=3, volume=5_000)
 
     state, _, events = ran(lake, "trades_1h")
     assert ("failed", []) == (state, events)
@@ -151,7 +153,7 @@ def test_policies_of_plain_integers_follow_the_newest_row(dags_file, lake, spark
     There is no clock among them: now is the end of the bucket of the source's newest row, captured or not.
     """
     rows = {"tick": pa.array([5, 17, 42], pa.int64()), "v": pa.array([1.0, 2.0, 3.0])}
-    write_deltalake(str(lake / "ticks"), pa.table(rows), configuration={"delta.enableChangeDataFeed": "true"})
+    tables.append(lake / "ticks", pa.table(rows))
     opened = Materializer(lake, spark=spark, config=Config())
     policy = {"refresh.start_offset": "40", "refresh.end_offset": "10"}
     opened.define("by_ten", "ticks", time="tick", width=10, measures={"s": "sum(v)"}, properties=policy)
@@ -162,9 +164,7 @@ def test_policies_of_plain_integers_follow_the_newest_row(dags_file, lake, spark
         [run["window"] for run in done["refreshes"][0]["runs"]],
     )
 
-    write_deltalake(
-        str(lake / "ticks"), pa.table({"tick": pa.array([61], pa.int64()), "v": pa.array([4.0])}), mode="append"
-    )
+    tables.append(lake / "ticks", pa.table({"tick": pa.array([61], pa.int64()), "v": pa.array([4.0])}))
     state, done, _ = ran(lake, "by_ten")
     assert ("success", [60]) == (state, [run["window"]["end"] for run in done["refreshes"][0]["runs"]])
     assert "by_ten is staler than promised" in describe(str(lake), "by_ten", "2024-03-01T00:00:00Z")[1]

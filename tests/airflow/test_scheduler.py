@@ -13,9 +13,10 @@ import pytest
 
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY, feed
+from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY
 from tests.airflow.running import Airflow
 from tests.paths import ROOT
+from tests.tables import append_trades
 
 PROMISED = BY_CLOCK.replace("1 hour", "1 second")
 """Broken while the first refresh runs, kept when the source is captured."""
@@ -35,7 +36,7 @@ def lake_now(tmp_path, spark) -> Materializer:
     """A lake with an aggregate by the clock, its child, and one that waits for its source; nothing is refreshed yet."""
     root = tmp_path / "lake"
     for day in (1, 2, 3):
-        feed(root, day)
+        append_trades(root, day)
     opened = Materializer(root, spark=spark, config=Config())
     for text in (HOURLY.format(properties=PROMISED), DAILY, SEEN):
         opened.apply(text)
@@ -106,7 +107,7 @@ def test_clock_arrival_parents_and_kills(airflow: Airflow, lake_now: Materialize
     child = airflow.until("a child after its parent", lambda: airflow.tasks("trades_1d", "success"))
     assert "asset_triggered" == child[0][1]
 
-    feed(lake_now.root, 2, rows=1, volume=100)
+    append_trades(lake_now.root, 2, rows=1, volume=100)
     (pid,) = airflow.until("a refresh after a row arrived", lambda: pids_of(*command))
     airflow.until("its JVM", lambda: len(pids_in(pid)) > 1)
     (run,) = airflow.until("its task", lambda: airflow.tasks("trades_seen", "running"))
@@ -114,7 +115,7 @@ def test_clock_arrival_parents_and_kills(airflow: Airflow, lake_now: Materialize
     airflow.until("the end of the command and its JVM", lambda: not pids_in(pid))
     assert [(run[0], "asset_triggered", 1)] == airflow.tasks("trades_seen", "failed")
 
-    feed(lake_now.root, 3, rows=1, volume=100)
+    append_trades(lake_now.root, 3, rows=1, volume=100)
     airflow.until("a refresh after another row arrived", lambda: len(airflow.tasks("trades_seen", "success")) > 1)
     airflow.until("the parent's second refresh", lambda: len(airflow.tasks("trades_1h", "success")) > 1)
     airflow.until("the child's second refresh", lambda: len(airflow.tasks("trades_1d", "success")) > 1)

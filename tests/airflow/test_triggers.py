@@ -15,7 +15,8 @@ from materializer.adapters.airflow.tasks.sensors import FreshnessSensor
 from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger, FreshnessTrigger
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import BY_CLOCK, HOURLY, START, feed
+from tests.airflow.conftest import BY_CLOCK, HOURLY, START
+from tests.tables import append_trades
 
 
 def test_what_airflow_stored_is_found_again():
@@ -72,11 +73,11 @@ def test_a_new_version_fires_once(tmp_path):
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0.3)
         assert not waiting.done()
-        feed(tmp_path, 1)
+        append_trades(tmp_path, 1)
         found = [(await waiting).payload]
         for days in ((2,), (3, 4)):
             for day in days:
-                feed(tmp_path, day)
+                append_trades(tmp_path, day)
             found.append((await asyncio.wait_for(anext(events), 20)).payload)
         silent = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0.3)
@@ -94,8 +95,8 @@ def test_a_restart_tells_what_was_committed_meanwhile(tmp_path):
 
     async def watch() -> None:
         store = Store()
-        feed(tmp_path, 1)
-        feed(tmp_path, 2)
+        append_trades(tmp_path, 1)
+        append_trades(tmp_path, 2)
         events = restarted(tmp_path / "trades", store).run()
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))
@@ -104,10 +105,10 @@ def test_a_restart_tells_what_was_committed_meanwhile(tmp_path):
         assert {"materializer.version": 1} == store.values
         with pytest.raises(TimeoutError):
             await next_event(restarted(tmp_path / "trades", store), 0.3)
-        feed(tmp_path, 3)
+        append_trades(tmp_path, 3)
         assert (await next_event(restarted(tmp_path / "trades", store)))["version"] == 2
         shutil.rmtree(tmp_path / "trades")
-        feed(tmp_path, 1)
+        append_trades(tmp_path, 1)
         assert (await next_event(restarted(tmp_path / "trades", store)))["version"] == 0
 
     asyncio.run(watch())
@@ -126,7 +127,7 @@ def test_freshness_follows_source_and_log(lake, spark):
     opened.refresh("trades_1h")
     assert "trades_1h is not staler than 1 hour" in asyncio.run(tell_stale(lake=str(lake), aggregate="trades_1h"))
     assert why_stale(str(lake), "trades_1h") == ""
-    feed(lake, 9, rows=1)
+    append_trades(lake, 9, rows=1)
     assert "the newest is" in why_stale(str(lake), "trades_1h")
     cut = (START + timedelta(days=1)).isoformat()
     opened.refresh("trades_1h", end=cut)
@@ -156,12 +157,12 @@ def test_maintenance_of_a_table_fires_nothing(tmp_path):
     """
     store = Store()
     for day in (1, 2):
-        feed(tmp_path, day)
+        append_trades(tmp_path, day)
     asyncio.run(store.aset("materializer.version", 1))
     DeltaTable(str(tmp_path / "trades")).optimize.compact()
     with pytest.raises(TimeoutError):
         asyncio.run(next_event(restarted(tmp_path / "trades", store), 0.5))
-    feed(tmp_path, 3)
+    append_trades(tmp_path, 3)
 
     assert {"after": 2, "version": 3} == {
         k: v for k, v in asyncio.run(next_event(restarted(tmp_path / "trades", store))).items() if k != "path"

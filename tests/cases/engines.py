@@ -15,9 +15,10 @@ from importlib import import_module
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.errors import MaterializerError
+from tests import tables
 from tests.cases import comparing
 from tests.cases.metrics import columns_of, to_sql
 from tests.cases.reading import Case, Outcome
@@ -267,15 +268,14 @@ class Source:
             types = {column: pa.float64() for m in _flat(self.params["metrics"]) for column in columns_of(m["expr"])}
             types |= dict.fromkeys(_keys(self.params), pa.string()) | {"_seq": pa.int64()}
         types |= dict.fromkeys(self.times, self._column_type())
-        configuration = {"delta.enableChangeDataFeed": str(self.has_feed).lower()}
-        DeltaTable.create(self.path, schema=pa.schema(list(types.items())), configuration=configuration)
+        tables.create(self.path, pa.schema(list(types.items())), feed=self.has_feed)
 
     def insert(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows in one commit."""
         schema = pa.schema(DeltaTable(self.path).schema().to_arrow())
         given = [self._row(row) for row in rows]
         columns = {f.name: [row.get(f.name) for row in given] for f in schema}
-        write_deltalake(self.path, pa.table(columns, schema=schema), mode="append")
+        tables.append(self.path, pa.table(columns, schema=schema))
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         kept = {column: value for column, value in row.items() if column not in ("_commit", *self.times)}

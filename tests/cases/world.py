@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import MaterializerError, RefreshWindowError
+from tests import tables
 from tests.cases.reading import micros
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ class World:
         """Create an empty source whose columns fit *rows*, the rows it will ever be given."""
         given = list(rows)
         types = [(c, TIME_TYPES[time_type] if c == time else _type_of(r.get(c) for r in given)) for c in columns]
-        feed = {"delta.enableChangeDataFeed": str(self.how.has_feed).lower()}
-        DeltaTable.create(self.path(table), schema=pa.schema(types), configuration=feed)
+        tables.create(self.path(table), pa.schema(types), feed=self.how.has_feed)
         self.times[table] = (time, time_type)
 
     def insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -82,7 +82,7 @@ class World:
         time, time_type = self.times[table]
         given = [dict(row) | {time: value(row.get(time), time_type)} for row in rows]
         columns = {f.name: [row.get(f.name) for row in given] for f in schema}
-        write_deltalake(self.path(table), pa.table(columns, schema=schema), mode="append")
+        tables.append(self.path(table), pa.table(columns, schema=schema))
 
     def change(self, table: str, op: Mapping[str, Any]) -> None:
         """Update or delete in one commit the rows that ``range`` (of the time, half-open) and ``where`` name."""

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
 
 from materializer import config
 from materializer.adapters.cli.app import main
@@ -28,6 +27,7 @@ from materializer.api import Materializer
 from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import suite
 from materializer.demo import flights
+from tests import tables
 from tests.docs import output
 from tests.docs.blocks import Block, Command, blocks, commands
 from tests.paths import ROOT
@@ -170,7 +170,7 @@ class Story:
         """Do one block."""
         _DO[block.language](self, block)
         for table in ARRIVING.get(block.name, list)():
-            write_deltalake("lake/trades", table, mode="append")
+            tables.append("lake/trades", table)
         for line, status in MEANWHILE.get(block.name, ()):
             self.run(Command(("materializer", *line.split())))
             assert status == self.status, self.printed()
@@ -330,9 +330,7 @@ def sources(folder: str, tables: Mapping[str, pa.Table]) -> None:
     for name, table in tables.items():
         half = table.num_rows // 2
         for part in (table[:half], table[half:]):
-            write_deltalake(
-                f"{folder}/{name}", part, mode="append", configuration={"delta.enableChangeDataFeed": "true"}
-            )
+            tables.append(f"{folder}/{name}", part)
         lines.append(f'{name} = "{folder}/{name}"')
     _write(config.FILE_NAME, "\n".join(lines))
 

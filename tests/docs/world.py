@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.engines.guides import GUIDES
+from tests import tables
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def _commit(sources: Mapping[str, str], commit: int) -> None:
     for name, rows in (("trades", trades), ("orders", orders)):
         schema = _SCHEMAS[name]
         table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
-        configuration = {"delta.enableChangeDataFeed": "true"} if commit == 1 else None
-        write_deltalake(sources[name], table, mode="append", configuration=configuration)
+        tables.append(sources[name], table)
 
 
 def _refreshed(lake: Materializer, engine: str) -> tuple[tuple[str, ...], tuple[Row, ...]]:

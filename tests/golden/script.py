@@ -18,9 +18,10 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.adapters.cli.app import main
+from tests import tables
 from tests.golden import journal, normal
 from tests.golden.surface import PLAIN
 
@@ -117,9 +118,7 @@ class Lake:
             for n, when in zip(ids, times, strict=True)
         ]
         self.last_id += len(times)
-        table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        options = {} if self.commits else {"configuration": {"delta.enableChangeDataFeed": "true"}}
-        write_deltalake(self.trades, table, mode="append", **options)  # type: ignore[call-overload]
+        tables.append(self.trades, pa.Table.from_pylist(rows, schema=SCHEMA))
         self._date()
 
     def update(self, where: str, **columns: str) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
+
+from tests import tables
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = 3_600_000_000
@@ -23,8 +25,7 @@ class Trades:
 
     def __init__(self, path: Path, *, feed: bool, **properties: str) -> None:
         self.path = str(path)
-        configuration = {"delta.enableChangeDataFeed": str(feed).lower(), **properties}
-        DeltaTable.create(self.path, SCHEMA, configuration=configuration)
+        tables.create(self.path, SCHEMA, feed=feed, properties=properties)
 
     @property
     def table(self) -> DeltaTable:
@@ -47,7 +48,7 @@ class Trades:
 
     def append(self, *rows: tuple[int | None, str, int]) -> int:
         """Append rows in one commit and return the new version."""
-        write_deltalake(self.path, rows_of(rows), mode="append")
+        tables.append(self.path, rows_of(rows))
         return self.version
 
     def feed(self, *, on: bool) -> int:

@@ -29,6 +29,7 @@ from materializer.lake.capture.context import Look
 from materializer.lake.log import DataFile, read_commit
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
+from tests import tables
 from tests.lake.tables import HOUR, Trades, rows_of
 
 GRID: dict[str, Any] = {"floor": lambda t: t // HOUR * HOUR, "next_edge": lambda e: e + HOUR}
@@ -468,8 +469,8 @@ def test_every_time_type(tmp_path: Path, kind: Any, time_type: TimeType, values:
     """
     path = str(tmp_path / "t")
     rows = pa.table({"t": pa.array(values, pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)})
-    DeltaTable.create(path, rows.schema, configuration={"delta.enableChangeDataFeed": "true"})
-    write_deltalake(path, rows, mode="append")
+    tables.create(path, rows.schema)
+    tables.append(path, rows)
     floor: Callable[[int], int] = lambda t: t // width * width  # noqa: E731
     asked: dict[str, Any] = {
         "time_column": "t",

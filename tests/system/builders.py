@@ -11,12 +11,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.services.refresh.reports import RefreshReport
+from tests import tables
 from tests.system.lake import literal
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class Table:
     ) -> None:
         self.path = path
         self.schema = schema
-        configuration = {"delta.enableChangeDataFeed": str(feed).lower(), **(properties or {})}
-        DeltaTable.create(str(path), schema, partition_by=partition_by, configuration=configuration)
+        tables.create(path, schema, feed=feed, partition_by=partition_by, properties=properties)
 
     def opened(self) -> DeltaTable:
         """Return the table, opened anew."""
@@ -113,7 +113,7 @@ class Table:
     def write(self, rows: pa.Table | list[dict[str, Any]], *, mode: str = "append", **options: Any) -> None:
         """Write rows in one commit."""
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=self.schema)
-        write_deltalake(str(self.path), table, mode=mode, **options)  # type: ignore[arg-type]
+        tables.append(self.path, table, mode=mode, **options)
 
     def delete(self, predicate: str | None = None) -> None:
         """Delete rows in one commit."""

@@ -24,10 +24,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
+from tests import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,10 +138,9 @@ class World:
     def insert(self, count: int, first: int = 0, last: int = 480) -> None:
         """Append rows between two minutes."""
         rows = [self._row(first, last) for _ in range(count)]
-        configuration = {"delta.enableChangeDataFeed": "true"} if not self.ids[count:] else None
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         for source in self.sources:
-            write_deltalake(source, table, mode="append", configuration=configuration)
+            tables.append(source, table)
 
     def _row(self, first: int, last: int) -> dict[str, Any]:
         at = BASE + timedelta(seconds=self.rng.randint(first * 60, last * 60) * self.pace)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.journal.events import Lease
 from materializer.services import processes
 from materializer.services.protocol import refresh_steps
+from tests import tables
 from tests.oracle import naive
 from tests.oracle.naive import Row
 
@@ -182,8 +183,7 @@ class Source:
     next_id: int = 0
 
     def __post_init__(self) -> None:
-        feed = {"delta.enableChangeDataFeed": str(self.has_feed).lower()}
-        DeltaTable.create(self.path, schema=SCHEMA, configuration=feed)
+        tables.create(self.path, SCHEMA, feed=self.has_feed)
         self._note()
 
     @property
@@ -200,7 +200,7 @@ class Source:
         new = {self.next_id + i: {"id": self.next_id + i, **row} for i, row in enumerate(rows)}
         self.next_id += len(new)
         self.rows |= new
-        write_deltalake(self.path, pa.Table.from_pylist(list(new.values()), schema=SCHEMA), mode="append")
+        tables.append(self.path, pa.Table.from_pylist(list(new.values()), schema=SCHEMA))
         self._note()
 
     def update(self, ids: Iterable[int], column: str, value: Any) -> None:
@@ -221,7 +221,7 @@ class Source:
     def overwrite(self, ids: Iterable[int]) -> None:
         """Write the table anew with only these of its rows."""
         self.rows = {i: self.rows[i] for i in ids}
-        write_deltalake(self.path, pa.Table.from_pylist(list(self.rows.values()), schema=SCHEMA), mode="overwrite")
+        tables.append(self.path, pa.Table.from_pylist(list(self.rows.values()), schema=SCHEMA), mode="overwrite")
         self._note()
 
     def compact(self) -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import DefinitionError
+from tests import tables
 from tests.cases import chance, reading
 from tests.cases.reading import DATA, kind_of
 from tests.cases.runner import run_all
@@ -126,14 +127,14 @@ def test_a_late_row_reads_its_keys_neighbourhood_only(spark, tmp_path) -> None:
     keys = [f"k{rng.randint(0, 49)}" for _ in range(count)]
     rows = pa.table({"ts": pa.array(at, pa.timestamp("us", "UTC")), "k": keys, "v": list(range(count))})
     source = str(tmp_path / "source")
-    write_deltalake(source, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    tables.append(source, rows)
     lake = Materializer(tmp_path / "lake", spark=spark, config=Config())
     wanted = {"tumbling": {"total": "sum(v)"}, "sessions": {"total": "sum(v)"}, "rows": {"m": "mavg(v, 3)"}}
     for name, measures in wanted.items():
         lake.define(name, source, time="ts", keys=["k"], **{**DEFINITIONS[name], "measures": measures})
         lake.refresh(name)
     late = pa.table({"ts": pa.array([BASE + timedelta(hours=23)], pa.timestamp("us", "UTC")), "k": ["k7"], "v": [1]})
-    write_deltalake(source, late, mode="append")
+    tables.append(source, late)
 
     read = {name: sum(r.report.rows_read for r in lake.refresh(name).runs) for name in wanted}
 
@@ -178,12 +179,12 @@ def test_results_of_events_that_last_are_not_cut_at_an_end(name, spark, tmp_path
     world = World(spark, tmp_path, random.Random(1), DEFINITIONS[name])
     events = [event(i, hour, 1 + i % 3) for i, hour in enumerate((0.2, 0.5, 1.1, 1.3, 1.8, 2.3))]
     table = pa.Table.from_pylist([event(9, 0.1, 5), *events], schema=SCHEMA)
-    write_deltalake(world.source, table, configuration={"delta.enableChangeDataFeed": "true"})
+    tables.append(world.source, table)
     lake = world.open()
     world.define(lake, world.definition)
     first, end = lake.refresh("made", None, (BASE + timedelta(hours=2)).isoformat()), BASE + timedelta(hours=3)
     world.refresh(lake)
-    write_deltalake(world.source, pa.Table.from_pylist([event(11, 2.5, 4)], schema=SCHEMA), mode="append")
+    tables.append(world.source, pa.Table.from_pylist([event(11, 2.5, 4)], schema=SCHEMA))
     late = lake.refresh("made", BASE.isoformat(), end.isoformat())
     world.refresh(lake)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.adapters.cli.app import main
 from materializer.core.codec import as_json
@@ -22,6 +22,7 @@ from materializer.core.time.instants import HOUR, parse
 from materializer.journal.events import Defined, Snapshot, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.services.definitions.tables import create_tables
+from tests import tables
 from tests.adapters.hostile import HOSTILE
 
 SQL = "CREATE MATERIALIZED VIEW {name} AS SELECT window.start AS at, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"
@@ -64,7 +65,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with one aggregate that was never refreshed, its backup, and things that are neither."""
     root = tmp_path_factory.mktemp("bad") / "lake"
     for name, schema in (("trades", SCHEMA), ("counted", COUNTED)):
-        write_deltalake(str(root / name), schema.empty_table(), configuration={"delta.enableChangeDataFeed": "true"})
+        tables.create(root / name, schema)
     [spec] = parse_definitions(SQL.format(name="hourly"))
     hourly = replace(spec, time_type=TimeType.TIMESTAMP)
     defined(root, hourly)

@@ -5,12 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import defining, looking, policies, refreshing, versions
@@ -18,6 +14,7 @@ from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.api import Materializer
 from materializer.config import Config
 from tests.paths import ROOT
+from tests.tables import append_trades
 
 DEFINITION = """
 CREATE MATERIALIZED VIEW trades_1h
@@ -26,25 +23,12 @@ FROM trades WHERE volume > 0 GROUP BY time_bucket('1 hour', ts), sym;
 """
 
 
-def trades(day: int, volume: int) -> pa.Table:
-    start = datetime(2013, 12, day, tzinfo=UTC)
-    times = [start + timedelta(minutes=20 * i) for i in range(72)]
-    columns = {"ts": pa.array(times, pa.timestamp("us", tz="UTC")), "sym": ["A", "B"] * 36, "volume": [volume] * 72}
-    return pa.table(columns)
-
-
-def feed(root: Path, day: int, volume: int = 1) -> None:
-    write_deltalake(
-        root / "trades", trades(day, volume), mode="append", configuration={"delta.enableChangeDataFeed": "true"}
-    )
-
-
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory, spark) -> Materializer:
     """A lake with one source of three days and one aggregate, not refreshed yet."""
     root = tmp_path_factory.mktemp("lake")
     for day in (1, 2, 3):
-        feed(root, day)
+        append_trades(root, day)
     (root / "trades.sql").write_text(DEFINITION)
     return Materializer(root, spark=spark, config=Config())
 
@@ -95,7 +79,7 @@ def test_the_main_job_by_its_commands(lake):
         assert quiet.returncode == 0, quiet.stderr
         assert "imported: False" in quiet.stdout
 
-    feed(lake.root, 2, volume=5)
+    append_trades(lake.root, 2, volume=5)
     assert formed(lake, looking.status)["aggregates"][0]["state"] == "behind"
     plan = formed(lake, refreshing.plan, "trades_1h")
     assert plan["dirty"] == [{"start": "2013-12-02T00:00:00Z", "end": "2013-12-03T00:00:00Z"}]

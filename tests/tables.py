@@ -1,0 +1,51 @@
+"""The tables that tests give to aggregates as sources, written without a JVM: one way to make them, one to add to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+
+def create(
+    path: str | Path,
+    schema: pa.Schema,
+    *,
+    feed: bool = True,
+    partition_by: list[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Make an empty table.
+
+    Args:
+        path: Where it lies.
+        schema: Its columns.
+        feed: Whether it keeps a change feed.
+        partition_by: Columns by which its files are divided.
+        properties: More properties, by their full names.
+    """
+    configuration = _configuration(feed=feed) | dict(properties or {})
+    DeltaTable.create(str(path), schema, partition_by=partition_by, configuration=configuration)
+
+
+def append(path: str | Path, rows: pa.Table, *, feed: bool = True, mode: Any = "append", **options: Any) -> None:
+    """Write rows in one commit. The first commit makes the table, with a change feed if *feed* says so."""
+    if not DeltaTable.is_deltatable(str(path)):
+        options["configuration"] = _configuration(feed=feed)
+    write_deltalake(str(path), rows, mode=mode, **options)
+
+
+def append_trades(root: Path, day: int, *, rows: int = 72, volume: int = 1) -> None:
+    """Append trades of one day of December 2013 to the table ``trades`` of a lake, 20 minutes apart, of A and B in turn."""
+    start = datetime(2013, 12, day, tzinfo=UTC)
+    times = pa.array([start + timedelta(minutes=20 * i) for i in range(rows)], pa.timestamp("us", tz="UTC"))
+    symbols = [("A", "B")[i % 2] for i in range(rows)]
+    append(root / "trades", pa.table({"ts": times, "sym": symbols, "volume": [volume] * rows}))
+
+
+def _configuration(*, feed: bool) -> dict[str, str]:
+    return {"delta.enableChangeDataFeed": str(feed).lower()}
