@@ -37,7 +37,7 @@ class Aggregate:
         app_ids: Their transaction identifiers.
         data_version: Id of this version of its data.
         mend: What mends its tables, as a hint.
-        kept_from: Below it the output kept nothing when it was looked at; ``NEG_INF`` when it kept everything.
+        kept_from: Below it the output stored nothing when it was looked at; ``NEG_INF`` when it stored everything.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Aggregate:
         definition, layout = self.definition, self.definition.layout
         if definition.engine is None or instant == NEG_INF:
             return definition
-        kept = spans_sql(quoted(SLICE), SpanSet.of(Span(instant, POS_INF)), definition.time_type)
-        return replace(definition, layout=replace(layout, having=f"{layout.having} AND {kept}"))
+        stored = spans_sql(quoted(SLICE), SpanSet.of(Span(instant, POS_INF)), definition.time_type)
+        return replace(definition, layout=replace(layout, having=f"{layout.having} AND {stored}"))
 
     def slice_column(self, which: str) -> SliceColumn:
         """Return the column that a table's buckets are replaced by."""

@@ -34,7 +34,7 @@ def make_facts(raw: int = 100, changed: int = 1, kept: int = 1, present: SpanSet
     return Facts(
         raw=lambda _: Estimate(raw, likely_rows=raw),
         changed=lambda _, __: Estimate(changed, likely_rows=changed),
-        kept=lambda _: Estimate(kept, likely_rows=kept),
+        stored=lambda _: Estimate(kept, likely_rows=kept),
         present=lambda spans: spans & present,
         feed_from=0,
     )

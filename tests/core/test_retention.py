@@ -17,7 +17,7 @@ TICKS = GridSpec(Width(ticks=10))
 FACTS = Facts(
     raw=lambda _: Estimate(1),
     changed=lambda _, __: Estimate(100),
-    kept=lambda _: Estimate(100),
+    stored=lambda _: Estimate(100),
     present=lambda spans: spans & SpanSet.of(Span(0, 1000)),
     feed_from=0,
     frozen=100,
@@ -50,7 +50,7 @@ def test_rows_that_are_gone_again_are_merged_all_the_same():
 
 
 def _but(**changed):
-    names = ("raw", "changed", "kept", "present", "feed_from", "frozen")
+    names = ("raw", "changed", "stored", "present", "feed_from", "frozen")
     return {name: getattr(FACTS, name) for name in names} | changed
 
 

@@ -236,7 +236,7 @@ class Facts:
         partials_are_last: Whether the partials carry the number of the last ended refresh.
         raw: The cost of reading the raw rows of some buckets at the pinned version.
         changed: The cost of reading the changes since a version, inside some buckets.
-        kept: The cost of reading the stored partials of some buckets.
+        stored: The cost of reading the stored partials of some buckets.
         present: The part of some spans where the source or one of our tables may have rows.
         is_first: Whether nothing has ever been materialised.
         no_feed_reason: Why there is no change feed, in words.
@@ -245,7 +245,7 @@ class Facts:
 
     raw: Callable[[SpanSet], Estimate]
     changed: Callable[[int, SpanSet], Estimate]
-    kept: Callable[[SpanSet], Estimate]
+    stored: Callable[[SpanSet], Estimate]
     present: Callable[[SpanSet], SpanSet]
     feed_from: int | None = None
     not_mergeable: tuple[str, ...] = ()
@@ -307,7 +307,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
     for count, after in enumerate(sorted(merging, reverse=True)):
         spans = SpanSet.union(e.span for e in merging[after])
-        merge, raw = facts.changed(after, spans) + facts.kept(spans), facts.raw(spans)
+        merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
         if count >= MAX_MERGES:
             reason = f"more than {MAX_MERGES} different versions to merge from"
         elif merge.cost >= raw.cost:
@@ -353,7 +353,7 @@ def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tupl
 
 def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
     """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
-    return Merge(spans, after, facts.changed(after, spans) + facts.kept(spans), (Rejected("recompute", FROZEN),))
+    return Merge(spans, after, facts.changed(after, spans) + facts.stored(spans), (Rejected("recompute", FROZEN),))
 
 
 def _why_not_merge(entry: Entry, facts: Facts) -> str | None:

@@ -204,7 +204,7 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         spans = plan.spans - withheld if withheld else plan.replaced
         version = self.head(Which.PARTIALS).version
-        rows = self.observation.kept(version).estimate(spans).rows
+        rows = self.observation.partials(version).estimate(spans).rows
         in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
         self._used = self._spark()
         output = self._used.finalise_committed(

@@ -287,7 +287,7 @@ class Expirer:
             spec.time_type or TimeType.TIMESTAMP,
             was,
             dirty,
-            _known(lambda: observation.kept_estimate(below)),
+            _known(lambda: observation.stored_estimate(below)),
             _known(lambda: observation.source_estimate(state, below)),
             state.expired_rows,
             stuck_spans(state),

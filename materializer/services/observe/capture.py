@@ -216,9 +216,9 @@ class Capture:
 
 def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:
     """Yield what of some entries is about buckets that our tables keep."""
-    kept = SpanSet.of(EVERYTHING if retired == NEG_INF else Span(retired, POS_INF))
+    stored = SpanSet.of(EVERYTHING if retired == NEG_INF else Span(retired, POS_INF))
     for entry in entries:
-        yield from (replace(entry, span=span) for span in SpanSet.of(entry.span) & kept)
+        yield from (replace(entry, span=span) for span in SpanSet.of(entry.span) & stored)
 
 
 def _waited(state: AggregateState) -> float | None:

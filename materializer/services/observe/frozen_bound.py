@@ -3,7 +3,7 @@
 ```
         retired          frozen                             extent end
   ──────┴────────────────┴──────────────────────────────────┴─────▶ time
-  not kept in our tables  kept; raw rows may be gone: merged   computed from raw rows
+  not stored in our tables  stored; raw rows may be gone: merged   computed from raw rows
                           or left as it is
 ```
 

@@ -1,6 +1,6 @@
 """What the source and the tables of one aggregate hold, and what follows from it before anything is planned.
 
-A survey reads logs and file statistics, each version once, and the change feed; it writes nothing.
+A observation reads logs and file statistics, each version once, and the change feed; it writes nothing.
 """
 
 from __future__ import annotations
@@ -203,18 +203,18 @@ class Observation:
         A result of an engine is in the slice in which it begins, and may hold rows of all later ones.
         """
         heads = {which: self.head(which) for which in Which}
-        raw, kept = self.raw(state.cursor), self.kept(heads[Which.PARTIALS].version)
+        raw, stored = self.raw(state.cursor), self.partials(heads[Which.PARTIALS].version)
         if self.aggregate.definition.engine is not None:
             first = NEG_INF
-            if not raw.unknown.files and not kept.unknown.files:
-                first = min((e.hull.start for e in (raw, kept) if e.hull is not None), default=POS_INF)
+            if not raw.unknown.files and not stored.unknown.files:
+                first = min((e.hull.start for e in (raw, stored) if e.hull is not None), default=POS_INF)
             return spans & SpanSet.of(Span(first, POS_INF)) if first < POS_INF else SpanSet()
-        return self.present_in(raw, kept, self.stale(state.log.entries, heads), spans)
+        return self.present_in(raw, stored, self.stale(state.log.entries, heads), spans)
 
-    def present_in(self, raw: Extent, kept: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
+    def present_in(self, raw: Extent, stored: Extent, stale: SpanSet, spans: SpanSet) -> SpanSet:
         """Return the part of *spans*, in whole buckets, in which one of these may have rows."""
         grid = self.aggregate.definition.grid
-        return grid.cover_set(raw.present(spans) | kept.present(spans) | ((stale | self.coming) & spans)) & spans
+        return grid.cover_set(raw.present(spans) | stored.present(spans) | ((stale | self.coming) & spans)) & spans
 
     def stale(self, dirty: Sequence[Entry], heads: dict[Which, OwnTableHead]) -> SpanSet:
         """Return where the output has rows that the partials may not have: after a repair, or as a canary found."""
@@ -225,9 +225,9 @@ class Observation:
         """Return which files of the source may hold rows of *spans*, at the cursor."""
         return estimate_of(self.raw(state.cursor), spans)
 
-    def kept_estimate(self, spans: SpanSet) -> Estimate:
+    def stored_estimate(self, spans: SpanSet) -> Estimate:
         """Return which files of the partials may hold rows of *spans*."""
-        return estimate_of(self.kept(self.head(Which.PARTIALS).version), spans)
+        return estimate_of(self.partials(self.head(Which.PARTIALS).version), spans)
 
     def changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
@@ -261,7 +261,7 @@ class Observation:
         """Return the same of the ends of events that last."""
         return self._extent(self.aggregate.source.path, version, column)
 
-    def kept(self, version: int) -> Extent:
+    def partials(self, version: int) -> Extent:
         """Return the same of the partials."""
         return self._extent(self.aggregate.paths["partials"], version, "slice")
 

@@ -3,7 +3,7 @@
 The child's source is the parent's output, and that ends where the parent was refreshed last. A fresh read goes on from there:
 the parent is read fresh too, and so is its own parent, down to a table that is no aggregate. Where the parent computes on the
 fly, the child does, from the rows that the parent comes to; elsewhere stored and computed rows are the same, and what the child
-has kept counts as always.
+has stored counts as always.
 """
 
 from __future__ import annotations
@@ -67,26 +67,26 @@ def wanted_of(definition: Definition, window: Span | None, column: str, grid: Gr
     return grid.cover(definition.grid.cover(window))
 
 
-def above(survey: Observation, state: AggregateState, upstream: Upstream, engine: Spark) -> AggregateState:
-    """Return *state* with what its parent's fresh rows make dirty, and let *survey* find these rows in the source.
+def above(observation: Observation, state: AggregateState, upstream: Upstream, engine: Spark) -> AggregateState:
+    """Return *state* with what its parent's fresh rows make dirty, and let *observation* find these rows in the source.
 
     Where the parent's slices say nothing of the child's time everything is dirty. Below the child's frozen bound nothing is: what
     is published stays.
 
     Args:
-        survey: Of the child.
+        observation: Of the child.
         state: The child, with everything captured that the parent has stored.
         upstream: The parent.
         engine: Spark.
     """
-    definition = survey.aggregate.definition
+    definition = observation.aggregate.definition
     grid = definition.grid
-    source = engine.over(survey.aggregate.source, upstream.rows)
+    source = engine.over(observation.aggregate.source, upstream.rows)
     dirty = _in_time_of(definition, upstream)
     hull = dirty.hull
     extent_end, followed_end, coming = state.extent_end, state.followed_end, dirty
     if hull is not None and (not hull.is_bounded or OUTPUT in definition.spec.property_map):
-        times = engine.times(definition, source, upstream.version, before=survey.clock_edge)
+        times = engine.times(definition, source, upstream.version, before=observation.clock_edge)
         if times is None:
             extent_end, coming = NEG_INF, SpanSet()
         else:
@@ -96,8 +96,8 @@ def above(survey: Observation, state: AggregateState, upstream: Upstream, engine
             followed_end = NEG_INF if followed is None else grid.cover(Span(followed, followed + 1)).end
     elif hull is not None:
         extent_end = max(extent_end, hull.end)
-    survey.coming = coming
-    survey.aggregate = replace(survey.aggregate, source=source)
+    observation.coming = coming
+    observation.aggregate = replace(observation.aggregate, source=source)
     computable = SpanSet.of(Span(max(state.frozen, state.discarded), POS_INF))
     entries = tuple(Entry(span, None, Cause.FILES) for span in dirty & computable)
     state = applied(state, Invalidated(entries, "the parent is not refreshed"))

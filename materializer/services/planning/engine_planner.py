@@ -1,6 +1,6 @@
 """Planning a refresh of an engine: which results of which keys a change touches, and which slices that replaces.
 
-The changed keys come from the change feed, the neighbourhood of each change from the kept result rows, and the pure
+The changed keys come from the change feed, the neighbourhood of each change from the stored result rows, and the pure
 planner of the engine says which results can differ. Where that cannot be told finely, everything is computed anew, and the
 plan says so.
 """
@@ -105,7 +105,7 @@ class EnginePlanner:
             state: The aggregate, everything captured.
             window: Slices that are refreshed.
             taken: The log inside the window.
-            partials_version: Version of the kept results.
+            partials_version: Version of the stored results.
             estimate: Cost of reading the raw rows of some spans.
             dirt: The log inside some spans.
             told: Where something may have changed; what is only computed again by force is no reason to doubt what is frozen.
@@ -263,15 +263,16 @@ class EnginePlanner:
         """
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
-        kept = self._kept(version, keys, near, state.frozen) if keys else {}
+        stored = self._kept(version, keys, near, state.frozen) if keys else {}
         others: Neighbours | None = {}
         if at != ClosingClock.of(state.engine):
             others = self._kept(version, None, SpanSet())
-        if kept is None or others is None:
+        if stored is None or others is None:
             return None, SpanSet(), TOO_MANY, {}
-        kept |= {key: rows for key, rows in others.items() if key not in changed.spans}
+        stored |= {key: rows for key, rows in others.items() if key not in changed.spans}
         found = {
-            k: self._ranges(k, changed, kept, is_complete=near is None and k in changed.spans) for k in {*keys, *kept}
+            k: self._ranges(k, changed, stored, is_complete=near is None and k in changed.spans)
+            for k in {*keys, *stored}
         }
         for wider in (*WIDER, None):
             unclear = [key for key, ranges in found.items() if ranges is None]
@@ -281,33 +282,35 @@ class EnginePlanner:
             older = self._kept(version, unclear, since, state.frozen)
             if older is None:
                 return None, SpanSet(), TOO_MANY, {}
-            kept |= {key: older.get(key, []) for key in unclear}
-            found |= {key: self._ranges(key, changed, kept, is_complete=wider is None) for key in unclear}
+            stored |= {key: older.get(key, []) for key in unclear}
+            found |= {key: self._ranges(key, changed, stored, is_complete=wider is None) for key in unclear}
         conflicts = SpanSet()
         if state.frozen != NEG_INF:
-            conflicts = self._conflicts(state.frozen, changed, kept, told)
-            found = {key: self._above(state.frozen, ranges or [], kept.get(key, [])) for key, ranges in found.items()}
-        parts = [part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], kept.get(key, []))]
+            conflicts = self._conflicts(state.frozen, changed, stored, told)
+            found = {key: self._above(state.frozen, ranges or [], stored.get(key, [])) for key, ranges in found.items()}
+        parts = [
+            part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], stored.get(key, []))
+        ]
         if len(parts) > MAX_PARTS:
             return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
         lives = {
-            part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in kept.get(part.key, [])])
+            part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in stored.get(part.key, [])])
             for part in parts
         }
         return parts, conflicts, "", lives
 
     def _above(
-        self, bound: int, ranges: Sequence[Range], kept: Sequence[tuple[StoredResult, dict[str, Any]]]
+        self, bound: int, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]
     ) -> list[Range]:
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-        return freezing.above(self._made.params, ranges, bound, [row for row, _ in kept])
+        return freezing.above(self._made.params, ranges, bound, [row for row, _ in stored])
 
-    def _conflicts(self, bound: int, changed: ChangedKeys, kept: Neighbours, told: SpanSet) -> SpanSet:
+    def _conflicts(self, bound: int, changed: ChangedKeys, stored: Neighbours, told: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         params, may_go = self._made.params, not changed.is_insert_only
         starts = [
-            params.begins_below(span.start, bound, [row for row, _ in kept.get(key, [])], may_go=may_go)
+            params.begins_below(span.start, bound, [row for row, _ in stored.get(key, [])], may_go=may_go)
             for key, spans in changed.spans.items()
             for span in _known(spans, bound, told)
         ]
@@ -325,7 +328,7 @@ class EnginePlanner:
         return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, told)
 
     def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
-        """Return where kept results are looked at: from so many slices before the first change on."""
+        """Return where stored results are looked at: from so many slices before the first change on."""
         first = min(lo for spans in changed.spans.values() for lo, _ in spans) if changed.spans else 0
         grid = self._definition.grid
         edge = grid.floor(first)
@@ -352,19 +355,20 @@ class EnginePlanner:
 
         return carried_columns(self._definition)
 
-    def _ranges(self, key: Key, changed: ChangedKeys, kept: Neighbours, *, is_complete: bool) -> list[Range] | None:
-        rows = [row for row, _ in kept.get(key, [])]
+    def _ranges(self, key: Key, changed: ChangedKeys, stored: Neighbours, *, is_complete: bool) -> list[Range] | None:
+        rows = [row for row, _ in stored.get(key, [])]
         spans = changed.spans.get(key, [])
         engine: WindowEngine = self._made.params
         return engine.ranges(spans, rows, is_complete=is_complete)
 
     def _parts_of(
-        self, key: Key, ranges: Sequence[Range], kept: Sequence[tuple[StoredResult, dict[str, Any]]]
+        self, key: Key, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]
     ) -> list[Part]:
-        outside = [row for row, _ in kept if not any(r.start <= row.w_start < r.end for r in ranges)]
+        outside = [row for row, _ in stored if not any(r.start <= row.w_start < r.end for r in ranges)]
         newest = max((row.last_t for row in outside if row.last_t is not None), default=None)
         return [
-            Part(key, r.start, r.end, r.raw_start, r.raw_end, newest, _carry(r, kept, self._carried())) for r in ranges
+            Part(key, r.start, r.end, r.raw_start, r.raw_end, newest, _carry(r, stored, self._carried()))
+            for r in ranges
         ]
 
     def _fine(
@@ -407,8 +411,8 @@ def _counted(count: int, what: str) -> str:
 
 
 def _carry(
-    r: Range, kept: Sequence[tuple[StoredResult, dict[str, Any]]], columns: Sequence[str]
+    r: Range, stored: Sequence[tuple[StoredResult, dict[str, Any]]], columns: Sequence[str]
 ) -> tuple[tuple[str, Any], ...]:
-    """Return the columns of the last kept row before a range, nulls where there is none."""
-    before = [values for row, values in kept if row.w_start < r.start]
+    """Return the columns of the last stored row before a range, nulls where there is none."""
+    before = [values for row, values in stored if row.w_start < r.start]
     return tuple((name, before[-1][name] if before else None) for name in columns)

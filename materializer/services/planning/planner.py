@@ -69,21 +69,23 @@ class RunPlanner:
     """Plans the next run of a request.
 
     Args:
-        survey: What there is.
+        observation: What there is.
         request: What was asked.
         config: Settings.
         engine: Starts Spark on first use and returns the engine.
     """
 
-    def __init__(self, survey: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
-        made = survey.aggregate.definition.engine
+    def __init__(self, observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
+        made = observation.aggregate.definition.engine
         if made is not None and made.end:
             # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
             request = replace(request, options=replace(request.options, end=None))
-        self.survey = survey
+        self.observation = observation
         self.request = request
         self.of_engine = (
-            EnginePlanner(survey.aggregate, engine, request, WindowLimit(survey, engine, config.limits.windows))
+            EnginePlanner(
+                observation.aggregate, engine, request, WindowLimit(observation, engine, config.limits.windows)
+            )
             if made
             else None
         )
@@ -92,14 +94,14 @@ class RunPlanner:
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
-        captured = self.survey.uncaptured(state)
+        captured = self.observation.uncaptured(state)
         events, state = self._observed(state, captured)
-        window = runs.whole_window(self.request, state, self.survey.aggregate.definition.grid)
+        window = runs.whole_window(self.request, state, self.observation.aggregate.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
         told = state.log.spans
         if self.request.options.force:
-            wanted = frozen_bound.computable(window, state, self.survey.aggregate.definition.grid)
+            wanted = frozen_bound.computable(window, state, self.observation.aggregate.definition.grid)
             event = Invalidated((runs.forced(wanted),), "forced")
             events.append(event)
             state = applied(state, event)
@@ -113,7 +115,7 @@ class RunPlanner:
 
         A source with a new version counts as work: only a capture tells what that version changed.
         """
-        observation = self.survey
+        observation = self.observation
         version = observation.source_version(state)
         if self.request.options.force or version != state.cursor or state.extent_end == NEG_INF:
             return True
@@ -126,7 +128,7 @@ class RunPlanner:
         events: list[Event] = [captured] if captured else []
         state = applied(state, captured) if captured else state
         # an engine's stored results tell where it can be cut: they are read once the refresh is done
-        for move in self.survey.moves(state, freezes=self.of_engine is None):
+        for move in self.observation.moves(state, freezes=self.of_engine is None):
             events.append(move)
             state = applied(state, move)
         return events, state
@@ -137,7 +139,7 @@ class RunPlanner:
             return None
         dirty = self._dirt(state, SpanSet.of(window) | state.log.retired).entries
         has_clock_moved = self.of_engine is not None and self.of_engine.has_clock_moved(state)
-        outlived = stored_extent.outlived(self.survey.aggregate, output_version, state.retired)
+        outlived = stored_extent.outlived(self.observation.aggregate, output_version, state.retired)
         return _Due(dirty, outlived) if dirty or has_clock_moved or outlived else None
 
     def _plan(
@@ -151,15 +153,15 @@ class RunPlanner:
         due: _Due,
     ) -> Decision:
         dirty, outlived = due.dirty, due.outlived
-        raw, kept = self.survey.raw(state.cursor), self.survey.kept(heads[Which.PARTIALS].version)
-        facts = self._facts(state, raw, kept, self.survey.stale(dirty, heads))
+        raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
+        facts = self._facts(state, raw, stored, self.observation.stale(dirty, heads))
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = runs.first_run(
             replace(self.request.options, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
             window,
             dirt,
-            self.survey.aggregate.definition.grid,
+            self.observation.aggregate.definition.grid,
             present=facts.present(dirty_spans),
             rows_in=raw.rows_in,
         )
@@ -200,7 +202,7 @@ class RunPlanner:
             TableBase(heads[Which.PARTIALS].table_id, heads[Which.PARTIALS].version),
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
-        plan = replace(plan, lane=self._lane(state, plan, raw, kept))
+        plan = replace(plan, lane=self._lane(state, plan, raw, stored))
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -213,8 +215,8 @@ class RunPlanner:
         newest = max(state.extent_end, state.threshold)
         below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
         taken = self._dirt(state, SpanSet.of(window) & below).entries
-        kept = self.survey.kept(heads[Which.PARTIALS].version)
-        facts = self._facts(state, self.survey.raw(state.cursor), kept, self.survey.stale(taken, heads))
+        stored = self.observation.partials(heads[Which.PARTIALS].version)
+        facts = self._facts(state, self.observation.raw(state.cursor), stored, self.observation.stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
         work: Work | None = None
         if self.of_engine is None or not taken:
@@ -233,14 +235,14 @@ class RunPlanner:
         frozen = [e for e in below.cut(window).taken if merges or e.cause is Cause.RETIRED]
         return InvalidationLog((*frozen, *above.cut(window).taken))
 
-    def _facts(self, state: AggregateState, raw: Extent, kept: Extent, stale: SpanSet) -> Facts:
+    def _facts(self, state: AggregateState, raw: Extent, stored: Extent, stale: SpanSet) -> Facts:
         return Facts(
             raw=lambda spans: estimate_of(raw, spans),
-            changed=lambda after, _: self.survey.changed(state, after),
-            kept=lambda spans: estimate_of(kept, spans),
-            present=lambda spans: self.survey.present_in(raw, kept, stale, spans),
+            changed=lambda after, _: self.observation.changed(state, after),
+            stored=lambda spans: estimate_of(stored, spans),
+            present=lambda spans: self.observation.present_in(raw, stored, stale, spans),
             feed_from=0 if self.request.may_merge else None,
-            not_mergeable=self.survey.aggregate.definition.layout.not_mergeable,
+            not_mergeable=self.observation.aggregate.definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
             frozen=state.frozen,
@@ -253,24 +255,24 @@ class RunPlanner:
         small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
         return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
 
-    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, kept: Extent) -> Lane:
-        """Let the driver commit what is small: groups are at most raw rows, or kept groups plus changed rows.
+    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, stored: Extent) -> Lane:
+        """Let the driver commit what is small: groups are at most raw rows, or stored groups plus changed rows.
 
         Where that bound is too coarse, earlier refreshes tell how many groups a row makes.
         """
         ratio = _groups_per_row(state)
-        bound = _likely(kept, plan.replaced - plan.spans)
+        bound = _likely(stored, plan.replaced - plan.spans)
         for step in plan.steps:
             match step:
                 case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
-                    bound += windows + (0 if is_rebuild else _likely(kept, spans))
+                    bound += windows + (0 if is_rebuild else _likely(stored, spans))
                 case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
-                    groups = float(estimate.rows) if changed is None else _likely(kept, spans) + changed
+                    groups = float(estimate.rows) if changed is None else _likely(stored, spans) + changed
                     if ratio:
                         groups = min(groups, raw.rows_in(spans) * ratio * SAFETY)
                     bound += min(estimate.rows, groups)
                 case Merge(spans=spans, after=after):
-                    bound += _likely(kept, spans) + (state.changed_rows(after) or 0)
+                    bound += _likely(stored, spans) + (state.changed_rows(after) or 0)
                 case Settle():
                     continue
                 case _:
@@ -284,14 +286,14 @@ class RunPlanner:
         for step in steps:
             if isinstance(step, Recompute) and step.is_rebuild:
                 raise NotIncrementalError(
-                    f"the plan for '{self.survey.aggregate.name}' is a rebuild: {step.reason}",
+                    f"the plan for '{self.observation.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
 
 
-def _likely(kept: Extent, spans: SpanSet) -> float:
-    """Return how many kept groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
-    estimate = kept.estimate(spans)
+def _likely(stored: Extent, spans: SpanSet) -> float:
+    """Return how many stored groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
+    estimate = stored.estimate(spans)
     return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_ROWS)
 
 

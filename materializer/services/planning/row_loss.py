@@ -2,7 +2,7 @@
 
 A change that was captured says which rows went. Where nothing says so (the source's log was cleaned before it was read, a
 refresh was forced, somebody declared a window dirty), rows that are missing have expired, or were lost, and a recompute
-would take them out of history without a word. So the rows of each such bucket are counted against its kept partials. Results of
+would take them out of history without a word. So the rows of each such bucket are counted against its stored partials. Results of
 an engine reach beyond buckets: there the rows counted by all results that begin before an instant are held against each other.
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
-"""Causes by which the kept results of an engine may be wrong anywhere."""
+"""Causes by which the stored results of an engine may be wrong anywhere."""
 
 
 def check(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
-    """Refuse a computation that counts too few raw rows; reads what is kept of guarded buckets only.
+    """Refuse a computation that counts too few raw rows; reads what is stored of guarded buckets only.
 
     Args:
         aggregate: The aggregate.
@@ -106,7 +106,7 @@ def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
         each: In how many results a row is counted at most, None when nobody knows.
 
     Returns:
-        None when nothing is guarded: all that changed was captured, what is kept may be counted wrong itself, or nobody
+        None when nothing is guarded: all that changed was captured, what is stored may be counted wrong itself, or nobody
         knows what was lost with the rows that were seen to go.
     """
     causes = {entry.cause for entry in plan.taken}

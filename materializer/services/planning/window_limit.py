@@ -27,13 +27,13 @@ class WindowLimit:
     """Counts the windows of an engine's run, and refuses a run that would make too many.
 
     Args:
-        survey: What there is of the aggregate.
+        observation: What there is of the aggregate.
         engine: Starts Spark on first use.
         limit: Windows that one row may make; see :func:`materializer.core.engines.cardinality.is_too_many` for all of them.
     """
 
-    def __init__(self, survey: Observation, engine: Callable[[], Spark], limit: int) -> None:
-        self._survey = survey
+    def __init__(self, observation: Observation, engine: Callable[[], Spark], limit: int) -> None:
+        self._observation = observation
         self._engine = engine
         self._limit = limit
 
@@ -55,7 +55,7 @@ class WindowLimit:
         engine = self._windows
         if engine.grows_by == "rows":
             return self._of_rows(work, rows, version, partials_version)
-        hull = self._survey.hull(version)
+        hull = self._observation.hull(version)
         most = cardinality.in_parts(engine, work.parts or (), lives, hull, work.at)
         return self._within(most, work, version, partials_version)
 
@@ -70,19 +70,19 @@ class WindowLimit:
 
     @property
     def _windows(self) -> WindowEngine:
-        engine = self._survey.aggregate.definition.engine
+        engine = self._observation.aggregate.definition.engine
         assert engine is not None  # only engines make windows that have to be counted
         params: WindowEngine = engine.params
         return params
 
     def _lives(self, work: Work, version: int) -> Span | None:
         """Return from when to when rows are, events last and windows are filled; None where files do not tell."""
-        engine, hull = self._windows, self._survey.hull(version)
+        engine, hull = self._windows, self._observation.hull(version)
         if hull is None:
             return None
         end = hull.end
         if engine.end:
-            ends = self._survey.ends(version, engine.end)
+            ends = self._observation.ends(version, engine.end)
             if ends.unknown.files or ends.hull is None:
                 return None
             end = max(end, ends.hull.end, hull.end if engine.default_end is None else engine.default_end)
@@ -105,7 +105,7 @@ class WindowLimit:
         """
         if most is not None and most <= self._limit:
             return most
-        aggregate = self._survey.aggregate
+        aggregate = self._observation.aggregate
         census = self._engine().windows.census(
             aggregate.definition,
             aggregate.source,
@@ -126,7 +126,7 @@ class WindowLimit:
         is_one = census.most > self._limit
         count = census.most if is_one else census.windows
         much = f"{count:,} windows" + ("" if is_one else f" for {census.rows:,} rows, most of them")
-        name = self._survey.aggregate.name
+        name = self._observation.aggregate.name
         return TooManyWindowsError(
             f"'{name}' would make {much} {what}; limits.windows is {self._limit:,}",
             hint=f"correct or delete that row, leave it out with WHERE, change {prop}, or raise limits.windows",
@@ -153,9 +153,9 @@ class WindowLimit:
         )
 
     def _key(self, key: Sequence[Any] | None) -> str:
-        names = [k.name for k in self._survey.aggregate.definition.spec.keys]
+        names = [k.name for k in self._observation.aggregate.definition.spec.keys]
         found = ", ".join(f"{n} = {v!r}" for n, v in zip(names, key or (), strict=False))
         return found or "of the source"
 
     def _time(self, instant: int) -> str:
-        return render(instant, self._survey.aggregate.definition.time_type)
+        return render(instant, self._observation.aggregate.definition.time_type)

@@ -2,7 +2,7 @@
 
 One sample is of the buckets that are about to be published, another of clean ones that are published. A difference means
 that partials or output do not say what the source says, though no change of the source tells why. The run is refused, the
-rows that were expected and found are kept, and each differing bucket is dirty from then on, without a version that could be
+rows that were expected and found are stored, and each differing bucket is dirty from then on, without a version that could be
 merged into: the next refresh that reaches it recomputes it from raw rows.
 
 Results of an engine reach beyond their slices. All that has results in the sampled ones is planned as if these were dirty
@@ -42,7 +42,7 @@ Again: TypeAlias = Callable[[Plan, SpanSet], Work]
 TOUCHED: Final = "canaries_touched"
 UNTOUCHED: Final = "canaries_untouched"
 MOST_EVIDENCE: Final = 100
-"""Differing rows of one sample that are kept."""
+"""Differing rows of one sample that are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,9 @@ def _comparing(
             examples=MOST_EVIDENCE,
         )
         return
-    work, kept = again(plan, spans), aggregate.paths["partials"]
+    work, stored = again(plan, spans), aggregate.paths["partials"]
     with gating.expected_slices(
-        engine, aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=kept
+        engine, aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=stored
     ) as expected:
         yield lambda rows, some: gating.compare_slices(
             aggregate.definition,

@@ -48,7 +48,7 @@ class VerifyReport:
         name: The aggregate.
         source_version: Version that both sides reflect.
         compared: Where rows were compared.
-        left_out: Dirty, never materialised, frozen or no longer kept, so not compared.
+        left_out: Dirty, never materialised, frozen or no longer stored, so not compared.
         rows: Rows that plain Spark gives there.
         differing: How many rows differ.
         examples: Some of them.
@@ -97,8 +97,8 @@ class Verifier:
         aggregate = Aggregate.of(state, self.root)
         dirty = dirty_at_cursor(state)
         asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid))
-        kept = asked & frozen_bound.raw_spans(state)
-        compared = kept - dirty if aggregate.definition.engine is None else _clean(state, kept)
+        stored = asked & frozen_bound.raw_spans(state)
+        compared = stored - dirty if aggregate.definition.engine is None else _clean(state, stored)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(

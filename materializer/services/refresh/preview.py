@@ -88,11 +88,11 @@ class Previewer:
         state = lake.journal.view().named(name)
         aggregate = lake.aggregate(state)
         planner = lake.planner(state, Request(options))
-        survey = planner.survey
+        observation = planner.observation
         unfinished = state.plan.n if state.plan else None
         if state.plan is not None:
-            state = survey.given_back(state)
-        decision = planner.decide(state, {which: survey.head(which) for which in Which})
+            state = observation.given_back(state)
+        decision = planner.decide(state, {which: observation.head(which) for which in Which})
         note = decision.note
         assert note is not None  # a planner of runs always returns one
         window = note.window

@@ -45,11 +45,11 @@ def grouped(rows: DataFrame, by: Sequence[str], columns: Columns, e: EngineQuery
 def same(left: DataFrame, right: DataFrame, pairs: Sequence[tuple[str, str]]) -> DataFrame:
     """Return *left* with the other columns of *right* where each (left, right) pair of columns is equal; nulls are equal."""
     renamed = {theirs: f"_r{i}" for i, (_, theirs) in enumerate(pairs)}
-    kept = [sf.col(quoted(name)).alias(renamed.get(name, name)) for name in right.columns]
+    stored = [sf.col(quoted(name)).alias(renamed.get(name, name)) for name in right.columns]
     on = sf.expr("true")
     for i, (mine, _) in enumerate(pairs):
         on = on & sf.col(quoted(mine)).eqNullSafe(sf.col(f"_r{i}"))
-    return left.join(right.select(*kept), on).drop(*renamed.values())
+    return left.join(right.select(*stored), on).drop(*renamed.values())
 
 
 def measures(e: EngineQuery) -> list[Column]:

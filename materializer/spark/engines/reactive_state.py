@@ -94,9 +94,9 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
     found = given.frame.select("*", *[column.alias(name) for name, column in columns.items()])
     if given.is_raw is not None:
         found = found.where(given.is_raw)
-    kept = _looked_back_on(given, p)
+    stored = _looked_back_on(given, p)
     if emas:
-        found = _with_emas(found.select(*_needed(found, e, emas, given, kept)), e, emas, given)
+        found = _with_emas(found.select(*_needed(found, e, emas, given, stored)), e, emas, given)
     found = found.select("*", *[sf.expr(text).alias(MEASURE + name) for name, text in p.metrics])
     extra = [AT, *states] if states else []
     return _named(found, p).select(
@@ -109,7 +109,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
         sf.lit(True).alias("is_final"),
         sf.coalesce(sf.expr(p.filter or "true"), sf.lit(False)).alias("is_shown"),
         *[ORDINAL, *extra],
-        *[sf.col(column).alias(name) for name, column in kept.items()],
+        *[sf.col(column).alias(name) for name, column in stored.items()],
     )
 
 
@@ -139,8 +139,8 @@ def _argument(text: str, p: ReactiveState, is_raw: Column | None) -> Column:
     value = sf.expr(text)
     if is_raw is None:
         return value
-    kept = p.arguments.get(text)
-    return sf.when(is_raw, value).otherwise(sf.lit(None) if kept is None else sf.col(KEPT + kept))
+    stored = p.arguments.get(text)
+    return sf.when(is_raw, value).otherwise(sf.lit(None) if stored is None else sf.col(KEPT + stored))
 
 
 def _looked_back_on(given: _Rows, p: ReactiveState) -> dict[str, str]:
@@ -273,11 +273,11 @@ def _needed(
     reads = {name.casefold() for name in p.reads}
     carried = {CARRY + s for ema in emas for s in (ema.value, ema.seen)} if given.has_carry else set()
     doubles = {name for ema in emas for name in (ema.argument, CARRY + ema.value)}
-    kept = {*e.groups, TIME, AT, ORDINAL, _PLACE, _ACTIVE, *carried, *arguments.values()}
+    stored = {*e.groups, TIME, AT, ORDINAL, _PLACE, _ACTIVE, *carried, *arguments.values()}
     for name in found.columns:
         if name in doubles:
             yield sf.col(name).cast("double").alias(name)
-        elif name in kept or name.startswith((_CALL, STATE)) or name.casefold() in reads:
+        elif name in stored or name.startswith((_CALL, STATE)) or name.casefold() in reads:
             yield sf.col(quoted(name))
 
 
@@ -286,9 +286,9 @@ def _with_emas(found: DataFrame, e: EngineQuery, emas: Sequence[Ema], given: _Ro
     columns = [(name, st.DoubleType()) for ema in emas for name in (ema.value, ema.output)]
     added = [st.StructField(name, kind) for name, kind in columns]
     added += [st.StructField(ema.seen, st.LongType()) for ema in emas]
-    kept = [st.StructField(f.name, f.dataType) for f in found.schema]
+    stored = [st.StructField(f.name, f.dataType) for f in found.schema]
     function = _pass([astuple(ema) for ema in emas], CARRY if given.has_carry else None)
-    return found.groupBy(*map(quoted, e.groups)).applyInArrow(function, st.StructType([*kept, *added]))
+    return found.groupBy(*map(quoted, e.groups)).applyInArrow(function, st.StructType([*stored, *added]))
 
 
 def _pass(emas: Sequence[tuple[str, int, str, str, str]], carry: str | None) -> Callable[[pa.Table], pa.Table]:

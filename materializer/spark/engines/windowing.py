@@ -67,12 +67,12 @@ class Windowing:
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
         if is_small and replaced:
-            kept = read_small.kept_rows(spark, definition, partials_path, version, replaced)
+            stored = read_small.kept_rows(spark, definition, partials_path, version, replaced)
         else:
-            kept = read_small.scanned(spark, partials_path, version)
-        kept = c.kept_partials(definition, kept, replaced)
+            stored = read_small.scanned(spark, partials_path, version)
+        stored = c.kept_partials(definition, stored, replaced)
         if work.parts == ():
-            return kept, []
+            return stored, []
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
         before = self._before(definition, partials_path, version, work, parts)
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
@@ -81,10 +81,10 @@ class Windowing:
         raw, seen = c.observed(raw, "recompute")
         raw = self._looking_back(definition, raw, partials_path, version, work, parts)
         if is_small:
-            raw, kept = raw.coalesce(1), kept.coalesce(1)
+            raw, stored = raw.coalesce(1), stored.coalesce(1)
         if work.parts is None or parts is None:
-            return run.revised(run.everything(definition, raw, work.at, replaced, before), kept), [seen]
-        found = run.changed_results(definition, raw, work.parts, parts, work.at, kept, before)
+            return run.revised(run.everything(definition, raw, work.at, replaced, before), stored), [seen]
+        found = run.changed_results(definition, raw, work.parts, parts, work.at, stored, before)
         return c.kept_partials(definition, found, replaced), [seen]
 
     def census(
@@ -178,8 +178,8 @@ class Windowing:
 
     def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")
-        kept = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-        return kept.where(f"w_start < {since}L")
+        stored = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+        return stored.where(f"w_start < {since}L")
 
     def again(
         self,

@@ -113,12 +113,12 @@ def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], froze
     version = sf.when(sf.col(SLICE) < frozen, sf.col("_commit_version"))
     found = frame.withColumn(SLICE, start).withColumn(VERSION, version).groupBy(SLICE, VERSION).agg(*counts)
     others = " + ".join(quoted(kind) for kind in KINDS[:-1])
-    kept = sf.expr(f"CASE WHEN {quoted(VERSION)} IS NULL OR {others} > 0 THEN {SLICE} END").alias(SLICE)
+    stored = sf.expr(f"CASE WHEN {quoted(VERSION)} IS NULL OR {others} > 0 THEN {SLICE} END").alias(SLICE)
     told = sf.expr(f"CASE WHEN {others} > 0 THEN {quoted(VERSION)} WHEN {quoted(VERSION)} >= 0 THEN -1L END").alias(
         VERSION
     )
     sums = [sf.sum(kind).alias(kind) for kind in KINDS]
-    return found.groupBy(kept, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
+    return found.groupBy(stored, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
 
 
 def _below(rows: list[Row], frozen: int) -> tuple[int, tuple[int, ...], tuple[int, ...], list[Row]]:

@@ -42,11 +42,11 @@ def parts_of(
     if merges or plan.replaced != raw:
         spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
         if plan.lane is Lane.DRIVER and spans:
-            kept = read_small.kept_rows(spark, definition, partials_path, plan.partials.version, spans)
+            stored = read_small.kept_rows(spark, definition, partials_path, plan.partials.version, spans)
         else:
-            kept = read_small.scanned(spark, partials_path, plan.partials.version)
-        kept = c.kept_partials(definition, kept, spans)
-        kept = kept if starts is None else c.except_buckets(definition, kept, starts)
+            stored = read_small.scanned(spark, partials_path, plan.partials.version)
+        stored = c.kept_partials(definition, stored, spans)
+        stored = stored if starts is None else c.except_buckets(definition, stored, starts)
         news = []
         for i, step in enumerate(merges):
             changed = _inserts(spark, definition, source, step, plan.source_version)
@@ -56,7 +56,7 @@ def parts_of(
             if hull is not None and not all(s.is_bounded for s in step.spans):
                 inside = step.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
             news.append(c.build(definition, rows, inside))
-        parts.append(c.merge(definition, [kept, *news]) if news else kept)
+        parts.append(c.merge(definition, [stored, *news]) if news else stored)
     return parts, observations
 
 

@@ -42,16 +42,16 @@ class Fewer:
 def fewer_rows(
     spark: SparkSession,
     definition: Definition,
-    kept: DataFrame,
+    stored: DataFrame,
     computed: pa.Table | DataFrame,
     gone: Mapping[int, SpanSet],
 ) -> Fewer | None:
-    """Return where *computed* counts fewer rows than *kept* less the deletes that capture has seen; None if nowhere.
+    """Return where *computed* counts fewer rows than *stored* less the deletes that capture has seen; None if nowhere.
 
     Args:
         spark: The session.
         definition: The definition, with the column that counts rows.
-        kept: The stored partials of the spans, or more.
+        stored: The stored partials of the spans, or more.
         computed: The new partials of the spans, or more.
         gone: Buckets by the maximum number of deleted rows that capture has seen in each.
     """
@@ -59,7 +59,7 @@ def fewer_rows(
     every = spans_sql(SLICE, SpanSet.union(s for spans in gone.values() for s in spans), time_type)
     allowed = " ".join(f"WHEN {spans_sql(SLICE, spans, time_type)} THEN {rows}L" for rows, spans in gone.items())
     computed = _frame(spark, definition, computed, count)
-    was = kept.where(every).groupBy(SLICE).agg(sf.sum(count).alias("was"))
+    was = stored.where(every).groupBy(SLICE).agg(sf.sum(count).alias("was"))
     now = computed.groupBy(SLICE).agg(sf.sum(count).alias("now"))
     found = (
         was.join(now, SLICE, "left")
@@ -84,19 +84,19 @@ def fewer_rows(
 
 
 def fewer_counted(
-    spark: SparkSession, definition: Definition, kept: DataFrame, computed: pa.Table | DataFrame, gone: int
+    spark: SparkSession, definition: Definition, stored: DataFrame, computed: pa.Table | DataFrame, gone: int
 ) -> Fewer | None:
     """Return where an engine's results up to some slice count fewer rows in all than the stored ones; None if nowhere.
 
     Args:
         spark: The session.
         definition: The definition of the engine's aggregate.
-        kept: The stored results that are replaced.
+        stored: The stored results that are replaced.
         computed: The new results.
         gone: How many counts may be missing, because capture has seen the deletes of their rows.
     """
     computed = _frame(spark, definition, computed, _N)
-    both = kept.select(SLICE, sf.col(_N).alias("was"), sf.lit(0).alias("now")).unionByName(
+    both = stored.select(SLICE, sf.col(_N).alias("was"), sf.lit(0).alias("now")).unionByName(
         computed.select(SLICE, sf.lit(0).alias("was"), sf.col(_N).alias("now"))
     )
     slices = both.groupBy(sf.expr(instant_of_sql(SLICE, definition.time_type)).alias("at")).agg(

@@ -247,8 +247,10 @@ class Spark:
         """
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
-            kept = c.kept_partials(definition, plan_rows.stored_rows(self.spark, definition, path, plan, spans), spans)
-            return row_counts.fewer_counted(self.spark, definition, kept, computed.partials, gone)
+            stored = c.kept_partials(
+                definition, plan_rows.stored_rows(self.spark, definition, path, plan, spans), spans
+            )
+            return row_counts.fewer_counted(self.spark, definition, stored, computed.partials, gone)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
         """Return the rows that an output has at one version and not at an earlier one, each as often as it was added.
