@@ -1,7 +1,7 @@
-"""The façade: one lake, opened with one's own Spark session or none.
+"""The façade: one lake, with a Spark session of the caller or an embedded Spark.
 
-Its methods stand by topic in the modules of this package; :mod:`materializer.wiring` chooses adapters. Importing it loads no
-engine; Spark is imported inside the function that builds it.
+The modules of this package have its methods by topic; :mod:`materializer.wiring` chooses adapters. Importing this package does
+not import Spark, which is imported when it is started.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ __all__ = ["Instant", "Materializer"]
 class Materializer(Defining, Versioning, Refreshing, Scheduling, Looking, Reading, Checking, Maintaining, Repairing):
     """Continuous aggregates of one lake.
 
-    Instants go in as ISO text (UTC where it says nothing else) or, for integer time columns, as whole numbers; they come
-    out as :class:`~materializer.Span`, in microseconds since 1970-01-01T00:00:00Z or in the column's own numbers. Windows
-    are half-open, open where an end is None. Durations in reports are seconds of wall time.
+    Arguments take an instant as ISO text (in UTC unless it has an offset) or, for integer time columns, as a whole number.
+    Results have instants as :class:`~materializer.Span`, in microseconds since 1970-01-01T00:00:00Z or in the numbers of the
+    column. Windows are half-open; None leaves an end open. Durations in reports are seconds of wall time.
 
-    What every method may raise besides what it says itself: UnknownAggregateError for a name that the lake does not have,
-    RefreshWindowError for a window that cannot be read or is reversed, JournalError where the journal cannot be read, and,
-    of those that write, LeaseHeldError while another live process works on the aggregate.
+    Every method may raise: UnknownAggregateError for a name that the lake does not have, RefreshWindowError for a window that
+    cannot be read or is reversed, JournalError if the journal cannot be read. A method that writes may raise LeaseHeldError
+    while another live process works on the aggregate.
 
     Args:
         lake: Root folder; None takes it from the configuration.
-        spark: A session to compute with. It is left as it is found; without one an embedded Spark is started when
-            something has to be computed, and not before.
+        spark: The session for computations; its settings are not changed. Without it an embedded Spark is started for the
+            first computation.
         config: Settings; None reads ``materializer.toml`` and the environment.
-        python_aggregates: Aggregates written in Python, besides those that the configuration names.
-        output_handlers: Functions that definitions name as ``output_handler``, by name, likewise.
-        on_checkpoint: Told the name of each step of what writes before it is done; for tests.
+        python_aggregates: Aggregates written in Python, in addition to those of the configuration.
+        output_handlers: Output handlers by the names that definitions use, in addition to those of the configuration.
+        on_checkpoint: Called with the name of each writing step before the step; for tests.
 
     Raises:
-        ForeignSettingError: If *spark* skips files that it cannot read.
-        UsageError: If an aggregate in Python cannot be imported, or has an unfit name.
+        ForeignSettingError: If *spark* skips unreadable files.
+        UsageError: If a Python aggregate or an output handler cannot be imported, or has an unfit name.
 
     Examples:
         >>> Materializer("no-lake-yet").status()
@@ -81,14 +81,14 @@ class Materializer(Defining, Versioning, Refreshing, Scheduling, Looking, Readin
         super().__init__(*wired(root, config, spark, python_aggregates, output_handlers, on_checkpoint))
 
     def engine(self) -> Spark:
-        """Return Spark, started on the first call, and once more after its process has died.
+        """Return Spark, which is started on the first call, and once more after its process died.
 
         Raises:
-            SparkDiedError: If it has died again, or runs in a session that was given.
+            SparkDiedError: If it died a second time, or belongs to the session of the caller.
         """
         return self._executor.engine()
 
     @property
     def has_started_spark(self) -> bool:
-        """Whether anything needed Spark so far."""
+        """Whether Spark was started so far."""
         return self._executor.started is not None

@@ -1,4 +1,4 @@
-"""Whether what is published is right."""
+"""Verification and checks of published rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checking(OpenedLake):
             end: First instant after the window, or None for an open end.
 
         Returns:
-            What was compared and what differs; a difference is no error here.
+            What was compared and what differs; a difference raises no error.
 
         Raises:
             RetryableError: If another version of the definition was published meanwhile.
@@ -41,21 +41,21 @@ class Checking(OpenedLake):
         suite: str | Path | None = None,
         docs: str | Path | None = None,
     ) -> CheckReport:
-        """Answer the suite of an aggregate about its published rows; the journal remembers what was found.
+        """Check the published rows of an aggregate with its suite; the journal stores the verdict.
 
         Args:
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for an open end.
-            suite: File of another suite than the one it was applied with.
+            suite: File of another suite than that of the definition.
             docs: Folder for Data Docs (HTML); they need Great Expectations.
 
         Returns:
-            The verdict; expectations that are not met are no error here.
+            The verdict; expectations that are not met raise no error.
 
         Raises:
-            UsageError: If *suite* cannot be read, or *docs* is asked for and there is no suite.
-            DefinitionError: With everything that is wrong with *suite*.
+            UsageError: If *suite* cannot be read, or if *docs* is given without any suite.
+            DefinitionError: With every problem of *suite*.
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
         lake = self._lake

@@ -24,11 +24,11 @@ class Defining(OpenedLake):
         """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them.
 
         Args:
-            what: One of these, or several. A text of one line that does not begin with ``CREATE`` is a path.
+            what: One or several of these. A text of one line that does not begin with ``CREATE`` is a path.
 
         Raises:
             DefinitionError: With every problem of every text.
-            UsageError: If a file is not there or cannot be read.
+            UsageError: If a file does not exist or cannot be read.
         """
         return self._texts.read(what)
 
@@ -39,21 +39,21 @@ class Defining(OpenedLake):
         dry_run: bool = False,
         publish_anyway: str = "",
     ) -> list[DefinitionChange]:
-        """Make definitions known to the lake: checked whole first, then written one by one.
+        """Apply definitions to the lake: first all are checked, then they are written one by one.
 
-        A definition whose data changed becomes the next version of its aggregate, which :meth:`build` fills and
-        publishes; what is published is refreshed and read meanwhile.
+        A definition that changes the data becomes the next version of its aggregate. :meth:`build` computes and publishes it;
+        meanwhile the published version is refreshed and read.
 
         Args:
             what: SQL text, a file, a folder, specs, or several of these.
-            dry_run: Only say what would change.
-            publish_anyway: Why a next version that is made from stored partials, and does not meet its expectations, is
-                made all the same; recorded.
+            dry_run: Only return what would change.
+            publish_anyway: Reason to accept a next version from stored partials that does not meet its expectations; the
+                journal records it.
 
         Raises:
             DefinitionError: With every problem of every definition; nothing was written.
             FrozenHistoryError: If data changed and history is frozen.
-            TableNotFoundError: If a source is not there.
+            TableNotFoundError: If a source does not exist.
         """
         applier = Applier(self._texts, self._definitions, self._versions)
         return applier.apply(what, dry_run=dry_run, publish_anyway=publish_anyway)
@@ -64,7 +64,7 @@ class Defining(OpenedLake):
         Args:
             name: Name of the aggregate.
             source: A path, or a name.
-            parts: Those of :func:`materializer.define`, or, with an ``engine``, of
+            parts: Arguments of :func:`materializer.define`, or, with an ``engine``, of
                 :func:`materializer.core.language.engine_define.define_engine`.
 
         Raises:
@@ -74,14 +74,14 @@ class Defining(OpenedLake):
         return self.apply(self._texts.defined(name, source, parts))[0]
 
     def drop(self, name: str, *, cascade: bool = False) -> list[str]:
-        """Remove an aggregate with all its tables; its source is never touched.
+        """Remove an aggregate and all its tables; its source is never changed.
 
         Args:
             name: The aggregate.
-            cascade: Remove the aggregates that read it, too, those that nobody reads first.
+            cascade: Remove the aggregates that read it, too, before it.
 
         Returns:
-            The names of what was removed, in this order.
+            The names of the removed aggregates, in order.
 
         Raises:
             HasReadersError: If others read it, without *cascade*; nothing was written.

@@ -26,16 +26,16 @@ class Looking(OpenedLake):
         """Return the status of one aggregate or of all, without a JVM.
 
         Args:
-            name: The aggregate; None for all that can be used, by name.
-            now: For policies and promises, as in :meth:`policies`.
+            name: The aggregate; None for all usable aggregates, by name.
+            now: The *now* of policies and promises, as in :meth:`policies`.
         """
         return self._looker.status(name, now)
 
     def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
-        """Return how late the rows of each source came since it is read, by time column, without a JVM.
+        """Return the lateness of the rows of each source, by time column, without a JVM.
 
         Args:
-            name: An aggregate; only its source then.
+            name: An aggregate; None for the sources of all.
         """
         return self._looker.lateness(name)
 
@@ -45,7 +45,7 @@ class Looking(OpenedLake):
         Shape:
             name, state, grid: text
             cursor, newest: integer, source versions
-            threshold: text, the instant below which everything was materialised once
+            threshold: text, the end of everything that was ever materialised
             dirty_spans, rows, null_times: integer
             last_refresh: ISO text
             Grain (name), by name.
@@ -73,7 +73,7 @@ class Looking(OpenedLake):
         return self._looker.newest_bucket_end(name)
 
     def doctor(self, name: str | None = None) -> list[DoctorFinding]:
-        """Return what stands in the way of the next refresh, and how to mend it.
+        """Return problems that may stop the next refresh, each with a remedy.
 
         Args:
             name: The aggregate; None for all, the environment and the journal.

@@ -15,15 +15,15 @@ class Maintaining(OpenedLake):
     def maintain(
         self, name: str | None = None, *, dry_run: bool = False, on_plan: OnPlan = lambda _: None
     ) -> list[MaintainReport]:
-        """Lay tables out in time again, remove files that nobody needs, and keep logs and journal short; changes no row.
+        """Rewrite files in order of time, remove unneeded files, and shorten logs and the journal; changes no row.
 
         Args:
             name: The aggregate; None for all, parents first. The journal comes last each time.
-            dry_run: Only say what would be done.
-            on_plan: Told what is about to be done, before it is.
+            dry_run: Only return what would be done.
+            on_plan: Called with each plan before it is carried out.
 
         Raises:
-            LeaseHeldError: If another live process works on an aggregate; what was done stays, and the others are done.
+            LeaseHeldError: If another live process works on an aggregate; the others are maintained.
         """
         if name is not None:
             self.journal.view().named(name)
@@ -32,20 +32,20 @@ class Maintaining(OpenedLake):
 
     @property
     def maintainer(self) -> Maintainer:
-        """Maintains one aggregate, or the journal, at a time."""
+        """The maintainer, which maintains one aggregate or the journal at a time."""
         return Maintainer(self._lake)
 
     def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
-        """Freeze the history of an aggregate before its raw rows go; writes to no source.
+        """Freeze the history of an aggregate before its raw rows are deleted; writes to no source.
 
         Args:
             name: The aggregate.
-            before: Up to where, rounded down to an edge: ISO text, or an integer for integer time.
-            as_stored: Freeze dirty buckets that need their raw rows too, as they are stored; they stay in the log, stuck.
-            dry_run: Only say what would be done.
+            before: End of the frozen history, rounded down to an edge: ISO text, or an integer for integer time.
+            as_stored: Freeze dirty buckets that need their raw rows, too, as they are stored; they stay in the log, stuck.
+            dry_run: Only return what would be done.
 
         Returns:
-            The bound, the statement that deletes the rows below it, and who else reads them.
+            The frozen boundary, the statement that deletes the rows below it, and other aggregates that read them.
 
         Raises:
             ExpireBoundError: If *before* is no time, or nothing was materialised up to there.
@@ -56,11 +56,11 @@ class Maintaining(OpenedLake):
         return Expirer(self._lake).expire(name, before, as_stored=as_stored, dry_run=dry_run)
 
     def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
-        """Give frozen history up: the next refresh computes it from what the source still has.
+        """Thaw history: the next refresh computes it from the rows that the source still has.
 
         Args:
             name: The aggregate.
-            dry_run: Only say what would be done.
+            dry_run: Only return what would be done.
 
         Raises:
             HistoryBuildingError: While a next version is built.

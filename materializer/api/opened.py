@@ -1,4 +1,4 @@
-"""What all topics of the façade share: one lake with its use cases, and how users name aggregates and windows."""
+"""The base of all topics of the façade: one lake with its use cases, and the reading of names and windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from materializer.spark.runtime.jvm import watched
 
 @watched
 class OpenedLake:
-    """One lake, opened.
+    """One opened lake.
 
     Args:
         lake: The lake.
@@ -42,11 +42,11 @@ class OpenedLake:
         self._policies = Policies(lake, self._definitions, self._refresher)
 
     def names(self) -> list[str]:
-        """Return the names of all aggregates, those that others read before these, then those that cannot be used."""
+        """Return the names of all aggregates, parents first; broken ones come last."""
         return self._looker.names()
 
     def grid(self, name: str) -> Grid:
-        """Return how an aggregate divides time.
+        """Return the grid of an aggregate.
 
         Args:
             name: The aggregate.
@@ -63,6 +63,6 @@ class OpenedLake:
         return parse_window(start, end, grid.time_type, grid.resolution)
 
     def _part(self, name: str, start: Instant, end: Instant) -> Span | None:
-        """Return a window, None for everything."""
+        """Return a window, or None if it is everything."""
         window = self._window(name, start, end)
         return None if window == EVERYTHING else window

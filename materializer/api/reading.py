@@ -1,4 +1,4 @@
-"""Rows of aggregates: published, changed, and as of now."""
+"""Rows of aggregates: published rows, changes and fresh reads."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Reading(OpenedLake):
 
         Args:
             name: The aggregate.
-            as_: ``spark`` or ``pandas``. Published rows reach pandas without a JVM.
-            fresh: As of the newest source version: dirty buckets are computed on the fly, clean ones are read. An aggregate over
-                another is computed from the other's rows as of now.
+            as_: ``spark`` or ``pandas``. Published rows as pandas need no JVM.
+            fresh: Return rows as of the newest source version: dirty buckets are computed on the fly, clean ones are read. An
+                aggregate over another is computed from a fresh read of the other.
 
         Raises:
             TableNotFoundError: If the output is gone.
-            TablesAheadError: With *fresh*, if the tables carry what the journal does not know.
+            TablesAheadError: With *fresh*, if the tables carry a refresh that the journal does not know.
 
         Shape:
-            The columns of the definition's SELECT, in its order; of an engine those that it writes.
-            Grain (bucket, keys); of an engine (keys, window). No order promised.
+            The columns of the definition's SELECT, in its order; for an engine the columns that it writes.
+            Grain (bucket, keys); for an engine (keys, window). No order promised.
         """
         state = self.journal.view().named(name)
         aggregate = self._lake.aggregate(state)
@@ -78,12 +78,12 @@ class Reading(OpenedLake):
         after_refresh: int | None = None,
         reason: str | None = None,
     ) -> DataFrame | pd.DataFrame:
-        """Return what refreshes changed in the output of an aggregate, from its change feed.
+        """Return the rows that refreshes changed in the output of an aggregate, from its change feed.
 
         Args:
-            name: The aggregate; its definition says ``'output.change_feed' = 'true'``.
-            as_: ``spark`` or ``pandas``, which wants no JVM.
-            after_refresh: Number of the last refresh that is known already; None for everything.
+            name: The aggregate; its definition has ``'output.change_feed' = 'true'``.
+            as_: ``spark`` or ``pandas``, which needs no JVM.
+            after_refresh: Only changes of refreshes with a larger number; None for all.
             reason: Only changes with this reason: ``new``, ``late``, ``correction``, ``delete`` or ``definition``.
 
         Raises:
@@ -111,7 +111,7 @@ class Reading(OpenedLake):
     def show_changes(
         self, name: str, *, limit: int = 20, after_refresh: int | None = None, reason: str | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]], int]:
-        """Return column names, the first changes after a refresh, and how many there are, without a JVM.
+        """Return column names, the first changes after a refresh, and the number of all, without a JVM.
 
         Args:
             name: The aggregate.
@@ -126,9 +126,9 @@ class Reading(OpenedLake):
         return feed_rows(path, after=after_refresh, reason=reason, limit=limit)
 
     def fresh(self, name: str, start: Instant = None, end: Instant = None) -> FreshRead:
-        """Return rows as of the newest source version, and what computing the dirty ones costs.
+        """Return a fresh read: rows as of the newest source version, and the cost of computing the dirty buckets.
 
-        The source of an aggregate over another is read fresh too, down to the raw rows.
+        The parent of an aggregate over another is read fresh, too, down to the raw rows.
 
         Args:
             name: The aggregate.
@@ -136,25 +136,25 @@ class Reading(OpenedLake):
             end: First instant after the window, or None for an open end.
 
         Raises:
-            TablesAheadError: If the tables carry what the journal does not know.
+            TablesAheadError: If the tables carry a refresh that the journal does not know.
         """
         return FreshReader(self._lake).read(name, self._part(name, start, end))
 
     def create_fresh_view(self, name: str, view: str | None = None) -> FreshView:
-        """Create a view for SQL over the rows as of now, in every session of this Spark application.
+        """Create a SQL view over a fresh read, for all sessions of this Spark application.
 
-        It is a snapshot of the source version that is the newest now; create it again to move it on.
+        It always shows the source version that was the newest when it was created; create it again for a newer one.
 
         Args:
             name: The aggregate.
-            view: What to call the view, like an aggregate; the aggregate's name when None. It lies in ``global_temp``.
+            view: Name of the view in ``global_temp``, under the rules for names of aggregates; None for the aggregate's name.
 
         Returns:
-            Its name, also as its text, with the version that it is pinned to and what each query of it computes.
+            The view. Its text form is its name; it also has its source version and what each query computes.
 
         Raises:
             TablesAheadError: As :meth:`fresh`.
-            UsageError: If that cannot name a view; no view was made.
+            UsageError: If the name is unfit for a view; no view was created.
         """
         return FreshReader(self._lake).create_view(name, view)
 
@@ -166,9 +166,11 @@ class Reading(OpenedLake):
         Args:
             name: The aggregate.
             limit: How many rows at most.
-            start: First instant of buckets that are shown, or None for an open start.
-            end: First instant after them, or None for an open end.
+            start: First instant, or None for an open start.
+            end: First instant after the shown buckets, or None for an open end.
         """
         window = self._window(name, start, end)
-        first, last = (None if given is None else at for given, at in ((start, window.start), (end, window.end)))
+        first, last = (
+            None if given is None else instant for given, instant in ((start, window.start), (end, window.end))
+        )
         return self._looker.show(name, limit=limit, start=first, end=last)

@@ -1,4 +1,4 @@
-"""Refreshes: planned and done, over a window or in many runs."""
+"""Plans, refreshes, backfills and invalidations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from materializer.spark.runtime.jvm import watched
 
 @watched
 class Refreshing(OpenedLake):
-    """Plans and does refreshes."""
+    """Plans and carries out refreshes."""
 
     def plan(
         self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False
@@ -30,12 +30,12 @@ class Refreshing(OpenedLake):
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for the end of the newest bucket.
-            force: Compute clean buckets again too.
-            strict: Refuse what is not incremental.
+            force: Compute clean buckets again, too.
+            strict: Refuse a plan that is not incremental.
 
         Raises:
             RefreshWindowTooSmallError: If the window holds no whole bucket.
-            NotIncrementalError: If *strict* refuses it.
+            NotIncrementalError: If *strict* refuses the plan.
         """
         options = replace(self._options(name, start, end), force=force, strict=strict)
         return Previewer(self._lake).preview(name, options)
@@ -55,30 +55,31 @@ class Refreshing(OpenedLake):
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
-        """Make every whole bucket of [start, end) true at one source version per run.
+        """Refresh every whole bucket of [start, end), in runs; each run reflects one source version.
 
         Args:
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for the end of the newest bucket.
-            force: Compute clean buckets again too.
-            strict: Refuse what is not incremental.
-            as_of: Clock instant that closes windows of an engine; it never goes back.
+            force: Compute clean buckets again, too.
+            strict: Refuse a plan that is not incremental.
+            as_of: Clock of an engine, which closes windows; it never goes back.
             max_runs: Stop after so many runs; the rest stays dirty.
-            publish_anyway: Why what fails its expectations is published all the same; recorded.
-            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            publish_anyway: Reason to publish rows that fail their expectations; the journal records it.
+            accept_fewer_rows: Compute history from the rows that the source has, although rows are missing whose deletion no
+                change feed shows.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             UsageError: If *max_runs* is less than 1.
             RefreshWindowTooSmallError: If the window holds no whole bucket.
-            FrozenWindowError: If it lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+            FrozenWindowError: If the whole window is frozen; RetiredWindowError, if no bucket of it is retained.
             NotIncrementalError: If *strict* refuses the plan.
-            FewerRowsError: If history would be computed from fewer rows than it was made from, and nobody saw them go.
-            QualityGateError: If what was computed does not meet the expectations; it is not published and stays dirty.
-            DataError: If rows make a measure fail; their buckets are named.
-            OutputHandlerError: If the output handler failed; what was refreshed is published.
+            FewerRowsError: If history would be computed from fewer rows than before, and no change feed shows their deletion.
+            QualityGateError: If computed rows do not meet the expectations; they are not published, and stay dirty.
+            DataError: If rows make a measure fail; the error names their buckets.
+            OutputHandlerError: If the output handler failed; the refreshed rows are published.
         """
         options = replace(
             self._options(name, start, end, as_of),
@@ -105,24 +106,24 @@ class Refreshing(OpenedLake):
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
-        """Refresh a window in runs; resumable, because what is not done stays dirty.
+        """Refresh a window in runs; a stopped backfill can be continued, because the rest stays dirty.
 
         Args:
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for the end of the newest bucket.
-            buckets_per_run: Buckets one run takes; None sizes runs by source rows.
-            order: Which end is done first.
+            buckets_per_run: Buckets of one run; None sizes runs by source rows.
+            order: The end to start from.
             max_runs: Stop after so many runs.
-            force: Compute clean buckets again too.
-            publish_anyway: Why what fails its expectations is published all the same; recorded.
-            accept_fewer_rows: Compute history from what the source has, though rows of it went that nobody saw go.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            force: Compute clean buckets again, too.
+            publish_anyway: Reason to publish rows that fail their expectations; the journal records it.
+            accept_fewer_rows: As in :meth:`refresh`.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             UsageError: If *buckets_per_run* or *max_runs* is less than 1.
-            QualityGateError: As :meth:`refresh`, and whatever else that raises; runs that were done stay.
+            QualityGateError: As :meth:`refresh`, which may raise other errors, too; finished runs stay.
         """
         options = replace(
             self._options(name, start, end),
@@ -142,13 +143,13 @@ class Refreshing(OpenedLake):
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for an open end.
-            reason: Why, for the history.
+            reason: The reason, for the journal.
 
         Returns:
-            What was declared: the window rounded outward to whole buckets.
+            The dirty span: the window rounded outward to whole buckets.
 
         Raises:
-            FrozenWindowError: If the window lies wholly in frozen history; RetiredWindowError, before what the output keeps.
+            FrozenWindowError: If the whole window is frozen; RetiredWindowError, if no bucket of it is retained.
         """
         span = self.grid(name).cover(self._window(name, start, end))
         return Invalidator(self._lake).invalidate(name, span, reason)

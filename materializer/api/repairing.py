@@ -1,4 +1,4 @@
-"""Tables and journal that disagree, and copies of the journal."""
+"""Repair of tables and journal, and backups of the journal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Repairing(OpenedLake):
     """Repairs aggregates, and copies and restores the journal."""
 
     def repair(self, name: str, *, dry_run: bool = False) -> RepairReport:
-        """Make the tables of an aggregate and the journal agree again; what cannot be told any more is dirty then.
+        """Make the tables of an aggregate agree with the journal again; buckets whose rows are not certain become dirty.
 
         Args:
             name: The aggregate.
-            dry_run: Only say what is wrong and what would be done; starts no JVM.
+            dry_run: Only return the problems and what would be done; starts no JVM.
 
         Raises:
             LeaseHeldError: If a live process works on it; nothing was written.
@@ -36,23 +36,23 @@ class Repairing(OpenedLake):
         return repairer.plan(name) if dry_run else repairer.repair(name)
 
     def unusable(self) -> list[JournalError]:
-        """Return an error for each aggregate of which an event of the journal cannot be read."""
+        """Return an error for each aggregate with an unreadable event in the journal."""
         return [broken.error() for broken in self.journal.view().broken.values()]
 
     def lost(self) -> list[str]:
-        """Return names of aggregates whose tables are in the lake, but which the journal does not know."""
+        """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
         return Repairer(self._lake).lost()
 
     def take_over(
         self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec], *, dry_run: bool = False
     ) -> list[RepairReport]:
-        """Make definitions known whose journal was lost, with the tables that are there; everything of them is dirty.
+        """Apply definitions after the journal was lost, with the tables in the lake; everything of them becomes dirty.
 
-        A journal that cannot be read is renamed, and a new one is begun.
+        A journal that cannot be read is renamed, and a new one is created.
 
         Args:
             what: As in :meth:`apply`.
-            dry_run: Only say what would be done; starts no JVM.
+            dry_run: Only return what would be done; starts no JVM.
 
         Raises:
             DefinitionError: With every problem of every definition.
@@ -64,7 +64,7 @@ class Repairing(OpenedLake):
         return work.plan(specs) if dry_run else work.take_over(specs)
 
     def backup(self, folder: str | Path) -> BackupReport:
-        """Copy the journal, as it is at one moment; refreshes may go on meanwhile. Tables are not copied.
+        """Copy one version of the journal; refreshes may run meanwhile. Tables are not copied.
 
         Args:
             folder: A new or an empty folder.
@@ -76,21 +76,22 @@ class Repairing(OpenedLake):
         return Backups(self._lake).backup(Path(folder))
 
     def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
-        """Put the journal of a backup in place; the one that is there is kept beside it.
+        """Replace the journal by that of a backup; the replaced one is renamed.
 
         Args:
-            folder: What :meth:`backup` wrote.
-            dry_run: Only say what differs.
+            folder: A folder that :meth:`backup` wrote.
+            dry_run: Only return the differences.
 
         Raises:
-            JournalError: If the backup is none, or damaged.
+            UsageError: If the folder has no complete backup.
+            JournalError: If the backup is damaged.
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
         """
         backups = Backups(self._lake)
         return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
-        """Hold the lease of an aggregate, recovered; for commands that write.
+        """Hold the lease of an aggregate during a block, after recovery of an open refresh; for code that writes.
 
         Args:
             name: The aggregate.

@@ -1,4 +1,4 @@
-"""Refresh policies: which there are, which are due, and running them."""
+"""Refresh policies: their states, changes and runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Scheduling(OpenedLake):
     """Changes and runs refresh policies."""
 
     def policies(self, name: str | None = None, now: Instant = None) -> list[PolicyState]:
-        """Return the refresh policies of one aggregate or of all, as they stand at a time.
+        """Return the states of the refresh policies of one aggregate or of all, at a time.
 
         Args:
             name: The aggregate; None for all.
-            now: ISO text, or an integer for integer time; None takes the clock.
+            now: ISO text, or an integer for integer time; None for the clock.
         """
         return self._policies.states(name, now)
 
@@ -42,18 +42,18 @@ class Scheduling(OpenedLake):
         catch_dirt: bool | None = None,
         max_staleness: Instant = None,
     ) -> DefinitionChange:
-        """Add a refresh policy to an applied definition; nothing is computed again.
+        """Add a refresh policy to an applied definition; no bucket is computed.
 
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            start_offset: Where its window starts, back from now, such as ``"7 days"``; None or ``"none"`` is open.
-            end_offset: Where its window ends, likewise.
+            start_offset: Distance from *now* back to the start of its window, such as ``"7 days"``; None or ``"none"`` is open.
+            end_offset: Distance from *now* back to the end of its window; None or ``"none"`` is open.
             schedule: Five cron fields, in UTC.
-            max_runs: Runs that it does at most each time; 0 for no limit.
-            order: Which end of its window is done first.
-            catch_dirt: Whether dirt that lies in no policy's window is taken along.
-            max_staleness: What the definition promises from now on; ``"none"`` takes the promise back.
+            max_runs: Maximum number of refreshes of one run of the policy; 0 for no limit.
+            order: The end of its window to start from.
+            catch_dirt: Whether dirty buckets in no policy's window are refreshed, too.
+            max_staleness: The new promise of the definition; ``"none"`` removes the promise.
 
         Raises:
             PolicyExistsError: If the aggregate has a policy of that name.
@@ -72,14 +72,14 @@ class Scheduling(OpenedLake):
         return self._policies.add(name, policy, given, max_staleness=promise)
 
     def remove_policy(self, name: str, policy: str = "default") -> DefinitionChange:
-        """Remove a refresh policy from an applied definition; what it refreshed stays.
+        """Remove a refresh policy from an applied definition; refreshed buckets stay.
 
         Args:
             name: The aggregate.
             policy: Name of the policy.
 
         Raises:
-            UnknownPolicyError: If the aggregate has none of that name.
+            UnknownPolicyError: If the aggregate has no policy of that name.
         """
         return self._policies.remove(name, policy)
 
@@ -97,19 +97,19 @@ class Scheduling(OpenedLake):
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            now: ISO text; an integer for integer time, where it has to be given unless a resolution is declared.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            now: ISO text; for integer time an integer, which is required unless the definition has a resolution.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             UnknownPolicyError: If the aggregate has no policy of that name.
-            PolicyNowError: If *now* cannot be read, or no clock can tell it.
-            QualityGateError: As :meth:`refresh`, and whatever else that raises.
+            PolicyNowError: If *now* cannot be read, or is required.
+            QualityGateError: As :meth:`refresh`, which may raise other errors, too.
         """
         return self._policies.run(name, policy, now, on_plan=on_plan, on_run=on_run)
 
     def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
-        """Return (aggregate, policy) of every policy whose schedule came due since it ran; parents first.
+        """Return (aggregate, policy) of every policy whose schedule was due since its last run, parents first.
 
         Args:
             name: The aggregate; None for all.
@@ -118,13 +118,13 @@ class Scheduling(OpenedLake):
         return self._policies.due(name, now)
 
     def run_due(self, name: str | None = None, now: Instant = None) -> list[PolicyReport]:
-        """Run every policy that is due; one that fails is due still, and does not stop the others.
+        """Run every due policy; a policy that fails stays due and does not stop the others.
 
         Args:
             name: The aggregate; None for all, parents first.
             now: As in :meth:`policies`.
 
         Raises:
-            QualityGateError: As :meth:`run_policy`, and whatever else that raises; when all were run, the first of them.
+            QualityGateError: As :meth:`run_policy`, which may raise other errors, too; the first error is raised after all ran.
         """
         return each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))

@@ -1,4 +1,4 @@
-"""Versions of an aggregate: built beside what is published, switched, and taken back."""
+"""Versions of an aggregate: building, publishing, rolling back and giving up."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Versioning(OpenedLake):
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> BuildReport:
-        """Build the next version of an aggregate in runs, and publish it once it covers what is published.
+        """Build the next version of an aggregate in runs, and publish it when it covers the published version.
 
         Args:
             name: The aggregate.
-            buckets_per_run: Buckets one run takes; None sizes runs by source rows.
-            order: Which end is done first.
-            max_runs: Stop after so many runs; the next call goes on.
-            switch: Whether it is published at the end.
-            as_of: Clock instant that closes windows of an engine.
-            publish_anyway: Why what fails its expectations is built all the same; recorded.
-            on_plan: Told each plan before it is done.
-            on_run: Told each run when it is done.
+            buckets_per_run: Buckets of one run; None sizes runs by source rows.
+            order: The end to start from.
+            max_runs: Stop after so many runs; the next call continues the build.
+            switch: Whether the build is published at the end.
+            as_of: Clock of an engine, which closes windows.
+            publish_anyway: Reason to accept rows that fail their expectations; the journal records it.
+            on_plan: Called with each plan before it is carried out.
+            on_run: Called with each run when it is done.
 
         Raises:
             UsageError: If *buckets_per_run* or *max_runs* is less than 1.
             NothingBuiltError: If there is no next version.
-            QualityGateError: If what was computed does not meet the expectations; it is not kept.
+            QualityGateError: If computed rows do not meet the expectations; they are not stored.
             DataError: If rows make a measure fail.
         """
         build = self._versions.build_after_switch(name)
@@ -65,7 +65,7 @@ class Versioning(OpenedLake):
         return builder.build(name, options, switches=switch, on_plan=on_plan, on_run=on_run)
 
     def next_grid(self, name: str) -> Grid:
-        """Return how the next version of an aggregate divides time.
+        """Return the grid of the next version of an aggregate.
 
         Args:
             name: The aggregate.
@@ -76,32 +76,32 @@ class Versioning(OpenedLake):
         return self.grid(self._versions.build_of(self.journal.view().named(name)).id)
 
     def switch(self, name: str) -> SwitchReport:
-        """Publish the next version of an aggregate in one commit, if it covers what is published.
+        """Publish the next version of an aggregate in one commit, if it covers the published version.
 
         Args:
             name: The aggregate.
 
         Raises:
             NothingBuiltError: If there is no next version.
-            NotCoveredError: If it lacks a span or a source version that readers have; nothing was switched.
+            NotCoveredError: If it lacks a span or a source version of the published version; nothing was switched.
         """
         return self._versions.switch(name)
 
     def rollback(self, name: str, *, back: int = 1) -> None:
-        """Make a previous version the next one, from its kept partials; :meth:`build` brings it up to date.
+        """Make a previous version the next one, from its stored partials; :meth:`build` brings it up to date.
 
         Args:
             name: The aggregate.
-            back: Which of those that are kept; 1 is the newest.
+            back: Which previous version; 1 is the newest.
 
         Raises:
-            NothingBuiltError: If so many are not kept.
+            NothingBuiltError: If there are fewer previous versions.
             FrozenHistoryError: If history was frozen since.
         """
         self._versions.rollback(name, back)
 
     def abandon(self, name: str) -> None:
-        """Give the next version up; what is published stays.
+        """Give the next version up; the published version stays.
 
         Args:
             name: The aggregate.
