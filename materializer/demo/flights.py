@@ -132,10 +132,10 @@ def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
     days = ordered["known_at"].cast(pa.timestamp("us")).cast(pa.date32())
     counts = pc.value_counts(days).to_pylist()
     batches: list[tuple[date, pa.Table]] = []
-    at = 0
-    for found in counts:
-        batches.append((found["values"], ordered.slice(at, found["counts"])))
-        at += found["counts"]
+    start = 0
+    for day in counts:
+        batches.append((day["values"], ordered.slice(start, day["counts"])))
+        start += day["counts"]
     return batches
 
 

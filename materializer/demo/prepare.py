@@ -76,14 +76,14 @@ def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
     cache = jars.cache_dir()
     if jars.find(config.spark.jars, cache) is None:
         session.end(session.start(config))
-    found = jars.find(config.spark.jars, cache)
-    if found is None:
+    cached = jars.find(config.spark.jars, cache)
+    if cached is None:
         return PreparedDemo((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
-    names = tuple(p.name for p in found)
+    names = tuple(p.name for p in cached)
     if config.spark.profile != "short":
         reason = f"profile '{config.spark.profile}' starts without one"
         return PreparedDemo(names, None, 0, time.perf_counter() - began, False, reason)
-    target = archive.place(cache, found)
+    target = archive.place(cache, cached)
     if target.is_file() and not again:
         return PreparedDemo(names, target, target.stat().st_size, time.perf_counter() - began, False)
     _make(config, target)

@@ -219,9 +219,9 @@ class _Demo:
                 def on_run(run: RunDone, runs: list[RunDone] = runs, move: _Move = move) -> None:
                     runs.append(run)
                     rows = sum(r.report.rows_read for r in runs)
-                    found = sum(r.report.buckets for r in runs)
-                    told = f"{count(rows, 'row')}, {count(found, 'bucket')}"
-                    move(len(runs), len(runs) + run.runs_left, told)
+                    refreshed = sum(r.report.buckets for r in runs)
+                    progress = f"{count(rows, 'row')}, {count(refreshed, 'bucket')}"
+                    move(len(runs), len(runs) + run.runs_left, progress)
 
                 report = self.m.backfill(name, on_run=on_run)
             rows, written = (sum(getattr(r.report, what) for r in runs) for what in ("rows_read", "rows_written"))
@@ -233,9 +233,9 @@ class _Demo:
             )
         # after all backfills, so that Spark is as warm here as in the refreshes
         self.full = {name: self._recompute_plainly(name) for name in self.names}
-        told = ", ".join(f"{name} {seconds(took)}" for name, took in self.full.items())
+        recomputes = ", ".join(f"{name} {seconds(took)}" for name, took in self.full.items())
         self.story.say(
-            f"What a refresh is beside, measured once, a full recompute by plain Spark into a table: {told}."
+            f"What a refresh is beside, measured once, a full recompute by plain Spark into a table: {recomputes}."
         )
 
     def _recompute_plainly(self, name: str) -> float:
@@ -264,8 +264,8 @@ class _Demo:
                 day = start.astimezone(NEW_YORK).date()
                 if first <= day <= last:
                     hours[day] = (following - start) / timedelta(hours=1)
-        told = ", ".join(f"{day:%-d %B} {length:g}" for day, length in hours.items())
-        self.story.say(f"Hours in a day of departures_daily, from its rows: {told}. The clocks changed in New York.")
+        lengths = ", ".join(f"{day:%-d %B} {length:g}" for day, length in hours.items())
+        self.story.say(f"Hours in a day of departures_daily, from its rows: {lengths}. The clocks changed in New York.")
         return hours
 
     def _feed(self, days: Iterable[tuple[date, pa.Table]]) -> None:
@@ -332,9 +332,9 @@ class _Demo:
         for name in self.names:
             self._refresh(name)
         idle = tuple(self.m.refresh(name) for name in self.names)
-        told = ", ".join(f"{report.name} {report.outcome} in {seconds(report.seconds)}" for report in idle)
+        outcomes = ", ".join(f"{report.name} {report.outcome} in {seconds(report.seconds)}" for report in idle)
         self.story.gap()
-        self.story.say(f"Refreshed again: {told}.")
+        self.story.say(f"Refreshed again: {outcomes}.")
         return idle
 
     # -- 5: the gate -----------------------------------------------------------------------------------------------------
@@ -351,10 +351,10 @@ class _Demo:
             failed = self.m.history(GATED)[0].verdict["output"]["failed"]
             for finding in map(Finding.from_json, failed):
                 self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=12, style="bold red")
-            kept = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
-            row = json.loads(kept[0].as_py())
-            told = f"{row['hour']}, {row['origin']}, {row['carrier']} with a mean delay of {row['mean_delay']:,.0f} minutes"
-            self.story.fact("kept", f"{count(len(kept), 'failing row')}, such as {told}", width=12)
+            failing = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
+            row = json.loads(failing[0].as_py())
+            example = f"{row['hour']}, {row['origin']}, {row['carrier']} with a mean delay of {row['mean_delay']:,.0f} minutes"
+            self.story.fact("kept", f"{count(len(failing), 'failing row')}, such as {example}", width=12)
         self._edited("UPDATE", changes.mend(self.path))
         self.story.gap()
         for name in self.names:
@@ -369,14 +369,14 @@ class _Demo:
         for name in self.names:
             report = self.m.verify(name)
             reports.append(report)
-            told = f"{count(report.rows, 'row')} at source version {report.source_version}"
+            compared = f"{count(report.rows, 'row')} at source version {report.source_version}"
             if report.is_equal:
-                self.story.fact(name, f"equal: {told}, {seconds(report.seconds)}", width=20, style="bold green")
+                self.story.fact(name, f"equal: {compared}, {seconds(report.seconds)}", width=20, style="bold green")
             else:
                 first = report.examples[0] if report.examples else "none to show"
                 self.story.fact(
                     name,
-                    f"DIFFERS in {count(report.differing, 'row')} of {told}; the first: {first}",
+                    f"DIFFERS in {count(report.differing, 'row')} of {compared}; the first: {first}",
                     width=20,
                     style="bold red",
                 )

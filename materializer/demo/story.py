@@ -58,18 +58,18 @@ class Story:
         lines = textwrap.wrap(
             text, self._width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
         ) or [head.rstrip()]
-        for at, line in enumerate(lines):
+        for index, line in enumerate(lines):
             shown = Text(line)
-            if at == 0 and label:
+            if index == 0 and label:
                 shown.stylize(style, _INDENT, _INDENT + len(label))
             self._console.print(shown, soft_wrap=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under a header, with the first column left-aligned and the others right-aligned."""
         sizes = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-        for at, row in enumerate((header, *rows)):
+        for index, row in enumerate((header, *rows)):
             cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True))]
-            self._line(" " * _INDENT + "   ".join(cells), "" if at else "bold")
+            self._line(" " * _INDENT + "   ".join(cells), "" if index else "bold")
 
     def gap(self) -> None:
         """Print an empty line."""
@@ -101,12 +101,14 @@ class Story:
         columns = (
             TextColumn(" " * (_INDENT - 1) + "{task.description}"),
             BarColumn(bar_width=30),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[progress]}"),
             TimeRemainingColumn(compact=True),
         )
         with Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal) as shown:
-            task = shown.add_task(text, total=None, told="")
-            yield lambda completed, total, told: shown.update(task, completed=completed, total=total, told=told)
+            task = shown.add_task(text, total=None, progress="")
+            yield lambda completed, total, progress: shown.update(
+                task, completed=completed, total=total, progress=progress
+            )
 
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text.rstrip(), style=style), soft_wrap=True)
