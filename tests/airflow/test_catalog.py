@@ -66,12 +66,12 @@ def test_what_was_read_is_kept_for_one_version_of_the_journal(root, tmp_path):
     Kept rows are taken while the journal is the same, and not when it moved on or is another.
     """
     (root / "_materializer/listing.json").unlink(missing_ok=True)
-    first = read_lake(root, kept=tmp_path)
+    first = read_lake(root, cache=tmp_path)
     (kept,) = tmp_path.glob("*.json")
     kept.write_text(kept.read_text().replace("Number 3", "Number three"))
-    again = read_lake(root, kept=tmp_path)
+    again = read_lake(root, cache=tmp_path)
     max(root.glob("_materializer/journal/_delta_log/*.json")).touch()
-    changed = read_lake(root, kept=tmp_path)
+    changed = read_lake(root, cache=tmp_path)
 
     assert 6 == len(first)
     assert "Number three" == again[3].spec.comment
@@ -84,11 +84,11 @@ def test_kept_rows_that_are_damaged_are_not_used(root, tmp_path):
     A half-written file costs time, not truth.
     """
     (root / "_materializer/listing.json").unlink(missing_ok=True)
-    first = read_lake(root, kept=tmp_path)
+    first = read_lake(root, cache=tmp_path)
     (kept,) = tmp_path.glob("*.json")
     kept.write_text(kept.read_text()[:100])
 
-    assert first == read_lake(root, kept=tmp_path)
+    assert first == read_lake(root, cache=tmp_path)
 
 
 def test_the_list_beside_the_journal_is_as_good_as_the_journal(root, tmp_path):
@@ -97,9 +97,9 @@ def test_the_list_beside_the_journal_is_as_good_as_the_journal(root, tmp_path):
     """
     journal = Journal(root)
     journal.tidy()
-    from_list = read_lake(root, kept=tmp_path)
+    from_list = read_lake(root, cache=tmp_path)
     (root / "_materializer/listing.json").unlink()
-    from_journal = read_lake(root, kept=tmp_path / "later")
+    from_journal = read_lake(root, cache=tmp_path / "later")
     journal.tidy()
 
     assert from_journal == from_list
@@ -116,21 +116,21 @@ def test_only_files_that_changed_are_read_again(tmp_path):
     for n in (0, 1, 2):
         (folder / f"agg_{n:03}.sql").write_text(definition(n))
     (folder / "agg_001.sql").write_text(definition(1).replace("GROUP BY", "GRUOP BY"))
-    first = read_folder(folder, tmp_path, kept=kept)
-    assert read_folder(folder, tmp_path, kept=kept) == first == read_folder(folder, tmp_path)
+    first = read_folder(folder, tmp_path, cache=kept)
+    assert read_folder(folder, tmp_path, cache=kept) == first == read_folder(folder, tmp_path)
     (file,) = kept.glob("*.json")
     file.write_text(file.read_text().replace("Number 0", "Number nought").replace("Number 2", "Number two"))
 
     (folder / "agg_002.sql").write_text(definition(2).replace("Number 2", "Number II"))
     (folder / "agg_003.sql").write_text(definition(3))
-    found = {e.name: e for e in read_folder(folder, tmp_path, kept=kept)}
+    found = {e.name: e for e in read_folder(folder, tmp_path, cache=kept)}
 
     assert "Number nought" == found["agg_000"].spec.comment
     assert "agg_001.sql" in found["agg_001"].problem
     assert "Number II" == found["agg_002"].spec.comment
     assert "Number 3" == found["agg_003"].spec.comment
     (folder / "agg_000.sql").unlink()
-    assert "agg_000" not in {e.name for e in read_folder(folder, tmp_path, kept=kept)}
+    assert "agg_000" not in {e.name for e in read_folder(folder, tmp_path, cache=kept)}
 
 
 def test_settings_come_from_the_environment():

@@ -1,7 +1,7 @@
 """Great Expectations as an auditor of frames, for expectations that are not compiled, and as a writer of Data Docs.
 
 The library is an extra and takes seconds to import, so each function that needs it imports it. The frame is already
-persisted, and the library is told not to persist it again, because it would never release it. The library's own verdict is
+persisted. The library is configured not to persist it again, because it would never release it. The library's own verdict is
 not used, because it counts a failed warning as a failure.
 
 Times are an exception to the rule that no setting of the machine matters: Great Expectations reads times of a suite, and
@@ -119,7 +119,7 @@ def _library() -> Any:
             action="ignore", category=DeprecationWarning
         ):  # raised by the library's own imports
             import great_expectations  # noqa: PLC0415 - an extra, and slow to import
-            import great_expectations.checkpoint  # noqa: PLC0415 - likewise
+            import great_expectations.checkpoint  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as exc:
         raise QualityLibraryMissingError(f"Great Expectations is needed and cannot be imported: {exc}") from exc
     return great_expectations
@@ -183,9 +183,9 @@ def _built(e: Expectation) -> tuple[Any, list[Problem]]:
 
 def _objects(expectations: Sequence[Expectation]) -> list[Any]:
     built = [_built(e) for e in expectations]
-    if wrong := [p for _, found in built for p in found]:
+    if wrong := [p for _, problems in built for p in problems]:
         raise DefinitionError(wrong)
-    return [made for made, _ in built]
+    return [expectation for expectation, _ in built]
 
 
 def _results(batch: Any, name: str, expectations: Sequence[Expectation], form: Mapping[str, Any]) -> dict[int, Any]:
@@ -194,8 +194,8 @@ def _results(batch: Any, name: str, expectations: Sequence[Expectation], form: M
         return {}
     suite = _library().ExpectationSuite(name=name or _ASSET, expectations=_objects(expectations))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # as in _built
-        found = batch.validate(suite, result_format=dict(form))
-    return {result.expectation_config.meta[_PLACE]: result for result in found.results}
+        validated = batch.validate(suite, result_format=dict(form))
+    return {result.expectation_config.meta[_PLACE]: result for result in validated.results}
 
 
 def _finding(e: Expectation, result: Any) -> Finding:
@@ -222,8 +222,8 @@ def _finding(e: Expectation, result: Any) -> Finding:
 
 def _error(info: Mapping[str, Any]) -> str:
     """Return the first message of the library's exceptions, which are a flat mapping or one by metric."""
-    told = [info] if "raised_exception" in info else [i for i in info.values() if isinstance(i, Mapping)]
-    return next((str(i["exception_message"]) for i in told if i.get("raised_exception")), "")
+    infos = [info] if "raised_exception" in info else [i for i in info.values() if isinstance(i, Mapping)]
+    return next((str(i["exception_message"]) for i in infos if i.get("raised_exception")), "")
 
 
 def _failing(
@@ -248,10 +248,10 @@ def _failing(
     for e in asked:
         result = results[e.index].result
         if e.known.domain is Domain.QUERY:
-            found = places = result.get("details", {}).get("unexpected_rows") or []
+            failing = places = result.get("details", {}).get("unexpected_rows") or []
         else:
-            found, places = result.get("unexpected_rows") or [], result.get("unexpected_index_list") or []
-        rows += [FailingRow(e.index, e.type, dict(values)) for values in found[:most]]
+            failing, places = result.get("unexpected_rows") or [], result.get("unexpected_index_list") or []
+        rows += [FailingRow(e.index, e.type, dict(values)) for values in failing[:most]]
         if len(places) == counts[e.index] and all(bucket in place for place in places):
             buckets[e.index, e.type] = frozenset(_instant(place[bucket], kind) for place in places)
     return Failing(tuple(rows), buckets)

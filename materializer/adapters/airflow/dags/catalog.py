@@ -51,12 +51,12 @@ class CatalogEntry:
     problem: str = ""
 
 
-def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) -> list[CatalogEntry]:
+def read_lake(root: Path, *, cache: Path | None = None, only: str | None = None) -> list[CatalogEntry]:
     """Return the aggregates of the lake at *root*, by name.
 
     Args:
         root: Root folder of the lake.
-        kept: Folder for the cache between processes, or None.
+        cache: Folder for the cache between processes, or None.
         only: Name of the only aggregate to return; the others are not even decoded.
 
     Raises:
@@ -64,28 +64,28 @@ def read_lake(root: Path, *, kept: Path | None = None, only: str | None = None) 
     """
     rows = catalog.read(root)
     if rows is None:
-        keeper = _Keeper(kept, root)
-        rows = [Listed(**row) for row in keeper.get(_JOURNAL, _stamp(root), lambda: _journal_rows(root))]
-        keeper.close()
+        rows_cache = _Cache(cache, root)
+        rows = [Listed(**row) for row in rows_cache.get(_JOURNAL, _stamp(root), lambda: _journal_rows(root))]
+        rows_cache.close()
     wanted = (row for row in rows if only is None or row.name == only)
     return sorted((_entry(row) for row in wanted), key=lambda e: e.name.lower())
 
 
 def read_folder(
-    folder: Path, root: Path, *, kept: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
+    folder: Path, root: Path, *, cache: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
 ) -> list[CatalogEntry]:
     """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file affects only its aggregate.
 
     Args:
         folder: Folder of the files.
         root: Root folder of the lake in which sources are looked up.
-        kept: Folder for the cache between processes, or None; with a cache only changed files are parsed.
+        cache: Folder for the cache between processes, or None; with a cache only changed files are parsed.
         sources: Paths of the sources in the configuration, by name.
     """
     entries: dict[str, CatalogEntry] = {}
-    keeper = _Keeper(kept, folder)
+    rows_cache = _Cache(cache, folder)
     for file in sorted(folder.glob("*.sql")):
-        rows = keeper.get(file.name, _file_stamp(file), partial(_file_rows, file))
+        rows = rows_cache.get(file.name, _file_stamp(file), partial(_file_rows, file))
         for entry in (_entry(Listed(row["name"], row["spec"], "", ""), row["problem"]) for row in rows):
             twice = entries.get(entry.name.lower())
             if twice is None:
@@ -93,7 +93,7 @@ def read_folder(
             else:
                 problem = f"{entry.name} is defined twice, the second time in {file}"
                 entries[entry.name.lower()] = CatalogEntry(twice.name, problem=twice.problem or problem)
-    keeper.close()
+    rows_cache.close()
     names = {e.name.lower(): e.name for e in entries.values()}
     placed = [replace(e, source=_source(e.spec, names, root, sources)) if e.spec else e for e in entries.values()]
     return sorted(placed, key=lambda e: e.name.lower())
@@ -142,7 +142,7 @@ def _entry(row: Listed, problem: str = "") -> CatalogEntry:
     return CatalogEntry(row.name, spec, row.source, row.last)
 
 
-# -- kept between processes ----------------------------------------------------------------------------------------------
+# -- cache between processes ---------------------------------------------------------------------------------------------
 
 
 def _stamp(root: Path) -> str:
@@ -160,7 +160,7 @@ def _file_stamp(file: Path) -> str:
     return "none"
 
 
-class _Keeper:
+class _Cache:
     """A cache of rows, in one file for each lake or folder; if the cache cannot be written, only time is lost.
 
     Args:
@@ -176,9 +176,9 @@ class _Keeper:
 
     def get(self, key: str, stamp: str, read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """Return the rows of *key*; they are read again unless the cache has them with the same *stamp*."""
-        kept = self._before.get(key)
-        is_same = isinstance(kept, dict) and kept.get("stamp") == stamp and isinstance(kept.get("rows"), list)
-        self._now[key] = kept if is_same else {"stamp": stamp, "rows": read()}
+        stored = self._before.get(key)
+        is_same = isinstance(stored, dict) and stored.get("stamp") == stamp and isinstance(stored.get("rows"), list)
+        self._now[key] = stored if is_same else {"stamp": stamp, "rows": read()}
         rows: list[dict[str, Any]] = self._now[key]["rows"]
         return rows
 

@@ -61,17 +61,19 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     if asked is not None and not asked.startswith(settings.prefix):
         return {}
     # a task needs only its own DAG, but finding the readers of an aggregate needs all of them
-    kept = _home() / "materializer"
+    cache = _home() / "materializer"
     entries = (
         read_folder(
-            Path(settings.definitions), settings.root, kept=kept, sources=configuration.read(settings.config).sources
+            Path(settings.definitions), settings.root, cache=cache, sources=configuration.read(settings.config).sources
         )
         if settings.definitions
-        else read_lake(settings.root, kept=kept)
+        else read_lake(settings.root, cache=cache)
     )
-    made = _Factory(settings, entries)
+    factory = _Factory(settings, entries)
     wanted = [e for e in entries if asked is None or asked in _ids(settings, e)]
-    return {dag.dag_id: dag for entry in wanted for dag in (made.dag(entry), made.check(entry)) if dag is not None}
+    return {
+        dag.dag_id: dag for entry in wanted for dag in (factory.dag(entry), factory.check(entry)) if dag is not None
+    }
 
 
 class _Factory:

@@ -96,7 +96,7 @@ def read(params: Mapping[str, Any]) -> Asked:
     Raises:
         UsageError: If they contradict each other.
     """
-    found = Asked(
+    asked = Asked(
         mode=cast("Mode", params["mode"]),
         start=_text(params["start"]),
         end=_text(params["end"]),
@@ -105,12 +105,12 @@ def read(params: Mapping[str, Any]) -> Asked:
         buckets_per_run=params["buckets_per_run"],
         dry_run=bool(params["dry_run"]),
     )
-    if found.mode == "policies" and (found.start is not None or found.end is not None or found.force):
+    if asked.mode == "policies" and (asked.start is not None or asked.end is not None or asked.force):
         raise UsageError(
             "policies have windows of their own and take no start, end or force",
             hint="choose refresh or backfill, or leave these fields empty",
         )
-    return found
+    return asked
 
 
 def _instant(title: str, description: str, time_type: TimeType | None) -> Param:

@@ -59,14 +59,14 @@ class PoliciesOperator(RefreshingOperator):
         Raises:
             AirflowSkipException: Always, unless planning fails.
         """
-        found = {}
+        documents = {}
         for name, window in plans.items():
             outcome = self.run_command(["plan", self.aggregate, *window])
             judge([outcome])
-            found[name] = outcome.document
+            documents[name] = outcome.document
             for line in planned(outcome.document):
                 self.log.info("%s", f"policy {name}: {line}" if name else line)
-        self.skip_with(context, found.get("", {"policies": found}), "dry run: nothing was done")
+        self.skip_with(context, documents.get("", {"policies": documents}), "dry run: nothing was done")
 
     def _plans(self, context: Context, asked: Asked) -> dict[str, list[str]]:
         if asked.mode != "policies":

@@ -59,5 +59,5 @@ def is_due(cron: str, since: datetime | None, at: datetime) -> bool:
 
 
 def _before(cron: str, moment: datetime) -> datetime:
-    found: datetime = croniter(cron, moment).get_prev(datetime)
-    return found
+    previous: datetime = croniter(cron, moment).get_prev(datetime)
+    return previous

@@ -70,14 +70,14 @@ def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]
         ConfigError: If a variable is invalid or unknown, or no lake is named; the error lists all problems.
     """
     env = os.environ if environ is None else environ
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     problems = []
     for name, text in sorted(env.items()):
         key = name.removeprefix(PREFIX).lower()
         if not name.startswith(PREFIX):
             continue
         try:
-            found[key] = _READ[key](text)
+            options[key] = _READ[key](text)
         except KeyError:
             known = ", ".join(PREFIX + k.upper() for k in _READ)
             problems.append(f"there is no setting {name} (known: {known})")
@@ -85,12 +85,12 @@ def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]
             problems.append(f"{name}: {exc}, got {text!r}")
     for key, name in (("lake", "MATERIALIZER_LAKE"), ("config", "MATERIALIZER_CONFIG")):
         if name in env:
-            found.setdefault(key, env[name])
-    if "lake" not in found:
+            options.setdefault(key, env[name])
+    if "lake" not in options:
         problems.append("no lake is named")
     if problems:
         raise ConfigError("; ".join(problems), hint="set MATERIALIZER_LAKE and mend what is named")
-    return found
+    return options
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -86,16 +86,16 @@ class Outcome:
     @property
     def problem(self) -> str:
         """The problem, in one line."""
-        told = [f"{e.get('code')}: {e.get('message')} (hint: {e.get('hint')}; {e.get('wrote')})" for e in self.errors]
-        return "; ".join([*told, self._end])
+        errors = [f"{e.get('code')}: {e.get('message')} (hint: {e.get('hint')}; {e.get('wrote')})" for e in self.errors]
+        return "; ".join([*errors, self._end])
 
     @property
     def problem_lines(self) -> list[str]:
         """The problem for a log, in short lines, because Airflow's page cuts off lines at the edge of the window."""
-        told = []
+        lines = []
         for e in self.errors:
-            told += [f"{e.get('code')}: {e.get('message')}", f"  hint: {e.get('hint')}", f"  {e.get('wrote')}"]
-        return [short for line in [*told, self._end] for short in _wrapped(line)]
+            lines += [f"{e.get('code')}: {e.get('message')}", f"  hint: {e.get('hint')}", f"  {e.get('wrote')}"]
+        return [short for line in [*lines, self._end] for short in _wrapped(line)]
 
     @property
     def _end(self) -> str:
@@ -210,7 +210,7 @@ def _read_errors(stream: IO[str] | None, tell: Callable[[str], None]) -> list[Ma
 
 def _parsed(text: str) -> Mapping[str, Any]:
     with suppress(json.JSONDecodeError):
-        found = json.loads(text)
-        if isinstance(found, dict):
-            return found
+        document = json.loads(text)
+        if isinstance(document, dict):
+            return document
     return {}

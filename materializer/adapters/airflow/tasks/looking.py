@@ -100,21 +100,21 @@ def describe(lake: str, aggregate: str, now: str, config: str | None = None) -> 
     """
     opened = _opened(lake, config)
     grid = opened.grid(aggregate)
-    at = _now(opened, aggregate, now)
-    (status,) = opened.status(aggregate, at)
+    instant = _now(opened, aggregate, now)
+    (status,) = opened.status(aggregate, instant)
     spec = AggregateSpec.from_json(opened.journal.view().named(aggregate).spec)
     policies, outside = policies_of(spec), status.dirty
-    if policies and at is not None:
-        outside &= beyond(policies, read_now(at, grid), grid)
+    if policies and instant is not None:
+        outside &= beyond(policies, read_now(instant, grid), grid)
     last = f"last refreshed at {status.last.at}" if status.last else "never refreshed"
     is_broken = status.freshness is None or status.freshness.is_kept is not True
     promise = spec.property_map.get(MAX_STALENESS, "promised")
-    told = [
+    texts = [
         f"{aggregate} is {'' if is_broken else 'not '}staler than {promise}: it is {status.state}, {last}",
         f"source version {status.cursor} is known, {status.newest} is the newest",
         f"{len(status.dirty)} dirty spans, {len(outside)} of them in no policy's window",
     ]
-    return is_broken, "; ".join([*told, status.problem] if status.problem else told)
+    return is_broken, "; ".join([*texts, status.problem] if status.problem else texts)
 
 
 def _now(opened: Materializer, aggregate: str, clock: str) -> str | None:

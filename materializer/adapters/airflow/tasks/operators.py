@@ -119,25 +119,25 @@ class RefreshingOperator(CommandOperator):
         outcomes = [self.run_command(arguments) for arguments in commands]
         judge(outcomes)
         document = results.shortened(results.merged(o.document for o in outcomes))
-        told = results.summary(document)
+        summary = results.summary(document)
         if all(o.verdict is TaskVerdict.IDLE for o in outcomes) and not is_owed:
             self._settle_debt(context)
-            self.skip_with(context, document, told)
-        self.log.info("%s", told)
+            self.skip_with(context, document, summary)
+        self.log.info("%s", summary)
         for asset in self._assets():
             context["outlet_events"][asset].extra.update(results.event_of(document) | {"owed": is_owed})
         self._settle_debt(context)
         return document
 
-    def skip_with(self, context: Context, document: Mapping[str, Any], told: str) -> None:
+    def skip_with(self, context: Context, document: Mapping[str, Any], summary: str) -> None:
         """End the task as skipped, with a result.
 
         Raises:
             AirflowSkipException: Always.
         """
-        self.log.info("%s", told)  # Airflow shows the reason of a skip only in a folded part of the log
+        self.log.info("%s", summary)  # Airflow shows the reason of a skip only in a folded part of the log
         context["ti"].xcom_push(key=RESULT, value=document)
-        raise AirflowSkipException(told)
+        raise AirflowSkipException(summary)
 
     def _assets(self) -> list[Asset]:
         return [outlet for outlet in self.outlets if isinstance(outlet, Asset)]

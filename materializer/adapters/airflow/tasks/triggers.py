@@ -41,33 +41,33 @@ class DeltaTableTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each check that finds another version than the last reported one."""
-        told = await self._told()
+        reported = await self._reported()
         while True:
-            newest = await asyncio.to_thread(self._newest, told)
-            if newest is not None and newest != told:
-                if await asyncio.to_thread(self._is_news, told, newest):
-                    self.log.info("%s has version %s; told was %s", self.path, newest, told)
-                    yield TriggerEvent({"path": self.path, "version": newest, "after": told})
+            newest = await asyncio.to_thread(self._newest, reported)
+            if newest is not None and newest != reported:
+                if await asyncio.to_thread(self._is_news, reported, newest):
+                    self.log.info("%s has version %s; told was %s", self.path, newest, reported)
+                    yield TriggerEvent({"path": self.path, "version": newest, "after": reported})
                 # stored after the event: a repeated event is a refresh without work, but a lost event is stale data
-                told = newest
+                reported = newest
                 if self.asset_state_store is not None:
                     await self.asset_state_store.aset(_SEEN, newest)
             await asyncio.sleep(self.poll_seconds)
 
-    def _is_news(self, told: int | None, newest: int) -> bool:
+    def _is_news(self, reported: int | None, newest: int) -> bool:
         """Return whether a version may have changed rows; maintenance of a table needs no reaction."""
-        return told is None or newest < told or has_change(self.path, told, newest)
+        return reported is None or newest < reported or has_change(self.path, reported, newest)
 
-    async def _told(self) -> int | None:
+    async def _reported(self) -> int | None:
         if self.asset_state_store is None:
             return None
-        found = await self.asset_state_store.aget(_SEEN)
-        return found if isinstance(found, int) else None
+        version = await self.asset_state_store.aget(_SEEN)
+        return version if isinstance(version, int) else None
 
-    def _newest(self, told: int | None) -> int | None:
+    def _newest(self, reported: int | None) -> int | None:
         # checking an unchanged table looks at two files, however long the log is
-        if told is not None and Path(commit_file(self.path, told)).exists():
-            newest = told
+        if reported is not None and Path(commit_file(self.path, reported)).exists():
+            newest = reported
             while Path(commit_file(self.path, newest + 1)).exists():
                 newest += 1
             return newest
