@@ -1,1 +1,1 @@
-"""Repair of an aggregate whose journal and tables do not agree: found, said, then mended."""
+"""Repair of aggregates whose journal and tables do not agree: diagnosed, shown, then repaired."""
