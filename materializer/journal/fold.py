@@ -132,8 +132,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             _open_plan(state, event.n)
             sampled = event.verdict.get("sampled")
             canaries = after_sample(state.canaries, sampled, event.n, at) if sampled else state.canaries
-            held = SpanSet.union(Span(a, b) for a, b in event.held)
-            return replace(state, held=held, verdict=event.verdict, canaries=canaries)
+            withheld = SpanSet.union(Span(a, b) for a, b in event.held)
+            return replace(state, held=withheld, verdict=event.verdict, canaries=canaries)
         case Done():
             plan = _open_plan(state, event.n)
             back = InvalidationLog(plan.taken).cut(state.held).taken

@@ -234,7 +234,7 @@ class Doctor:
             for problem in lineage.misfits_of_child(AggregateSpec.from_json(state.spec), [lineage.Form.of(parent, "")]):
                 yield DoctorFinding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
-            return  # told with the tables: a repair mends it
+            return  # reported with the tables; a repair corrects it
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"
             yield DoctorFinding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)

@@ -71,11 +71,11 @@ def _idle(refresh: Mapping[str, Any]) -> str:
 
 def planned(document: Mapping[str, Any]) -> list[str]:
     """Return the document of ``plan`` in a few lines: the window, then each step of the first run."""
-    at = f"at source version {document['source_version']}"
+    where = f"at source version {document['source_version']}"
     if document["plan"] is None:
-        return [f"{document['name']}: nothing is to do in {_span(document['window'])} {at}"]
+        return [f"{document['name']}: nothing is to do in {_span(document['window'])} {where}"]
     many = f", the first of {document['runs']} runs" if document["runs"] > 1 else ""
-    lines = [f"{document['name']} would refresh {_span(document['plan']['window'])} {at}{many}"]
+    lines = [f"{document['name']} would refresh {_span(document['plan']['window'])} {where}{many}"]
     for step in document["plan"]["steps"]:
         spans, reads = step["spans"], step["reads"]
         where = (
