@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from materializer.config import Config, SparkConfig
-from materializer.spark.runtime import class_data, session
+from materializer.spark.runtime import class_data
+from materializer.spark.runtime.options import embedded_options
 
 FOUND = (Path("/jars/a.jar"), Path("/jars/b.jar"))
 
 
 def options(cache: Path, archive_to: Path | None = None, **spark: object) -> dict[str, str]:
     """Return the Spark options of an embedded start."""
-    return session._options(Config(spark=SparkConfig(**spark)), FOUND, cache, cache, archive_to)
+    return embedded_options(
+        Config(spark=SparkConfig(**spark)), FOUND, cache=cache, scratch=cache, archive_to=archive_to
+    )
 
 
 def made(cache: Path) -> Path:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from materializer.config import Config, Profile
+from materializer.config import Config
 from materializer.errors import (
     ForeignSettingError,
     JarsUnreachableError,
@@ -33,7 +33,8 @@ from materializer.errors import (
     SparkError,
     StorageError,
 )
-from materializer.spark.runtime import class_data, jars, jvm
+from materializer.spark.runtime import jars, jvm
+from materializer.spark.runtime.options import CONF, WORK, embedded_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -44,20 +45,8 @@ _JAVA_HINT: Final = f"install Java {JAVA_NEEDED} or newer (a JRE is enough) and 
 _HOME_HINT: Final = (
     f"let JAVA_HOME name a Java {JAVA_NEEDED} or newer (a JRE is enough), or unset it to take the one on PATH"
 )
-_CONF: Final = Path(__file__).parent / "conf"
 
-# `short` trades peak speed for a fast start: half the time to the first result. Its compiler alone would keep 48 MB of code; a
-# long session of small queries exceeds that and compiles the same code again and again. `long` is the JVM's default.
-_FLAGS: Final[Mapping[Profile, str]] = {
-    "short": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
-    "long": "-XX:+UseParallelGC",
-}
 _UNSAFE: Final = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-_WORK: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take INT96 as nanoseconds, which end in 2262
-}
 # users set these at run time to reach their stores and catalogs; new session state would not have them
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 
@@ -101,7 +90,7 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
     os.environ["TZ"] = "UTC"
     if hasattr(time, "tzset"):
         time.tzset()
-    options = _options(config, found, cache, scratch, archive_to)
+    options = embedded_options(config, found, cache=cache, scratch=scratch, archive_to=archive_to)
     log = scratch / "jvm.log"
     logging.getLogger().addFilter(jvm.QUIET)
     try:
@@ -195,7 +184,7 @@ def work_session(spark: SparkSession) -> SparkSession:
         for key, value in spark.conf.getAll.items():
             if key.startswith(_CARRIED):
                 work.conf.set(key, value)
-    for key, value in _WORK.items():
+    for key, value in WORK.items():
         work.conf.set(key, value)
     return work
 
@@ -282,49 +271,6 @@ def _running() -> SparkSession | None:
         return None
 
 
-def _options(
-    config: Config, found: tuple[Path, ...] | None, cache: Path, scratch: Path, archive_to: Path | None
-) -> dict[str, str]:
-    given = dict(config.spark.options)
-    loaded = jars.options(found, cache)
-    archived = ""
-    if found is not None and config.spark.profile == "short" and given.get("spark.master", "local").startswith("local"):
-        loaded = class_data.options(found, given.pop(class_data.CLASS_PATH, ""))
-        archived = class_data.making(archive_to) if archive_to else class_data.using(class_data.place(cache, found))
-    # our flags come first: of two equal JVM flags the later one counts, and the user's flag is to win
-    flags = f"{_FLAGS[config.spark.profile]} -Duser.timezone=UTC -Dlog4j2.configurationFile={_CONF.as_uri()}/log4j2.properties"
-    flags = f"{flags} {archived} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
-    extensions = ["io.delta.sql.DeltaSparkSessionExtension", *_split(given.pop("spark.sql.extensions", ""))]
-    for key in ("spark.jars", "spark.jars.packages"):
-        if more := _split(given.pop(key, "")):
-            loaded[key] = ",".join([*_split(loaded.get(key, "")), *more])
-    cores = os.cpu_count() or 2
-    return {
-        "spark.master": "local[*]",
-        "spark.driver.memory": config.spark.memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(max(4, cores)),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # otherwise every call on a column sends its place in Python to the JVM: more than half of a small refresh's messages
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        **loaded,
-        **given,
-        **_WORK,
-        "spark.sql.extensions": ",".join(dict.fromkeys(extensions)),
-        "spark.driver.extraJavaOptions": flags,
-    }
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _scratch() -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="materializer-"))
@@ -339,7 +285,7 @@ def _scratch() -> Path:
 @contextmanager
 def _quiet_launch(log: Path) -> Iterator[None]:
     """Make Spark's start script read our `spark-env.sh` inside the block; it sends the JVM's output to *log*."""
-    ours = {"SPARK_CONF_DIR": str(_CONF), "MATERIALIZER_JVM_LOG": str(log)}
+    ours = {"SPARK_CONF_DIR": str(CONF), "MATERIALIZER_JVM_LOG": str(log)}
     if theirs := os.environ.get("SPARK_CONF_DIR"):
         ours["MATERIALIZER_SPARK_CONF_DIR"] = theirs
     before = {key: os.environ.get(key) for key in ours}

@@ -1,0 +1,81 @@
+"""The options that an embedded Spark session starts with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from materializer.config import Config, Profile
+from materializer.spark.runtime import class_data, jars
+
+CONF: Final = Path(__file__).parent / "conf"
+"""The folder with Spark's own configuration files for the JVM."""
+
+# `short` trades peak speed for a fast start: half the time to the first result. Its compiler alone would keep 48 MB of code; a
+# long session of small queries exceeds that and compiles the same code again and again. `long` is the JVM's default.
+_FLAGS: Final[Mapping[Profile, str]] = {
+    "short": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
+    "long": "-XX:+UseParallelGC",
+}
+WORK: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take INT96 as nanoseconds, which end in 2262
+}
+"""Settings in which all our queries run."""
+
+
+def embedded_options(
+    config: Config, found: tuple[Path, ...] | None, *, cache: Path, scratch: Path, archive_to: Path | None = None
+) -> dict[str, str]:
+    """Return the Spark options of an embedded session.
+
+    An option of the user replaces ours, except for those of :data:`WORK`; jars, extensions and JVM flags are added to ours.
+
+    Args:
+        config: Settings.
+        found: The Delta jars, or None if Spark has to fetch them.
+        cache: The folder of jars and of the class-data archive.
+        scratch: An empty folder of this process.
+        archive_to: Where the JVM writes a class-data archive when it ends; it then uses none itself.
+    """
+    given = dict(config.spark.options)
+    loaded = jars.options(found, cache)
+    archived = ""
+    if found is not None and config.spark.profile == "short" and given.get("spark.master", "local").startswith("local"):
+        loaded = class_data.options(found, given.pop(class_data.CLASS_PATH, ""))
+        archived = class_data.making(archive_to) if archive_to else class_data.using(class_data.place(cache, found))
+    # our flags come first: of two equal JVM flags the later one counts, and the user's flag is to win
+    flags = f"{_FLAGS[config.spark.profile]} -Duser.timezone=UTC -Dlog4j2.configurationFile={CONF.as_uri()}/log4j2.properties"
+    flags = f"{flags} {archived} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
+    extensions = ["io.delta.sql.DeltaSparkSessionExtension", *_split(given.pop("spark.sql.extensions", ""))]
+    for key in ("spark.jars", "spark.jars.packages"):
+        if more := _split(given.pop(key, "")):
+            loaded[key] = ",".join([*_split(loaded.get(key, "")), *more])
+    cores = os.cpu_count() or 2
+    return {
+        "spark.master": "local[*]",
+        "spark.driver.memory": config.spark.memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(max(4, cores)),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # otherwise every call on a column sends its place in Python to the JVM: more than half of a small refresh's messages
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        **loaded,
+        **given,
+        **WORK,
+        "spark.sql.extensions": ",".join(dict.fromkeys(extensions)),
+        "spark.driver.extraJavaOptions": flags,
+    }
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
