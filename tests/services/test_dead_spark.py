@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,9 @@ class Bridge:
     """What pyspark keeps of a JVM, over a process of ours."""
 
     proc: subprocess.Popen[bytes]
-    calls: list[str] = field(default_factory=list)
 
     def shutdown(self) -> None:
         """As py4j's."""
-        self.calls.append("shutdown")
-
-    def kill(self, by: int = signal.SIGKILL) -> None:
-        """End the process, so that nobody has waited for it yet."""
-        self.proc.send_signal(by)
 
 
 @pytest.fixture
@@ -70,6 +63,12 @@ def bridge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bridge]]:
         one.proc.wait()
         if one.proc.stdin is not None:
             one.proc.stdin.close()
+
+
+def killed(started: Bridge) -> None:
+    """Kill a JVM and wait for it."""
+    started.proc.kill()
+    started.proc.wait()
 
 
 def refused() -> None:
@@ -105,8 +104,7 @@ def test_whatever_is_raised_when_the_process_is_dead(bridge: Callable[..., Bridg
     """
     Each way in which pyspark fails then becomes one error, with the signal, what to do and the step.
     """
-    bridge().kill()
-    SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
+    killed(bridge())
 
     with (
         pytest.raises(SparkDiedError, match=r"Spark died: its process was ended by signal 9 \(SIGKILL\)") as caught,
@@ -153,8 +151,7 @@ def test_what_fails_while_it_lives_is_what_it_was(
         refused()
     assert "spark.failed" == caught.value.code
 
-    living.kill()
-    living.proc.wait()
+    killed(living)
     for other in (DataError("x"), OutputHandlerError("x"), ZeroDivisionError()):
         with pytest.raises(type(other)), jvm.telling():
             raise other
@@ -176,10 +173,9 @@ def test_what_belongs_to_the_one_that_died_before(
     A frame of the old session fails in the same way when a new one is there: it is still the old one that died.
     """
     monkeypatch.setattr(jvm, "PATIENCE", 0.1)
-    bridge().kill()
-    SparkContext._gateway.proc.wait()  # type: ignore[union-attr]
+    killed(bridge())
     assert jvm.forget() is not None
-    assert SparkContext._gateway is None
+    assert jvm.forget() is None, "it is forgotten"
     bridge()
 
     with pytest.raises(SparkDiedError, match="SIGKILL"), jvm.telling():
@@ -192,13 +188,12 @@ def test_it_is_forgotten_only_when_it_is_dead_and_ours(bridge: Callable[..., Bri
     """
     living = bridge()
     assert jvm.forget() is None
-    assert SparkContext._gateway is living
+    killed(living)
+    assert jvm.forget() is not None, "it was still known"
 
-    theirs = bridge(is_ours=False)
-    theirs.kill()
-    theirs.proc.wait()
-    assert jvm.forget() is not None
-    assert SparkContext._gateway is theirs
+    killed(bridge(is_ours=False))
+    for _ in range(2):
+        assert jvm.forget() is not None
     with pytest.raises(SparkDiedError, match="the Spark of the session that was given died") as caught:
         session.start(Config())
     assert "new session" in caught.value.hint
@@ -232,12 +227,6 @@ def starts(bridge: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> li
     monkeypatch.setattr(session, "start", start)
     monkeypatch.setattr(engines, "Spark", FakeEngine)
     return started
-
-
-def killed(started: Bridge) -> None:
-    """Kill a JVM and wait for it."""
-    started.kill()
-    started.proc.wait()
 
 
 def test_spark_is_started_anew_once(starts: list[Bridge], tmp_path: Path) -> None:
