@@ -51,6 +51,17 @@ def test_the_list_can_only_be_lowered() -> None:
     assert {} == {file: n for file, n in after.items() if n > before.get(file, 0)}
 
 
+def test_folders_of_tests_are_rooms() -> None:
+    """
+    Below a floor of the house each folder with tests has the name of a room of that floor.
+    """
+    floors = ("adapters", "core", "journal", "lake", "services", "spark")
+    tests, product = house_rules.ROOT / "tests", house_rules.ROOT / "materializer"
+    folders = {path.parent.relative_to(tests) for floor in floors for path in (tests / floor).rglob("test_*.py")}
+
+    assert [] == sorted(str(folder) for folder in folders if not (product / folder).is_dir())
+
+
 @pytest.mark.parametrize(
     "text",
     [
