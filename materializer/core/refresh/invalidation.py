@@ -27,7 +27,7 @@ from materializer.core.codec import JsonForm, as_json, from_json, json_fields, j
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 
 MAX_KEYS: Final = 64
-"""The largest number of changed keys that an entry records; with more, it stands for any key."""
+"""The largest number of changed keys that an entry records; an entry with more changed keys stands for any key."""
 ANY_ROWS: Final = 1 << 62
 """Stands for all rows of a bucket: more rows than any source has."""
 
@@ -51,10 +51,10 @@ class Cause(IntEnum):
     DIFFERED = 7
     """The published rows differ from the raw rows."""
     REPAIRED = 8
-    """The contents of our tables are unknown there."""
+    """The contents of our tables are unknown in the span."""
     CONFLICT = 9
-    """A change below the frozen boundary that is no insert or delete, or is unknown; or a change above the boundary that
-    affects a result that begins below it."""
+    """An update or an unknown change below the frozen boundary, or a change above the boundary that affects a result which
+    begins below the boundary."""
     RETIRED = 10
     """The span is older than ``output.retention``: its rows are removed from our tables."""
 
@@ -77,7 +77,7 @@ class Entry:
         after: Source version that the partials in *span* reflect exactly, or None.
         cause: Why the span is dirty.
         keys: The changed keys when they are few and known, or None for any key.
-        is_insert_only: Whether every change since *after* was an insert by the change feed, or removed no file.
+        is_insert_only: Whether every change since *after* was an insert (by the change feed) or removed no file (by the log).
         gone: Upper bound of the source rows that were removed from any one bucket of the span since it was clean.
     """
 
@@ -89,7 +89,7 @@ class Entry:
     gone: int = 0
 
     def joined(self, other: Entry, span: Span) -> Entry:
-        """Return an entry for *span* that combines both entries, which both cover it."""
+        """Return an entry for *span*, which both entries cover, that combines their facts."""
         after = None if self.after is None or other.after is None else min(self.after, other.after)
         keys = None if self.keys is None or other.keys is None else self.keys | other.keys
         return Entry(
@@ -146,7 +146,7 @@ class InvalidationLog:
         """Return the log with *entries* added; overlaps keep the older ``after``."""
         log = self.entries
         for entry in entries:
-            log = tuple(_tidy(_overlay(log, entry)))
+            log = tuple(_normalised(_overlay(log, entry)))
         return InvalidationLog(log)
 
     def cut(self, window: SpanSet) -> Cut:
@@ -157,7 +157,7 @@ class InvalidationLog:
         """
         taken = tuple(replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) & window)
         left = (replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) - window)
-        return Cut(tuple(_tidy(taken)), InvalidationLog(tuple(_tidy(left))))
+        return Cut(tuple(_normalised(taken)), InvalidationLog(tuple(_normalised(left))))
 
     def split(self, edge: int) -> tuple[InvalidationLog, InvalidationLog]:
         """Return the log below an edge, and the log from the edge on."""
@@ -175,7 +175,7 @@ class InvalidationLog:
         """
         if len(self.entries) <= max_entries:
             return self
-        entries = tuple(_tidy(replace(e, keys=None) for e in self.entries))
+        entries = tuple(_normalised(replace(e, keys=None) for e in self.entries))
         gaps = sorted(
             (b.span.start - a.span.end, i)
             for i, (a, b) in enumerate(itertools.pairwise(entries))
@@ -191,7 +191,7 @@ class InvalidationLog:
                 joined[-1] = Entry(span, None, max(last.cause, entry.cause, Cause.FILES), gone=gone)
             else:
                 joined.append(entry)
-        return InvalidationLog(tuple(_tidy(joined)))
+        return InvalidationLog(tuple(_normalised(joined)))
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the entries as JSON values."""
@@ -204,31 +204,31 @@ class InvalidationLog:
 
 
 def _overlay(log: tuple[Entry, ...], new: Entry) -> Iterator[Entry]:
-    at = new.span.start
+    edge = new.span.start
     for old in log:
         common = old.span & new.span
         if common is None:
-            if old.span.start >= new.span.end and at < new.span.end:
-                yield replace(new, span=Span(at, new.span.end))
-                at = new.span.end
+            if old.span.start >= new.span.end and edge < new.span.end:
+                yield replace(new, span=Span(edge, new.span.end))
+                edge = new.span.end
             yield old
             continue
-        if at < common.start:
-            yield replace(new, span=Span(at, common.start))
+        if edge < common.start:
+            yield replace(new, span=Span(edge, common.start))
         if old.span.start < common.start:
             yield replace(old, span=Span(old.span.start, common.start))
         yield old.joined(new, common)
         if common.end < old.span.end:
             yield replace(old, span=Span(common.end, old.span.end))
-        at = common.end
-    if at < new.span.end:
-        yield replace(new, span=Span(at, new.span.end))
+        edge = common.end
+    if edge < new.span.end:
+        yield replace(new, span=Span(edge, new.span.end))
 
 
-def _tidy(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _normalised(entries: Iterable[Entry]) -> Iterator[Entry]:
     current: Entry | None = None
     for entry in sorted(entries, key=lambda e: e.span):
-        if current and current.span.end == entry.span.start and _says_the_same(current, entry):
+        if current and current.span.end == entry.span.start and _are_joinable(current, entry):
             span = Span(current.span.start, entry.span.end)
             current = replace(current, span=span, gone=max(current.gone, entry.gone))
         else:
@@ -239,7 +239,7 @@ def _tidy(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield current
 
 
-def _says_the_same(one: Entry, other: Entry) -> bool:
-    if one.cause in UNTOLD and one.gone != other.gone:
+def _are_joinable(entry: Entry, other: Entry) -> bool:
+    if entry.cause in UNTOLD and entry.gone != other.gone:
         return False
-    return replace(one, span=other.span, gone=other.gone) == other
+    return replace(entry, span=other.span, gone=other.gone) == other

@@ -1,4 +1,4 @@
-"""How late rows are: a small histogram of the time between an event and the commit that brings its row."""
+"""The lateness of rows: a small histogram of the time between an event and the commit that brings its row."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Lateness:
             >>> Lateness({0: 90, 8: 9, 40: 1}).within(0.99)
             4.0
         """
-        wanted, seen = math.ceil(share * self.total), 0
+        wanted, counted = math.ceil(share * self.total), 0
         for step, rows in sorted(self.rows.items()):
-            seen += rows
-            if seen >= max(wanted, 1):
+            counted += rows
+            if counted >= max(wanted, 1):
                 return float(2 ** (step / STEPS))
         return None
 
@@ -89,8 +89,8 @@ def advice(lateness: Lateness, bucket_seconds: float, longest_wait: float | None
     late, usual = lateness.within(0.999), lateness.within(0.9)
     if lateness.total < ENOUGH or late is None or usual is None:
         return None
-    kept = None if longest_wait is None else max(_DAY, 2 * longest_wait)
-    return Advice(in_words(late + bucket_seconds), in_words(usual), None if kept is None else in_words(kept))
+    retention = None if longest_wait is None else max(_DAY, 2 * longest_wait)
+    return Advice(in_words(late + bucket_seconds), in_words(usual), None if retention is None else in_words(retention))
 
 
 def in_words(seconds: float) -> str:

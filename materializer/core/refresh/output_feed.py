@@ -49,7 +49,7 @@ class Reason(StrEnum):
     CORRECTION = "correction"
     """Rows were changed or deleted, or a user asked for the bucket to be computed again."""
     DELETE = "delete"
-    """No source rows are left for it."""
+    """No source rows are left for the output row."""
     DEFINITION = "definition"
     """Another version of the definition was published."""
 
@@ -83,12 +83,12 @@ def reasons_as_json(taken: Iterable[Entry], *, reaches_beyond: bool) -> dict[str
         >>> reasons_as_json([Entry(Span(0, 5)), Entry(Span(5, 9), 7, Cause.CHANGE)], reaches_beyond=False)
         {'new': [[0, 5]], 'late': [], 'else': 'correction'}
     """
-    found: dict[Reason, list[Span]] = {reason: [] for reason in Reason}
+    spans: dict[Reason, list[Span]] = {reason: [] for reason in Reason}
     for entry in taken:
-        found[reason_of(entry)].append(entry.span)
-    beyond = Reason.LATE if reaches_beyond and not found[Reason.CORRECTION] else Reason.CORRECTION
-    said: dict[str, Any] = {r.value: SpanSet.union(found[r]).as_json() for r in (Reason.NEW, Reason.LATE)}
-    return said | {"else": beyond.value}
+        spans[reason_of(entry)].append(entry.span)
+    beyond = Reason.LATE if reaches_beyond and not spans[Reason.CORRECTION] else Reason.CORRECTION
+    by_reason: dict[str, Any] = {r.value: SpanSet.union(spans[r]).as_json() for r in (Reason.NEW, Reason.LATE)}
+    return by_reason | {"else": beyond.value}
 
 
 def reasons_from_json(data: Mapping[str, Any]) -> tuple[SpanSet, SpanSet, Reason]:

@@ -16,8 +16,8 @@ from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
-"""Most merge groups in one plan: each reads its own run of source versions, so many small groups cost more than they save."""
-
+"""Most merge groups in one plan. Each group reads its own run of source versions, so many small groups cost more than they
+save."""
 
 OPENED: Final = 8
 """Number of rows that can be read and skipped at the cost of one row that is aggregated."""
@@ -27,7 +27,7 @@ MAX_SPANS: Final = 64
 
 
 class Lane(StrEnum):
-    """What commits the result: the driver (for a small, known size) or Spark."""
+    """The way in which a result is committed: by the driver (a small, known size) or by Spark."""
 
     DRIVER = "driver"
     SPARK = "spark"
@@ -164,7 +164,7 @@ class Plan:
         window: The refresh window, in whole buckets.
         taken: Entries that the plan took out of the log; an abort gives them back.
         steps: How each group of taken buckets is computed.
-        lane: What commits the result.
+        lane: How the result is committed.
         partials: The partials table when the plan was made.
         output: The output table when the plan was made.
     """
@@ -231,8 +231,9 @@ class Facts:
     """The facts that :func:`decide` needs; its caller gathers them.
 
     Args:
-        feed_from: The change feed provably covers every (a, v] with a >= this; None when it covers none.
-        not_mergeable: Why the aggregates cannot be merged; empty when they can.
+        feed_from: The first version *a* for which the change feed provably covers (a, v]; None when there is none. *v* is the
+            pinned version.
+        not_mergeable: Why partials cannot be merged; empty when they can.
         partials_are_last: Whether the partials carry the number of the last ended refresh.
         raw: The cost of reading the raw rows of some buckets at the pinned version.
         changed: The cost of reading the changes since a version, inside some buckets.
@@ -282,7 +283,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     Every instant of *taken* is in exactly one step. Below the frozen boundary, *taken* holds only entries that can be merged or
     are discarded.
     """
-    frozen, taken = _parted(taken, facts.frozen)
+    frozen, taken = _split_frozen(taken, facts.frozen)
     present = facts.present(SpanSet.union(e.span for e in taken))
     merging: dict[int, list[Entry]] = {}
     recomputing: dict[tuple[Cause, str], list[Span]] = {}
@@ -319,8 +320,8 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
             steps.append(Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),)))
             continue
         recomputing.setdefault((Cause.CHANGE, reason), []).extend(spans)
-    for (cause, why_not), found in recomputing.items():
-        spans = SpanSet.union(found)
+    for (cause, why_not), parts in recomputing.items():
+        spans = SpanSet.union(parts)
         is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
         changed = facts.changed(min(afters[cause]), spans).rows if cause is Cause.CHANGE and afters.get(cause) else None
         steps.append(
@@ -333,7 +334,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _parted(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
+def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
     """Return the spans to merge below the frozen boundary, by the version they reflect, and the entries above or to discard."""
     frozen: dict[int, SpanSet] = {}
     free: list[Entry] = []
