@@ -1,11 +1,11 @@
 """Which files of a table are worth writing again, so that it stays laid out in time. Pure.
 
 A file should hold few, neighbouring buckets, and few files should lie over any one instant: then replacing a bucket
-rewrites little and reading a range skips much. Two things wear that off:
+rewrites little and reading a range skips much. Two patterns of files need a rewrite:
 
 ```
   small files side by side              files over each other
-  [][] [][][]  [       ]  []            [====][====][====][====]     kept: the layer with most rows
+  [][] [][][]  [       ]  []            [====][====][====][====]     stays: the layer with most rows
   ──────────────────────────▶ time      [      ---------       ]  ┐
   merged                                   [  -----------  ]      ├  written again, cut into files that do
                                         [ ------------------- ]   ┘  not lie over each other
@@ -107,10 +107,10 @@ def groups(pieces: Sequence[FileExtent], target: int) -> list[Group]:
 
 def depth(pieces: Sequence[FileExtent]) -> int:
     """Return the largest number of files over one instant; two files that only share an end do not overlap."""
-    most = now = 0
+    most = open_files = 0
     for _, is_start, _ in _events(_ordered(pieces)):
-        now += 1 if is_start else -1
-        most = max(most, now)
+        open_files += 1 if is_start else -1
+        most = max(most, open_files)
     return max(most, min(len(pieces), 1))
 
 
@@ -145,18 +145,18 @@ def _ordered(pieces: Sequence[FileExtent]) -> list[FileExtent]:
 
 def _events(ordered: Sequence[FileExtent]) -> list[tuple[int, bool, int]]:
     """Return the starts and ends of files in order of time, ends first, so that files that share an end do not overlap."""
-    found = [(p.start, True, i) for i, p in enumerate(ordered) if p.start < p.last]
-    return sorted(found + [(p.last, False, i) for i, p in enumerate(ordered) if p.start < p.last])
+    starts = [(p.start, True, i) for i, p in enumerate(ordered) if p.start < p.last]
+    return sorted(starts + [(p.last, False, i) for i, p in enumerate(ordered) if p.start < p.last])
 
 
 def _deep(ordered: Sequence[FileExtent]) -> list[list[FileExtent]]:
     """Return the files to rewrite where too many overlap: all but the layer with most rows."""
-    found: list[list[FileExtent]] = []
+    clumps: list[list[FileExtent]] = []
     for members in _tangles(ordered):
-        kept = _layer(members)
-        rest = [p for p in members if p.path not in kept]
-        found += [clump for clump in _clumps(rest) if len(clump) > 1]
-    return found
+        layer = _layer(members)
+        rest = [p for p in members if p.path not in layer]
+        clumps += [clump for clump in _clumps(rest) if len(clump) > 1]
+    return clumps
 
 
 def _tangles(ordered: Sequence[FileExtent]) -> list[list[FileExtent]]:
@@ -193,14 +193,14 @@ def _layer(members: Sequence[FileExtent]) -> set[str]:
     for i, p in enumerate(by_end):
         before.append(_count_ended(by_end, p.start, i))
         best.append(max(best[-1], best[before[i]] + p.rows))
-    kept, at = set(), len(by_end)
-    while at:
-        if best[at] > best[at - 1]:
-            kept.add(by_end[at - 1].path)
-            at = before[at - 1]
+    layer, count = set(), len(by_end)
+    while count:
+        if best[count] > best[count - 1]:
+            layer.add(by_end[count - 1].path)
+            count = before[count - 1]
         else:
-            at -= 1
-    return kept
+            count -= 1
+    return layer
 
 
 def _count_ended(by_end: Sequence[FileExtent], start: int, upto: int) -> int:
@@ -214,20 +214,20 @@ def _count_ended(by_end: Sequence[FileExtent], start: int, upto: int) -> int:
 
 def _clumps(pieces: Sequence[FileExtent]) -> list[list[FileExtent]]:
     """Return groups of files that overlap directly or through other files."""
-    found: list[list[FileExtent]] = []
+    clumps: list[list[FileExtent]] = []
     end = None
     for p in pieces:
         if end is None or p.start >= end:
-            found.append([])
+            clumps.append([])
             end = p.last
-        found[-1].append(p)
+        clumps[-1].append(p)
         end = max(end, p.last)
-    return found
+    return clumps
 
 
 def _runs(ordered: Sequence[FileExtent], taken: set[str], target: int) -> list[Group]:
     """Return runs of neighbouring small files, split where a run would be too long."""
-    found: list[Group] = []
+    runs: list[Group] = []
     for is_run, members in groupby(ordered, key=lambda p: p.path not in taken and is_small(p, target)):
         run: list[FileExtent] = []
         rows = 0
@@ -235,8 +235,8 @@ def _runs(ordered: Sequence[FileExtent], taken: set[str], target: int) -> list[G
             run.append(p)
             rows += p.rows
             if rows >= GROUP_FILES * target:
-                found.append(Group(tuple(run), "small"))
+                runs.append(Group(tuple(run), "small"))
                 run, rows = [], 0
         if len(run) >= FEW:
-            found.append(Group(tuple(run), "small"))
-    return found
+            runs.append(Group(tuple(run), "small"))
+    return runs

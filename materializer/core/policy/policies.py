@@ -53,7 +53,7 @@ class Policy:
         schedule: Five cron fields in UTC; None for a policy that is not run by a schedule of its own.
         max_runs: Most runs of each execution; None for no limit.
         order: Which end of its window is refreshed first.
-        catch_dirt: Whether it also refreshes dirt that lies in no policy's window.
+        catch_dirt: Whether the policy also refreshes dirt that lies in no policy's window.
     """
 
     name: str
@@ -150,18 +150,20 @@ def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution
         if not unfit:
             ticks = next(p for p in policies if "ticks" in (_kind(p.start_offset), _kind(p.end_offset)))
             message = "some offsets are lengths of time and some are integers"
-            yield _told(ticks, properties, "definition.policy-offset", message, "write all of them in one kind of unit")
+            yield _refusal(
+                ticks, properties, "definition.policy-offset", message, "write all of them in one kind of unit"
+            )
         return
     for policy in policies:
         newest, oldest = _ages(policy)
         if newest >= oldest:
-            message = f"the window of policy '{policy.name}' ends before it starts: {_shown(policy)}"
+            message = f"the window of policy '{policy.name}' ends before it starts: {_window_text(policy)}"
             hint = "the start lies further back than the end: start_offset must be the larger one"
-            yield _told(policy, properties, "definition.policy-window", message, hint)
+            yield _refusal(policy, properties, "definition.policy-window", message, hint)
         elif grid is not None and _is_small(policy, grid, resolution):
-            message = f"the window of policy '{policy.name}' is smaller than two buckets: {_shown(policy)}"
+            message = f"the window of policy '{policy.name}' is smaller than two buckets: {_window_text(policy)}"
             hint = f"a bucket is {describe_width(grid.width)}; start_offset and end_offset must lie two of them apart"
-            yield _told(policy, properties, "definition.policy-window", message, hint)
+            yield _refusal(policy, properties, "definition.policy-window", message, hint)
     for left, right in combinations(policies, 2):
         yield from _collision(left, right, properties)
 
@@ -192,14 +194,14 @@ def _collision(left: Policy, right: Policy, properties: Mapping[str, str]) -> It
     (a, b), (c, d) = _ages(left), _ages(right)
     later = max((left, right), key=lambda p: list(properties).index(_place(p, properties)))
     if (a, b) == (c, d):
-        message = f"a policy with the window of '{left.name}' already exists: '{right.name}', {_shown(right)}"
-        yield _told(later, properties, "definition.policy-exists", message, "keep one of them")
+        message = f"a policy with the window of '{left.name}' already exists: '{right.name}', {_window_text(right)}"
+        yield _refusal(later, properties, "definition.policy-exists", message, "keep one of them")
     elif max(a, c) < min(b, d):
-        message = f"the windows of policies '{left.name}' ({_shown(left)}) and '{right.name}' ({_shown(right)}) overlap"
-        yield _told(later, properties, "definition.policy-overlap", message, "let one begin where the other ends")
+        message = f"the windows of policies '{left.name}' ({_window_text(left)}) and '{right.name}' ({_window_text(right)}) overlap"
+        yield _refusal(later, properties, "definition.policy-overlap", message, "let one begin where the other ends")
 
 
-def _told(policy: Policy, properties: Mapping[str, str], code: str, message: str, hint: str) -> Refusal:
+def _refusal(policy: Policy, properties: Mapping[str, str], code: str, message: str, hint: str) -> Refusal:
     return (_place(policy, properties), code, message, hint)
 
 
@@ -208,7 +210,7 @@ def _place(policy: Policy, properties: Mapping[str, str]) -> str:
     return next(key for part in KEYS if (key := key_of(policy.name, part)) in properties)
 
 
-def _shown(policy: Policy) -> str:
+def _window_text(policy: Policy) -> str:
     return f"from {describe_offset(policy.start_offset)} to {describe_offset(policy.end_offset)} ago"
 
 
@@ -294,8 +296,8 @@ def window(policy: Policy, now: int, grid: Grid) -> Span | None:
 
     An end that the time column cannot represent is open.
     """
-    start = NEG_INF if policy.start_offset is None else _held(back(now, policy.start_offset, grid), grid)
-    end = POS_INF if policy.end_offset is None else _held(back(now, policy.end_offset, grid), grid)
+    start = NEG_INF if policy.start_offset is None else _clamped(back(now, policy.start_offset, grid), grid)
+    end = POS_INF if policy.end_offset is None else _clamped(back(now, policy.end_offset, grid), grid)
     return Span(start, end) if start < end else None
 
 
@@ -311,12 +313,12 @@ def refresh_window(policy: Policy, policies: tuple[Policy, ...], now: int, grid:
         now: See :func:`read_now`.
         grid: The aggregate's grid.
     """
-    found = window(policy, now, grid)
-    if found is None:
+    span = window(policy, now, grid)
+    if span is None:
         return None
-    if policy.name != policies[0].name and found.end != POS_INF:
-        found = Span(found.start, grid.edge_from(found.end))
-    return grid.within(found)
+    if policy.name != policies[0].name and span.end != POS_INF:
+        span = Span(span.start, grid.edge_from(span.end))
+    return grid.within(span)
 
 
 def beyond(policies: tuple[Policy, ...], now: int, grid: Grid) -> SpanSet:
@@ -350,7 +352,7 @@ def micros_of(instant: int, grid: Grid) -> int:
     return instant * SECOND // TICKS_PER_SECOND[grid.resolution] if is_ticks else instant
 
 
-def _held(instant: int, grid: Grid) -> int:
+def _clamped(instant: int, grid: Grid) -> int:
     if instant < grid.limits.start:
         return NEG_INF
     return POS_INF if instant >= grid.limits.end else instant
@@ -374,10 +376,10 @@ def _first_at(local: int, zone: Zone) -> int:
     """Return the first instant when the wall clock shows *local*; where the clock skips it, the instant without that skip."""
     regime = zone.regime_at(local - DAY)
     while True:
-        found = local - regime.offset
-        if found < regime.end:
-            return found
+        instant = local - regime.offset
+        if instant < regime.end:
+            return instant
         after = zone.regime_at(regime.end)
         if local - after.offset < after.start:
-            return found
+            return instant
         regime = after

@@ -27,7 +27,7 @@ MOST_AHEAD: Final = 14 * HOUR
 
 
 def length(properties: Mapping[str, str], name: str) -> Width | None:
-    """Return a retention of a definition, or None when it has none."""
+    """Return a retention of a definition; None when the definition does not set it."""
     return parse_width(properties[name]) if name in properties else None
 
 
@@ -41,8 +41,8 @@ def edge(retention: Width, extent_end: int, grid: Grid) -> int:
     """
     if extent_end == NEG_INF:
         return NEG_INF
-    at = back(micros_of(extent_end, grid), retention, grid)
-    return NEG_INF if at <= grid.limits.start else grid.edge_at(at)
+    instant = back(micros_of(extent_end, grid), retention, grid)
+    return NEG_INF if instant <= grid.limits.start else grid.edge_at(instant)
 
 
 def latest_instant(clock: int, grid: Grid) -> int | None:
@@ -59,7 +59,7 @@ def latest_instant(clock: int, grid: Grid) -> int | None:
 
 
 def clock_edge(latest: int | None, grid: Grid) -> int:
-    """Return the end of the bucket that holds *latest*; rows at or after this edge move no retention.
+    """Return the end of the bucket that holds *latest*; rows at or after this edge do not move a retention boundary.
 
     Args:
         latest: See :func:`latest_instant`; None where every row counts.
@@ -93,8 +93,8 @@ def problems_of(properties: Mapping[str, str], grid: GridSpec | None, resolution
 
 
 def _is_small(width: Width, bucket: Width, resolution: Resolution) -> bool:
-    kept, least = length_of(width), 2 * length_of(bucket)
+    retained, least = length_of(width), 2 * length_of(bucket)
     if (width.ticks is None) == (bucket.ticks is None):
-        return kept < least
+        return retained < least
     per_second = TICKS_PER_SECOND[resolution]
-    return kept * per_second < least * SECOND if width.ticks is None else kept * SECOND < least * per_second
+    return retained * per_second < least * SECOND if width.ticks is None else retained * SECOND < least * per_second

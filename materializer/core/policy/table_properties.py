@@ -49,6 +49,6 @@ def hours(text: str) -> float | None:
 
 
 def refusal_of_retention(value: str) -> str | None:
-    """Return what a retention must be when *value* is no valid one; under an hour it could remove files of a running write."""
-    found = hours(value)
-    return None if found is not None and found >= 1 else "a length such as '3 days', of at least an hour"
+    """Return what a retention must be if *value* is not valid; one under an hour could remove files of a running write."""
+    length = hours(value)
+    return None if length is not None and length >= 1 else "a length such as '3 days', of at least an hour"
