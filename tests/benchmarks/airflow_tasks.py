@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 from deltalake import write_deltalake
 
-from tests.airflow.running import Airflow
+from tests.adapters.airflow.running import Airflow
 from tests.benchmarks import history
 from tests.benchmarks.trades import BARS, DAY, START, given, report, reporting, trades, write_source
 

@@ -51,17 +51,17 @@ SHOWN: Final[Mapping[str, str]] = {
 CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")
 """Blocks in ``text`` that are lines of a crontab."""
 ELSEWHERE: Final[Mapping[str, str]] = {
-    "docs/maintenance.md#4": "tests/airflow/test_pages.py",
-    "docs/airflow.md#8": "tests/airflow/test_pages.py",
+    "docs/maintenance.md#4": "tests/adapters/airflow/test_pages.py",
+    "docs/airflow.md#8": "tests/adapters/airflow/test_pages.py",
 }
 """Blocks that need Airflow, and the test that does them."""
 NOT_HERE: Final[Mapping[str, str]] = {
-    "python3": "makes an environment: tests.airflow.screenshots does",
-    "pip": "fills an environment: tests.airflow.screenshots does",
+    "python3": "makes an environment: tests.adapters.airflow.screenshots does",
+    "pip": "fills an environment: tests.adapters.airflow.screenshots does",
     "source": "enters an environment",
     "cd": "a story has one folder",
-    "airflow": "starts Airflow: tests.airflow.screenshots does",
-    "cp": "gives Airflow its file: tests.airflow.screenshots does",
+    "airflow": "starts Airflow: tests.adapters.airflow.screenshots does",
+    "cp": "gives Airflow its file: tests.adapters.airflow.screenshots does",
 }
 """Commands that are left out, and why."""
 FILES: Final[Mapping[str, str]] = {"docs/policies.md#1": "bars.sql"}

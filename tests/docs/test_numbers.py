@@ -18,8 +18,8 @@ from materializer.services.delivery import output_feed
 from materializer.services.maintenance import maintain
 from materializer.services.quality import audit
 from materializer.spark.runtime import jars, session
+from tests.adapters.great_expectations.cases import asked_both_ways, suite
 from tests.paths import ROOT
-from tests.quality.cases import asked_both_ways, suite
 
 WORDS: Final = {3: "three", 4: "four", 10: "ten"}
 _MB: Final = 1 << 20

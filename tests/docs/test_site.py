@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.chromium import Page, chromium
+from tests.adapters.airflow.chromium import Page, chromium
 from tests.paths import ROOT
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -13,7 +13,7 @@ OTHERS: Final = 15
 SECONDS: Final[Mapping[str, int]] = {
     "tests/demo/": 10,
     "tests/model/": MOST,
-    "tests/quality/": 8,
+    "tests/adapters/great_expectations/": 8,
     "tests/system/processes/test_clock.py": 10,
     "tests/system/processes/test_full_disk.py": 6,
     "tests/system/processes/test_killed_anywhere.py": 12,

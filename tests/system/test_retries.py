@@ -10,7 +10,7 @@ import pytest
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import SparkError
-from tests.spark.limits import result_limit
+from tests.spark.runtime.limits import result_limit
 from tests.system.processes.running import World
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What expectations compile to, and how the values are judged; whether Spark agrees is tests/quality."""
+"""What expectations compile to, and how the values are judged; whether Spark agrees is tests/adapters/great_expectations."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
 from materializer.spark.run.computed import Computed
 from materializer.spark.runtime.session import work_session
+from tests.adapters.great_expectations.cases import BAD, CASES, frame
 from tests.paths import ROOT
-from tests.quality.cases import BAD, CASES, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -145,7 +145,7 @@ def test_what_is_compiled_does_not_load_the_library(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tests.services.test_suites import COMPILED, found\n"
+        "from tests.services.definitions.test_suites import COMPILED, found\n"
         "found(Path(sys.argv[1]), COMPILED, most=9)\n"
         "assert 'great_expectations' not in sys.modules\n"
     )

@@ -15,7 +15,7 @@ from materializer.adapters.airflow.tasks.sensors import FreshnessSensor
 from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger, FreshnessTrigger
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import BY_CLOCK, HOURLY, START
+from tests.adapters.airflow.conftest import BY_CLOCK, HOURLY, START
 from tests.tables import append_trades
 
 

@@ -10,9 +10,9 @@ import pytest
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.session_window import SessionWindow
 from materializer.spark.engines import session_window
-from tests.core.engines.frames import IDS, bounds, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
 from tests.core.engines.naive_sessions import sessions
+from tests.spark.engines.frames import IDS, bounds, check, drawn, frame, query_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from materializer.core.time.spans import POS_INF, Span, SpanSet
 from materializer.lake.local_read import lies_in, read_small_rows
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.query import compute as c
-from tests.spark import aggregates_world as world
-from tests.spark.aggregates_world import aggregated, is_equal
+from tests.spark.query import aggregates_world as world
+from tests.spark.query.aggregates_world import aggregated, is_equal
 
 KEYS = ("bucket", "sym")
 BUCKET = "date_trunc('HOUR', ts) AS bucket"

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, Key
 from materializer.errors import DefinitionError
 from materializer.spark.describe.analyse import Analysed, analyse
-from tests.spark.aggregates_world import DDL, call, spec_of
+from tests.spark.query.aggregates_world import DDL, call, spec_of
 
 
 def schema() -> StructType:

@@ -13,9 +13,9 @@ import pytest
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range
 from materializer.spark.engines import reactive_state
-from tests.core.engines import frames
 from tests.core.engines.histories import Kind, Result
 from tests.core.engines.naive_state import params_of
+from tests.spark.engines import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -1,4 +1,4 @@
-"""Walk the newcomer's path of docs/airflow.md and take its pictures: ``python -m tests.airflow.screenshots --out docs/airflow``.
+"""Walk the newcomer's path of docs/airflow.md and take its pictures: ``python -m tests.adapters.airflow.screenshots --out docs/airflow``.
 
 The commands are the page's own, run in an empty home folder: a new environment, a lake, ``airflow standalone``. A real
 Chromium clicks as a person would; it is driven by its DevTools protocol. Takes some ten minutes and the port 8080.
@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.airflow.chromium import WIDTH, Page, chromium, running, until
+from tests.adapters.airflow.chromium import WIDTH, Page, chromium, running, until
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "airflow.md"
@@ -31,7 +31,7 @@ DIALOG = "[role=dialog][data-state=open]"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Take all pictures, or fail where the page does not hold."""
-    parser = argparse.ArgumentParser(prog="python -m tests.airflow.screenshots", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.adapters.airflow.screenshots", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     parser.add_argument("--home", type=Path, default=Path("/tmp/you"), help="home of the newcomer, made and removed")
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
 from materializer.spark.runtime.failures import spoken
-from tests.spark.limits import result_limit
+from tests.spark.runtime.limits import result_limit
 
 
 def cancelled() -> None:

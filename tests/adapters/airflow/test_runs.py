@@ -13,7 +13,7 @@ from materializer.adapters.airflow.tasks.looking import describe
 from materializer.api import Materializer
 from materializer.config import Config
 from tests import tables
-from tests.airflow.conftest import HOURLY
+from tests.adapters.airflow.conftest import HOURLY
 from tests.tables import append_trades
 
 

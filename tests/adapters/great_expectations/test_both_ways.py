@@ -22,7 +22,7 @@ from materializer.errors import DefinitionError, QualityLibraryMissingError
 from materializer.services.quality.audit import audit
 from materializer.spark.run.audit import RowsToCheck
 from materializer.spark.runtime.session import work_session
-from tests.quality.cases import BAD, GOOD, asked_both_ways, frame, suite
+from tests.adapters.great_expectations.cases import BAD, GOOD, asked_both_ways, frame, suite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ import pytest
 
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.airflow.conftest import BY_CLOCK, DAILY, HOURLY
-from tests.airflow.running import Airflow
+from tests.adapters.airflow.conftest import BY_CLOCK, DAILY, HOURLY
+from tests.adapters.airflow.running import Airflow
 from tests.paths import ROOT
 from tests.tables import append_trades
 

@@ -10,9 +10,9 @@ import pytest
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, SNAPSHOT, IntervalWindow
 from materializer.spark.engines import interval_windows
-from tests.core.engines.frames import IDS, check, drawn, frame, query_of
 from tests.core.engines.histories import Kind
 from tests.core.engines.naive_intervals import BOUND, ENGINES
+from tests.spark.engines.frames import IDS, check, drawn, frame, query_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

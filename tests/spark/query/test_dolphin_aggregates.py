@@ -15,7 +15,7 @@ from materializer.core.compiled.resolve import resolve
 from materializer.core.language.define import define
 from materializer.spark.describe.analyse import Analysed, analyse
 from tests.oracle.engines.metrics import evaluate
-from tests.spark.aggregates_world import aggregated, is_equal
+from tests.spark.query.aggregates_world import aggregated, is_equal
 
 MERGED = {
     "prod(x)": "prod(x)",
