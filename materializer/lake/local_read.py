@@ -1,4 +1,4 @@
-"""Changes of a source, rows and stored results that are few enough for the driver to read itself."""
+"""Read changes of a source, rows and stored results in the driver, without Spark, if they are few."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError
 from materializer.lake.arrow import plain
 from materializer.lake.capture.changed_rows import changed_rows
-from materializer.lake.capture.int96 import far_times
+from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.log import commits
@@ -46,15 +46,15 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
     """
     try:
         run = commits(path, after, upto)
-        came = [f for c in run for f in c.adds if f.data_change]
-        went = [f for c in run for f in c.removes if f.data_change]
-        is_marked = any(f.has_deletion_vector for f in (*came, *went))
-        if is_marked or any(f.rows is None for f in came) or sum(f.rows or 0 for f in (*came, *went)) > max_rows:
+        added = [f for c in run for f in c.adds if f.data_change]
+        removed = [f for c in run for f in c.removes if f.data_change]
+        is_marked = any(f.has_deletion_vector for f in (*added, *removed))
+        if is_marked or any(f.rows is None for f in added) or sum(f.rows or 0 for f in (*added, *removed)) > max_rows:
             return None
         with DeltaFolder.at(path).reading(upto) as table:
             if features_of(table).obstacle:
                 return None
-            if far_times(path, after, run, columns_of(table.schema().to_json()), columns):
+            if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
                 return None
             rows = changed_rows(table, after + 1, upto, [*columns, "_change_type"])
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
@@ -78,10 +78,10 @@ def read_small_rows(
     """
     try:
         with DeltaFolder.at(path).reading(version) as table:
-            some = _files_of(table, path, columns, spans, time_column(table, time, time_type), max_rows)
-        if some is None or any(_has_old_times(f.metadata) for f in some.get_fragments()):
+            dataset = _files_of(table, path, columns, spans, time_column(table, time, time_type), max_rows)
+        if dataset is None or any(_has_old_times(f.metadata) for f in dataset.get_fragments()):
             return None
-        return plain(some.to_table(columns=list(columns)))
+        return plain(dataset.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -107,16 +107,16 @@ def _files_of(
 
 def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDataset | None:
     """Return some files of a table as a dataset; None if one of them cannot be found."""
-    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, for which a look at a lake must not wait
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which costs time that most commands do not have
 
     # Spark stores timestamps as INT96; as nanoseconds, which is the default, they could not hold every time
     options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     if table.metadata().partition_columns or any(name.startswith("/") or ":" in name for name in wanted):
         whole = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in whole.get_fragments() if f.path in wanted]
-        found = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
-        return found if len(fragments) == len(wanted) else None
-    # the library would make a fragment with its bounds of every file of the table: 0.2 s for a thousand
+        dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+        return dataset if len(fragments) == len(wanted) else None
+    # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
     form = ds.ParquetFileFormat(options, pre_buffer=True)
     folder = fs.SubTreeFileSystem(path, fs.LocalFileSystem())
     fragments = [form.make_fragment(name, folder) for name in sorted(wanted)]
@@ -136,10 +136,10 @@ def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
 
 def _has_old_times(footer: pq.FileMetaData) -> bool:
     """Return whether Spark wrote a file's days before 1582 in the Julian calendar, which the library never uses."""
-    told = footer.metadata or {}
-    if told.keys() & _JULIAN:
+    metadata = footer.metadata or {}
+    if metadata.keys() & _JULIAN:
         return True
-    version = told.get(b"org.apache.spark.version", b"3").decode(errors="replace")
+    version = metadata.get(b"org.apache.spark.version", b"3").decode(errors="replace")
     return version.split(".")[0] in {"1", "2"}
 
 
@@ -174,13 +174,13 @@ def read_small_kept(
 
 
 def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
-    """Return an Arrow column that tells which of *times* are in *spans*."""
-    at = instants_of(times, time_type)
-    found = pa.chunked_array([pa.array([False] * len(at), pa.bool_())])
+    """Return an Arrow column of booleans: whether each of *times* is in *spans*."""
+    instants = instants_of(times, time_type)
+    is_inside = pa.chunked_array([pa.array([False] * len(instants), pa.bool_())])
     for span in spans:
-        inside = pc.and_(pc.greater_equal(at, _clamped(span.start)), pc.less(at, _clamped(span.end)))
-        found = pc.or_(found, inside)
-    return found
+        is_in_span = pc.and_(pc.greater_equal(instants, _clamped(span.start)), pc.less(instants, _clamped(span.end)))
+        is_inside = pc.or_(is_inside, is_in_span)
+    return is_inside
 
 
 def _clamped(instant: int) -> Any:

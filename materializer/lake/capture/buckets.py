@@ -61,12 +61,14 @@ def pieces_of(
     if not len(instants):
         return []
     starts, ends = buckets(np.unique(instants), floor, next_edge)
-    at = np.searchsorted(np.array([max(s, _I64_MIN) for s in starts], dtype=np.int64), instants, side="right") - 1
-    rows = np.bincount(at, minlength=len(starts))
-    others = np.bincount(
-        at[~np.asarray(change.is_insert.to_numpy(zero_copy_only=False), dtype=bool)], minlength=len(starts)
+    bucket_of = (
+        np.searchsorted(np.array([max(s, _I64_MIN) for s in starts], dtype=np.int64), instants, side="right") - 1
     )
-    keys = _keys(change.keys, at, len(starts))
+    rows = np.bincount(bucket_of, minlength=len(starts))
+    others = np.bincount(
+        bucket_of[~np.asarray(change.is_insert.to_numpy(zero_copy_only=False), dtype=bool)], minlength=len(starts)
+    )
+    keys = _keys(change.keys, bucket_of, len(starts))
     groups: dict[tuple[bool, Keys | None], list[int]] = defaultdict(list)
     for i in range(len(starts)):
         groups[bool(others[i] == 0), keys[i]].append(i)
@@ -74,9 +76,12 @@ def pieces_of(
         groups = _coarser(groups)
     return [
         ChangedBuckets(
-            SpanSet.union(Span(starts[i], ends[i]) for i in members), is_insert_only, int(rows[members].sum()), found
+            SpanSet.union(Span(starts[i], ends[i]) for i in members),
+            is_insert_only,
+            int(rows[members].sum()),
+            group_keys,
         )
-        for (is_insert_only, found), members in groups.items()
+        for (is_insert_only, group_keys), members in groups.items()
     ]
 
 
@@ -100,19 +105,19 @@ def whole_buckets(spans: SpanSet, floor: Callable[[int], int], next_edge: Callab
     return SpanSet.union(Span(floor(s.start), next_edge(floor(s.end - 1))) for s in spans)
 
 
-def _keys(keys: pa.Table | None, at: Any, count: int) -> list[Keys | None]:
+def _keys(keys: pa.Table | None, bucket_of: Any, count: int) -> list[Keys | None]:
     """Return the distinct keys in each bucket; None if they are many, or of a type that JSON cannot hold."""
     if keys is None or not all(_is_plain(f.type) for f in keys.schema):
         return [None] * count
     names = [f"k{i}" for i in range(keys.num_columns)]
-    placed = pa.table([pa.array(at), *keys.columns], names=["at", *names])
+    placed = pa.table([pa.array(bucket_of), *keys.columns], names=["at", *names])
     distinct = placed.group_by(["at", *names]).aggregate([])
     many = np.bincount(distinct["at"].to_numpy(), minlength=count) > MAX_KEYS
     few = distinct.filter(pa.array(~many[distinct["at"].to_numpy()]))
-    found: list[set[tuple[Any, ...]]] = [set() for _ in range(count)]
+    by_bucket: list[set[tuple[Any, ...]]] = [set() for _ in range(count)]
     for bucket, *key in zip(few["at"].to_pylist(), *(few[n].to_pylist() for n in names), strict=True):
-        found[bucket].add(tuple(key))
-    return [None if many[i] else frozenset(found[i]) for i in range(count)]
+        by_bucket[bucket].add(tuple(key))
+    return [None if many[i] else frozenset(by_bucket[i]) for i in range(count)]
 
 
 def _is_plain(kind: Any) -> bool:
@@ -126,7 +131,7 @@ def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bo
     """Return at most two groups, by whether they are insert-only, with the union of their keys if it is small."""
     result: dict[tuple[bool, Keys | None], list[int]] = {}
     for flag in (True, False):
-        members = [i for (insert_only, _), found in groups.items() if insert_only is flag for i in found]
+        members = [i for (insert_only, _), group in groups.items() if insert_only is flag for i in group]
         sets = [keys for insert_only, keys in groups if insert_only is flag]
         union = None if any(k is None for k in sets) else frozenset[tuple[Any, ...]]().union(*(k for k in sets if k))
         if members:

@@ -23,7 +23,7 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import LogGapError, MaterializerError, SourceReplacedError, SourceRolledBackError
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import whole_buckets
-from materializer.lake.capture.context import Look
+from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.extent import time_column as column_of
@@ -83,16 +83,16 @@ def capture_without_spark(
     _check_identity(table, after, upto, table_id)
     if upto <= after:
         return CaptureResult()
-    look = _look(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
-    look = replace(look, reads=tuple(reads))
+    context = _context_of(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
+    context = replace(context, reads=tuple(reads))
     try:
-        commits = [read_commit(table.path, version, look.column) for version in range(after + 1, upto + 1)]
+        commits = [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)]
     except LogGapError as exc:
-        return _lost(look, after + 1, upto, exc.message)
+        return _lost(context, after + 1, upto, exc.message)
     for commit in commits:
         if commit.metadata and commit.metadata.id != table_id:
             raise _replaced(table.path, commit.metadata.id, table_id)
-    return _captured(look, commits)
+    return _captured(context, commits)
 
 
 def capture_by_files(
@@ -114,17 +114,17 @@ def capture_by_files(
     :func:`capture_without_spark`; *reason* says why the feed is not used.
     """
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
-    look = _look(table, after, time_column, time_type, None, 0, floor, next_edge, frozen_below)
+    context = _context_of(table, after, time_column, time_type, None, 0, floor, next_edge, frozen_below)
     try:
-        commits = [read_commit(table.path, version, look.column) for version in range(after + 1, to_version + 1)]
+        commits = [read_commit(table.path, version, context.column) for version in range(after + 1, to_version + 1)]
     except LogGapError as exc:
-        return _lost(look, from_version, to_version, exc.message)
+        return _lost(context, from_version, to_version, exc.message)
     for commit in commits:
-        look.learn(commit)
-    return _by_files(look, [c for c in commits if c.version >= from_version], reason)
+        context.learn(commit)
+    return _by_files(context, [c for c in commits if c.version >= from_version], reason)
 
 
-def _look(
+def _context_of(
     table: DeltaFolder,
     after: int,
     name: str,
@@ -134,9 +134,9 @@ def _look(
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
     frozen_below: int,
-) -> Look:
+) -> CaptureContext:
     column = column_of(table.opened(), name, time_type)
-    return Look(table, after, column, keys or None, max_rows, floor, next_edge, frozen=frozen_below)
+    return CaptureContext(table, after, column, keys or None, max_rows, floor, next_edge, frozen=frozen_below)
 
 
 def _check_identity(table: DeltaFolder, after: int, upto: int, table_id: str) -> None:
@@ -161,58 +161,62 @@ def _replaced(path: str, found: str, expected: str) -> SourceReplacedError:
     )
 
 
-def _captured(look: Look, commits: list[Commit]) -> CaptureResult | NeedsSpark:
+def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult | NeedsSpark:
     result = CaptureResult(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
     segments: list[Segment] = []
-    blocked = _blocked(look, commits)
-    for whole, refusal in _runs(look, commits):
-        for run, is_retention in _parts(look, whole):
+    blocked = _blocked(context, commits)
+    for whole, refusal in _runs(context, commits):
+        for run, is_retention in _parts(context, whole):
             if is_retention:
-                result += below_frozen.retention(look, run)
+                result += below_frozen.retention(context, run)
                 continue
-            found = _of_run(look, run, refusal, blocked) if any(c.is_data_change for c in run) else CaptureResult()
-            if isinstance(found, Segment):
-                segments.append(found)
+            captured = (
+                _of_run(context, run, refusal, blocked) if any(c.is_data_change for c in run) else CaptureResult()
+            )
+            if isinstance(captured, Segment):
+                segments.append(captured)
             else:
-                result += found
+                result += captured
             for commit in run:
-                look.learn(commit)
+                context.learn(commit)
     return NeedsSpark(tuple(segments), result) if segments else result
 
 
-def _parts(look: Look, run: list[Commit]) -> Iterable[tuple[list[Commit], bool]]:
+def _parts(context: CaptureContext, run: list[Commit]) -> Iterable[tuple[list[Commit], bool]]:
     """Yield neighbouring commits of a run, and whether they only removed whole files below the frozen boundary."""
-    if look.frozen == NEG_INF:
+    if context.frozen == NEG_INF:
         yield run, False
         return
-    scout = look.ahead()
-    told = []
+    ahead = context.ahead()
+    flagged = []
     for commit in run:
-        told.append((below_frozen.is_retention(scout, commit), commit))
-        scout.learn(commit)
-    for is_retention, part in itertools.groupby(told, key=lambda t: t[0]):
+        flagged.append((below_frozen.is_retention(ahead, commit), commit))
+        ahead.learn(commit)
+    for is_retention, part in itertools.groupby(flagged, key=lambda t: t[0]):
         yield [commit for _, commit in part], is_retention
 
 
-def _of_run(look: Look, run: list[Commit], refusal: str | None, blocked: str | None) -> CaptureResult | Segment:
+def _of_run(
+    context: CaptureContext, run: list[Commit], refusal: str | None, blocked: str | None
+) -> CaptureResult | Segment:
     if refusal is not None:
-        return _by_files(look, run, refusal)
+        return _by_files(context, run, refusal)
     if blocked is not None:
         return Segment(run[0].version, run[-1].version, blocked)
     try:
-        return read_feed(look, run)
+        return read_feed(context, run)
     except FeedUnreadableError as exc:
-        return _by_files(look, run, str(exc))
+        return _by_files(context, run, str(exc))
 
 
-def _runs(look: Look, commits: list[Commit]) -> Iterable[tuple[list[Commit], str | None]]:
+def _runs(context: CaptureContext, commits: list[Commit]) -> Iterable[tuple[list[Commit], str | None]]:
     """Yield neighbouring commits on the same rung, with the reason why this rung is not the feed (None if it is)."""
-    metadata = _metadata_before(look, commits)
+    metadata = _metadata_before(context, commits)
     run: list[Commit] = []
     reason: str | None = None
     for commit in commits:
         before, metadata = metadata, commit.metadata or metadata
-        refusal = _refusal(look, before, metadata)
+        refusal = _refusal(context, before, metadata)
         if run and refusal != reason:
             yield run, reason
             run = []
@@ -222,13 +226,13 @@ def _runs(look: Look, commits: list[Commit]) -> Iterable[tuple[list[Commit], str
         yield run, reason
 
 
-def _refusal(look: Look, before: Metadata | None, after: Metadata | None) -> str | None:
+def _refusal(context: CaptureContext, before: Metadata | None, after: Metadata | None) -> str | None:
     """Return why a commit between two states of the metadata must not be read from the feed; None if it may."""
     if before is None or after is None:
         return "it is not known whether the change feed was on"
     if not before.has_change_feed or not after.has_change_feed:
         return "the change feed was off"
-    wanted = {look.column.name, *(look.keys or ())}
+    wanted = {context.column.name, *(context.keys or ())}
     if wanted - dict(columns_of(before.schema_json)).keys() or _types(before, wanted) != _types(after, wanted):
         return "a column that places a row changed"
     return None
@@ -238,80 +242,82 @@ def _types(metadata: Metadata, names: set[str]) -> list[tuple[str, str]]:
     return sorted((n, t) for n, t in columns_of(metadata.schema_json) if n in names)
 
 
-def _metadata_before(look: Look, commits: list[Commit]) -> Metadata | None:
+def _metadata_before(context: CaptureContext, commits: list[Commit]) -> Metadata | None:
     """Return the metadata at the version before the run: the newest metadata, unless a commit since then replaced it."""
-    newest = look.table.opened()
+    newest = context.table.opened()
     later = commits
     if newest.version() > commits[-1].version:
         try:
             later = [
                 *commits,
-                *(read_commit(look.table.path, v) for v in range(commits[-1].version + 1, newest.version() + 1)),
+                *(read_commit(context.table.path, v) for v in range(commits[-1].version + 1, newest.version() + 1)),
             ]
         except LogGapError:
             return None
     if any(c.metadata for c in later):
         try:
-            newest = open_table(look.table.path, look.after)
+            newest = open_table(context.table.path, context.after)
         except MaterializerError:
             return None
-    found = newest.metadata()
-    return Metadata(str(found.id), newest.schema().to_json(), tuple(found.partition_columns), dict(found.configuration))
+    metadata = newest.metadata()
+    return Metadata(
+        str(metadata.id), newest.schema().to_json(), tuple(metadata.partition_columns), dict(metadata.configuration)
+    )
 
 
-def _blocked(look: Look, commits: list[Commit]) -> str | None:
+def _blocked(context: CaptureContext, commits: list[Commit]) -> str | None:
     """Return why the library must not read this feed; None if it may."""
-    features = look.table.features()
+    features = context.table.features()
     names = features.names.union(*(c.protocol.features for c in commits if c.protocol))
     modes = [c.metadata.configuration.get("delta.columnMapping.mode") or "none" for c in commits if c.metadata]
-    marks = any(f.has_deletion_vector for c in commits for f in (*c.adds, *c.removes))
-    found = replace(
+    has_marks = any(f.has_deletion_vector for c in commits for f in (*c.adds, *c.removes))
+    combined = replace(
         features,
         names=names,
-        has_deletion_vectors=marks or "deletionVectors" in names,
+        has_deletion_vectors=has_marks or "deletionVectors" in names,
         has_column_mapping=features.has_column_mapping or any(m != "none" for m in modes),
     )
-    return found.obstacle
+    return combined.obstacle
 
 
-def _by_files(look: Look, run: list[Commit], reason: str) -> CaptureResult:
+def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> CaptureResult:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
     counts: list[VersionCount] = []
-    old = CaptureResult()
+    frozen = CaptureResult()
     for commit in run:
-        came = [f for f in commit.adds if f.data_change]
-        went = [look.original(f) for f in commit.removes if f.data_change]
-        for found in (*came, *went):
-            if found is None or not found.is_known:
+        added = [f for f in commit.adds if f.data_change]
+        removed = [context.original(f) for f in commit.removes if f.data_change]
+        for file in (*added, *removed):
+            if file is None or not file.is_known:
                 why = f"{reason}, and a file of version {commit.version} says nothing about its times"
-                return _lost(look, first, last, why, gone=_gone(look, run))
-            if found.span is not None:
-                spans.append(found.span)
-        if came or went:
-            inserted, deleted = sum(f.rows or 0 for f in came), sum(f.rows or 0 for f in went if f)
-            nulls = sum(f.nulls or 0 for f in (*came, *went) if f)
+                return _lost(context, first, last, why, gone=_gone(context, run))
+            if file.span is not None:
+                spans.append(file.span)
+        if added or removed:
+            inserted, deleted = sum(f.rows or 0 for f in added), sum(f.rows or 0 for f in removed if f)
+            nulls = sum(f.nulls or 0 for f in (*added, *removed) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
-        old += below_frozen.of_files(look, commit, came, [f for f in went if f])
-        look.learn(commit)
-    times = whole_buckets(SpanSet.union(spans) - below_frozen.below(look), look.floor, look.next_edge)
+        frozen += below_frozen.of_files(context, commit, added, [f for f in removed if f])
+        context.learn(commit)
+    times = whole_buckets(SpanSet.union(spans) - below_frozen.below(context), context.floor, context.next_edge)
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
     pieces = (CapturedPiece(times, Rung.FILES, is_insert_only, total, None, first, last),) if times else ()
-    return CaptureResult(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + old
+    return CaptureResult(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + frozen
 
 
-def _gone(look: Look, run: list[Commit]) -> int:
+def _gone(context: CaptureContext, run: list[Commit]) -> int:
     """Return how many rows the removed files held; a file without a row count may have held any number."""
-    went = [look.original(f) for commit in run for f in commit.removes if f.data_change]
-    return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in went))
+    removed = [context.original(f) for commit in run for f in commit.removes if f.data_change]
+    return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in removed))
 
 
-def _lost(look: Look, first: int, last: int, reason: str, *, gone: int = 0) -> CaptureResult:
+def _lost(context: CaptureContext, first: int, last: int, reason: str, *, gone: int = 0) -> CaptureResult:
     """Return that everything may have changed; at most *gone* rows were deleted."""
-    old = below_frozen.below(look)
-    piece = CapturedPiece(SpanSet.of(EVERYTHING) - old, Rung.LOST, False, gone, None, first, last)
-    conflict = CapturedPiece(old, Rung.LOST, False, 0, None, first, last, is_frozen=True)
+    frozen = below_frozen.below(context)
+    piece = CapturedPiece(SpanSet.of(EVERYTHING) - frozen, Rung.LOST, False, gone, None, first, last)
+    conflict = CapturedPiece(frozen, Rung.LOST, False, 0, None, first, last, is_frozen=True)
     reasons = (f"versions {first} to {last} unknown, everything is refreshed: {reason}",)
-    pieces = (piece, conflict) if old else (piece,)
+    pieces = (piece, conflict) if frozen else (piece,)
     return CaptureResult(pieces, (VersionCount(last, Rung.LOST),), reasons)

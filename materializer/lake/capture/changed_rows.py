@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from materializer.lake.arrow import plain
 
-KEPT_ROWS: Final = 50_000
+CACHED_ROWS: Final = 50_000
 """Maximum number of rows that stay in memory between the two readings."""
-_last: dict[tuple[str, int, int], pa.Table] = {}
+_cache: dict[tuple[str, int, int], pa.Table] = {}
 
 
 def changed_rows(table: DeltaTable, first: int, last: int, columns: Sequence[str]) -> pa.Table:
@@ -29,12 +29,12 @@ def changed_rows(table: DeltaTable, first: int, last: int, columns: Sequence[str
         OSError: If a file cannot be read.
         ArrowInvalid: If the rows do not fit the schema.
     """
-    place = (str(table.metadata().id), first, last)
-    rows = _last.get(place)
+    key = (str(table.metadata().id), first, last)
+    rows = _cache.get(key)
     if rows is None or not set(columns) <= set(rows.column_names):
-        found = table.load_cdf(starting_version=first, ending_version=last, columns=list(columns))
-        rows = plain(pa.RecordBatchReader.from_stream(found).read_all())  # pa.table() would import pandas
-        _last.clear()
-        if rows.num_rows <= KEPT_ROWS:
-            _last[place] = rows
+        feed = table.load_cdf(starting_version=first, ending_version=last, columns=list(columns))
+        rows = plain(pa.RecordBatchReader.from_stream(feed).read_all())  # pa.table() would import pandas
+        _cache.clear()
+        if rows.num_rows <= CACHED_ROWS:
+            _cache[key] = rows
     return rows.select(list(columns))

@@ -16,7 +16,7 @@ from materializer.lake.table import DeltaFolder, open_table
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CaptureContext:
     """One capture: its arguments, and what it knows about the table's files so far.
 
     Args:
@@ -45,7 +45,7 @@ class Look:
     frozen: int = NEG_INF
     reads: tuple[str, ...] = ()
 
-    def ahead(self) -> Look:
+    def ahead(self) -> CaptureContext:
         """Return a copy with the files known so far, which may learn from later commits without changing this one."""
         return replace(self, files=dict(self.files), before=list(self.before))
 

@@ -16,9 +16,9 @@ from materializer.core.time.instants import MILLISECOND
 from materializer.core.time.spans import NEG_INF
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import ChangedRows, pieces_of
-from materializer.lake.capture.changed_rows import KEPT_ROWS, changed_rows
-from materializer.lake.capture.context import Look
-from materializer.lake.capture.int96 import far_times
+from materializer.lake.capture.changed_rows import CACHED_ROWS, changed_rows
+from materializer.lake.capture.context import CaptureContext
+from materializer.lake.capture.int96 import why_misread
 from materializer.lake.capture.lateness import lateness_of
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
@@ -36,7 +36,7 @@ class FeedUnreadableError(Exception):
     """The feed of a run cannot be read, or does not match the log; the message says why."""
 
 
-def read_feed(look: Look, run: list[Commit]) -> CaptureResult | Segment:
+def read_feed(context: CaptureContext, run: list[Commit]) -> CaptureResult | Segment:
     """Return the result of the feed of a run of versions, or the run as a segment for Spark if the feed is large.
 
     Raises:
@@ -44,34 +44,36 @@ def read_feed(look: Look, run: list[Commit]) -> CaptureResult | Segment:
     """
     first, last = run[0].version, run[-1].version
     try:
-        expected = _expected_rows(look, run)
+        expected = _expected_rows(context, run)
         total = None if expected is None else sum(expected.values())
-        if expected is None or total is None or total > look.max_rows:
-            found = f"more than {MAX_CHANGE_FILES} change files" if total is None else f"{total} changed rows"
+        if expected is None or total is None or total > context.max_rows:
+            size = f"more than {MAX_CHANGE_FILES} change files" if total is None else f"{total} changed rows"
             return Segment(
                 first,
                 last,
-                f"{found} in versions {first} to {last} are more than the driver reads ({look.max_rows} rows)",
+                f"{size} in versions {first} to {last} are more than the driver reads ({context.max_rows} rows)",
             )
-        columns = {look.column.name, *(look.keys or ())}
-        if far := far_times(look.table.path, first - 1, run, columns_of(look.table.schema_json()), columns):
-            return Segment(first, last, far)
-        rows = _rows(look, first, last, total)
+        columns = {context.column.name, *(context.keys or ())}
+        if obstacle := why_misread(
+            context.table.path, first - 1, run, columns_of(context.table.schema_json()), columns
+        ):
+            return Segment(first, last, obstacle)
+        rows = _rows(context, first, last, total)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc
-    change, old, counts, lateness = _counted(look, rows, run)
-    got = {c.version: c.inserted + c.updated_pre + c.updated_post + c.deleted for c in counts}
-    if got != {v: n for v, n in expected.items() if n}:
+    change, frozen, counts, lateness = _counted(context, rows, run)
+    counted = {c.version: c.inserted + c.updated_pre + c.updated_post + c.deleted for c in counts}
+    if counted != {v: n for v, n in expected.items() if n}:
         raise FeedUnreadableError("the change feed does not have the rows that the log names")
     pieces = [
         CapturedPiece(p.spans, Rung.FEED, p.is_insert_only, p.rows, p.keys, first, last)
-        for p in pieces_of(change, look.floor, look.next_edge)
+        for p in pieces_of(change, context.floor, context.next_edge)
     ]
     result = CaptureResult(tuple(pieces), tuple(counts), lateness=lateness)
-    return result if old is None else result + below_frozen.of_rows(look, old, first, last)
+    return result if frozen is None else result + below_frozen.of_rows(context, frozen, first, last)
 
 
-def _expected_rows(look: Look, run: list[Commit]) -> dict[int, int] | None:
+def _expected_rows(context: CaptureContext, run: list[Commit]) -> dict[int, int] | None:
     """Return the number of rows that the feed must have for each version; None if there are too many files to count."""
     expected = {}
     opened = 0
@@ -80,50 +82,56 @@ def _expected_rows(look: Look, run: list[Commit]) -> dict[int, int] | None:
             opened += len(commit.change_files)
             if opened > MAX_CHANGE_FILES:
                 return None
-            expected[commit.version] = sum(_footer(look, f.path) for f in commit.change_files)
+            expected[commit.version] = sum(_footer(context, f.path) for f in commit.change_files)
         else:
-            came = sum(_count(look, f, f.rows) for f in commit.adds if f.data_change)
-            went = sum(_count(look, f, _known_rows(look, f)) for f in commit.removes if f.data_change)
-            expected[commit.version] = came + went
-        look.learn(commit)
+            added = sum(_count(context, f, f.rows) for f in commit.adds if f.data_change)
+            removed = sum(_count(context, f, _known_rows(context, f)) for f in commit.removes if f.data_change)
+            expected[commit.version] = added + removed
+        context.learn(commit)
     return expected
 
 
-def _known_rows(look: Look, file: DataFile) -> int | None:
-    known = look.original(file)
+def _known_rows(context: CaptureContext, file: DataFile) -> int | None:
+    known = context.original(file)
     return known.rows if known else None
 
 
-def _count(look: Look, file: DataFile, rows: int | None) -> int:
-    return _footer(look, file.path) if rows is None else rows
+def _count(context: CaptureContext, file: DataFile, rows: int | None) -> int:
+    return _footer(context, file.path) if rows is None else rows
 
 
-def _footer(look: Look, name: str) -> int:
-    return int(pq.read_metadata(f"{look.table.path}/{unquote(name)}").num_rows)
+def _footer(context: CaptureContext, name: str) -> int:
+    return int(pq.read_metadata(f"{context.table.path}/{unquote(name)}").num_rows)
 
 
-def _rows(look: Look, first: int, last: int, total: int) -> pa.Table:
-    columns = list(dict.fromkeys([look.column.name, *(look.keys or ()), "_change_type", "_commit_version"]))
-    with look.table.reading(last) as opened:
-        if total <= KEPT_ROWS:
-            with suppress(DeltaError, pa.ArrowInvalid):  # of a column that only the merge reads
-                return changed_rows(opened, first, last, list(dict.fromkeys([*columns, *look.reads])))
+def _rows(context: CaptureContext, first: int, last: int, total: int) -> pa.Table:
+    columns = list(dict.fromkeys([context.column.name, *(context.keys or ()), "_change_type", "_commit_version"]))
+    with context.table.reading(last) as opened:
+        if total <= CACHED_ROWS:
+            with suppress(DeltaError, pa.ArrowInvalid):  # caused by a column that only the merge reads
+                return changed_rows(opened, first, last, list(dict.fromkeys([*columns, *context.reads])))
         return changed_rows(opened, first, last, columns)
 
 
 def _counted(
-    look: Look, rows: pa.Table, run: list[Commit]
+    context: CaptureContext, rows: pa.Table, run: list[Commit]
 ) -> tuple[ChangedRows, below_frozen.Rows | None, list[VersionCount], Lateness]:
-    instants = instants_of(rows[look.column.name], look.column.time_type)
+    instants = instants_of(rows[context.column.name], context.column.time_type)
     is_null = pc.is_null(instants)
     kinds, versions = rows["_change_type"], rows["_commit_version"]
     by_kind = pa.table({"v": versions, "k": kinds, "n": is_null.cast(pa.int64())}).group_by(["v", "k"])
     counts: dict[int, dict[str, int]] = {}
     for group in by_kind.aggregate([("n", "sum"), ("n", "count")]).to_pylist():
-        found = counts.setdefault(group["v"], {"null": 0})
-        found[group["k"]] = group["n_count"]
-        found["null"] += group["n_sum"]
-    unknown = {k for found in counts.values() for k in found} - {_INSERT, _PRE, _POST, _DELETE, "null"}
+        kinds_of_version = counts.setdefault(group["v"], {"null": 0})
+        kinds_of_version[group["k"]] = group["n_count"]
+        kinds_of_version["null"] += group["n_sum"]
+    unknown = {k for kinds_of_version in counts.values() for k in kinds_of_version} - {
+        _INSERT,
+        _PRE,
+        _POST,
+        _DELETE,
+        "null",
+    }
     if unknown:
         raise FeedUnreadableError(f"the change feed has unknown kinds of rows: {', '.join(sorted(unknown))}")
     per_version = [
@@ -140,28 +148,30 @@ def _counted(
         if c.version in counts
     ]
     has_time = pc.invert(is_null)
-    keys = rows.select(list(look.keys)).filter(has_time) if look.keys else None
+    keys = rows.select(list(context.keys)).filter(has_time) if context.keys else None
     inserted = pc.equal(kinds, _INSERT).filter(has_time)
     lateness = Lateness()
-    if not look.column.time_type.is_integer:
-        known = {c.version: c.timestamp * MILLISECOND for c in run}
+    if not context.column.time_type.is_integer:
+        commit_times = {c.version: c.timestamp * MILLISECOND for c in run}
         lateness = lateness_of(
-            instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), known
+            instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), commit_times
         )
-    change, old = ChangedRows(instants.filter(has_time), inserted, keys), None
-    if look.frozen != NEG_INF:
-        change, old = _split(look, change, pc.equal(kinds, _DELETE).filter(has_time), versions.filter(has_time))
-    return change, old, per_version, lateness
+    change, frozen = ChangedRows(instants.filter(has_time), inserted, keys), None
+    if context.frozen != NEG_INF:
+        change, frozen = _split(context, change, pc.equal(kinds, _DELETE).filter(has_time), versions.filter(has_time))
+    return change, frozen, per_version, lateness
 
 
-def _split(look: Look, change: ChangedRows, is_delete: Any, versions: Any) -> tuple[ChangedRows, below_frozen.Rows]:
+def _split(
+    context: CaptureContext, change: ChangedRows, is_delete: Any, versions: Any
+) -> tuple[ChangedRows, below_frozen.Rows]:
     """Return the changed rows at or above the frozen boundary, and those below it."""
-    is_old = pc.less(change.instants, max(look.frozen, -(1 << 63)))
-    stays = pc.invert(is_old)
+    is_frozen = pc.less(change.instants, max(context.frozen, -(1 << 63)))
+    is_above = pc.invert(is_frozen)
     above = ChangedRows(
-        change.instants.filter(stays),
-        change.is_insert.filter(stays),
-        None if change.keys is None else change.keys.filter(stays),
+        change.instants.filter(is_above),
+        change.is_insert.filter(is_above),
+        None if change.keys is None else change.keys.filter(is_above),
     )
-    found = (change.instants, versions, change.is_insert, is_delete)
-    return above, below_frozen.Rows(*(c.filter(is_old).to_numpy(zero_copy_only=False) for c in found))
+    columns = (change.instants, versions, change.is_insert, is_delete)
+    return above, below_frozen.Rows(*(c.filter(is_frozen).to_numpy(zero_copy_only=False) for c in columns))

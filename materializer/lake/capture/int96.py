@@ -28,7 +28,7 @@ _FARTHEST: Final = (1 << 63) // 1_000 - 1_000
 """Range of nanoseconds in 64 bits, as microseconds from 1970, less the millisecond that statistics truncate."""
 
 
-def far_times(
+def why_misread(
     path: str, after: int, run: Sequence[Commit], schema: Iterable[tuple[str, str]], columns: Collection[str]
 ) -> str | None:
     """Return why the library must not read the feed of *run*; None if it may.
@@ -46,16 +46,16 @@ def far_times(
     names = {name for name, kind in schema if name in columns and _ZONED.search(kind)}
     if not names:
         return None
-    near: dict[str, bool] = {}
+    is_near: dict[str, bool] = {}
     for commit in run:
-        came = [f for f in commit.adds if f.data_change]
-        went = [f for f in commit.removes if f.data_change]
-        near |= {unquote(f.path): _is_near(f, names) for f in came}
-        if not all(near[unquote(f.path)] for f in came) or not all(
-            _was_near(f, names, near, path, after) for f in went
+        added = [f for f in commit.adds if f.data_change]
+        removed = [f for f in commit.removes if f.data_change]
+        is_near |= {unquote(f.path): _is_near(f, names) for f in added}
+        if not all(is_near[unquote(f.path)] for f in added) or not all(
+            _was_near(f, names, is_near, path, after) for f in removed
         ):
-            read = [f.path for f in commit.change_files] or [f.path for f in (*came, *went)]
-            if any(_in_96_bits(f"{path}/{unquote(name)}") & names for name in read):
+            read = [f.path for f in commit.change_files] or [f.path for f in (*added, *removed)]
+            if any(_int96_columns(f"{path}/{unquote(name)}") & names for name in read):
                 return "the table may hold times before 1678 or after 2262, which the library misreads"
     return None
 
@@ -67,28 +67,28 @@ def _is_near(file: DataFile, names: Iterable[str]) -> bool:
     return all(n in file.partition or _holds_near(rows, nulls.get(n), lowest.get(n), highest.get(n)) for n in names)
 
 
-def _was_near(file: DataFile, names: Collection[str], near: dict[str, bool], path: str, after: int) -> bool:
+def _was_near(file: DataFile, names: Collection[str], is_near: dict[str, bool], path: str, after: int) -> bool:
     """Return whether a removed file held only near times, by the remove, its add in the run, or the snapshot before it."""
     name = unquote(file.path)
     if file.stats:
         return _is_near(file, names)
-    if name not in near:
+    if name not in is_near:
         with suppress(MaterializerError):  # the log no longer has that version: the files of the feed decide
-            near.update({**_snapshot(path, after, names), **near})
-    return near.setdefault(name, False)
+            is_near.update({**_snapshot(path, after, names), **is_near})
+    return is_near.setdefault(name, False)
 
 
 def _snapshot(path: str, version: int, names: Iterable[str]) -> Mapping[str, bool]:
     actions = pa.RecordBatchReader.from_stream(open_table(path, version).get_add_actions(flatten=True)).read_all()
-    found = [True] * actions.num_rows
+    are_near = [True] * actions.num_rows
     rows = actions["num_records"].to_pylist()
     for name in names:
         if f"partition.{name}" in actions.column_names:
             continue
         nulls, lowest, highest = (_values(actions, f"{what}.{name}") for what in ("null_count", "min", "max"))
         cells = zip(rows, nulls, lowest, highest, strict=True)
-        found = [is_near and _holds_near(*cell) for is_near, cell in zip(found, cells, strict=True)]
-    return dict(zip(map(unquote, actions["path"].to_pylist()), found, strict=True))
+        are_near = [is_near and _holds_near(*cell) for is_near, cell in zip(are_near, cells, strict=True)]
+    return dict(zip(map(unquote, actions["path"].to_pylist()), are_near, strict=True))
 
 
 def _values(actions: pa.Table, name: str) -> list[Any]:
@@ -105,7 +105,7 @@ def _holds_near(rows: int | None, nulls: int | None, lowest: Any, highest: Any) 
     return all(end is not None and -_FARTHEST <= end <= _FARTHEST for end in ends)
 
 
-def _in_96_bits(file: str) -> set[str]:
+def _int96_columns(file: str) -> set[str]:
     """Return the columns of a Parquet file that hold INT96."""
     schema = pq.read_metadata(file).schema
     columns = (schema.column(i) for i in range(len(schema)))

@@ -1,4 +1,4 @@
-"""How late the rows of a change feed were."""
+"""The lateness of the rows of a change feed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from materializer.core.refresh.lateness import LAST, STEPS, Lateness
 _SECOND = 1_000_000
 
 
-def lateness_of(instants: Any, versions: Any, known: Mapping[int, int]) -> Lateness:
+def lateness_of(instants: Any, versions: Any, commit_times: Mapping[int, int]) -> Lateness:
     """Return how late inserted rows arrived.
 
     Args:
         instants: Event times in microseconds since the epoch, an Arrow column without nulls.
         versions: The version that inserted each row, an Arrow column.
-        known: Commit time of each version in microseconds since the epoch.
+        commit_times: Commit time of each version in microseconds since the epoch.
     """
     if not len(instants):
         return Lateness()
-    order = np.array(sorted(known), dtype=np.int64)
-    times = np.array([known[v] for v in order.tolist()], dtype=np.float64)
+    order = np.array(sorted(commit_times), dtype=np.int64)
+    times = np.array([commit_times[v] for v in order.tolist()], dtype=np.float64)
     committed = times[np.searchsorted(order, np.asarray(versions.to_numpy(), dtype=np.int64))]
     return histogram(committed - np.asarray(instants.to_numpy(), dtype=np.float64))
 

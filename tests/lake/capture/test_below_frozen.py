@@ -12,7 +12,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.lake.capture.below_frozen import is_retention, of_files
 from materializer.lake.capture.capture import CaptureResult, Rung, capture_without_spark
-from materializer.lake.capture.context import Look
+from materializer.lake.capture.context import CaptureContext
 from materializer.lake.log import ChangeFile, Commit, DataFile
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
@@ -194,7 +194,7 @@ def test_a_file_whose_rows_are_marked_as_deleted(operation, late_hours, conflict
     marked = replace(whole, rows=3, has_deletion_vector=True)
     commit = Commit(1, 0, operation, None, None, None, (marked,), (whole,), (), {})
     column = TimeColumn("ts", TimeType.TIMESTAMP, "ts")
-    look = Look(
+    look = CaptureContext(
         DeltaFolder("/nowhere"), 0, column, None, 0, lambda t: t // HOUR * HOUR, lambda e: e + HOUR, frozen=BOUND
     )
     found = of_files(look, commit, [marked], [whole])
@@ -217,10 +217,12 @@ def test_what_one_version_deletes_and_inserts_in_a_bucket_is_a_conflict(table) -
 BELOW = DataFile("f", 1, 5, 0, Span(HOUR, BOUND), True, True, False)
 
 
-def asked(*known: DataFile) -> Look:
+def asked(*known: DataFile) -> CaptureContext:
     """A look that knows some files, over a table of which nothing can be read."""
     hour = (lambda t: t // HOUR * HOUR, lambda e: e + HOUR)
-    look = Look(DeltaFolder("/nowhere"), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *hour, frozen=BOUND)
+    look = CaptureContext(
+        DeltaFolder("/nowhere"), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *hour, frozen=BOUND
+    )
     look.files.update({f.path: f for f in known})
     return look
 

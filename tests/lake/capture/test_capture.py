@@ -25,7 +25,7 @@ from materializer.lake.capture.capture import (
     capture_by_files,
     capture_without_spark,
 )
-from materializer.lake.capture.context import Look
+from materializer.lake.capture.context import CaptureContext
 from materializer.lake.log import DataFile, read_commit
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
@@ -428,7 +428,9 @@ def test_what_a_remove_leaves_out_is_known_from_its_add(trades) -> None:
     """
     table = trades()
     told = DataFile("f", 1, 5, 0, Span(0, HOUR), True, True, False)
-    look = Look(DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *GRID.values())
+    look = CaptureContext(
+        DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *GRID.values()
+    )
     look.files["f"] = told
 
     assert told == look.original(dataclasses.replace(told, rows=None))
