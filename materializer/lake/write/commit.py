@@ -212,14 +212,14 @@ def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: 
 
 
 def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) -> None:
-    found = None if app_id is None else opened.transaction_version(app_id)
-    if found is not None and found >= n:
-        message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {found} already"
-        raise WriteFencedError(message, path=path, found=found, n=n)
+    carried = None if app_id is None else opened.transaction_version(app_id)
+    if carried is not None and carried >= n:
+        message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {carried} already"
+        raise WriteFencedError(message, path=path, found=carried, n=n)
 
 
 def keep_short(opened: DeltaTable) -> None:
-    """Write a checkpoint after every so many commits."""
+    """After every :data:`CHECKPOINT_EVERY` commits, write a checkpoint and remove expired log files."""
     # The commit has succeeded: a failure here only costs speed, and the next round number tries again.
     if opened.version() % CHECKPOINT_EVERY == 0:
         with contextlib.suppress(DeltaError, OSError):
@@ -228,10 +228,10 @@ def keep_short(opened: DeltaTable) -> None:
 
 
 def _result(path: str, version: int, new_rows: int) -> CommitResult:
-    found = read_commit(path, version)
-    rows = sum(f.rows or 0 for f in found.adds)
+    commit = read_commit(path, version)
+    rows = sum(f.rows or 0 for f in commit.adds)
     return CommitResult(
-        version, len(found.adds), len(found.removes), sum(f.bytes for f in found.adds), max(0, rows - new_rows)
+        version, len(commit.adds), len(commit.removes), sum(f.bytes for f in commit.adds), max(0, rows - new_rows)
     )
 
 
@@ -276,13 +276,13 @@ def fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
     table = _in_utc(table)
     expected = columns_of(opened.schema().to_json())
     try:
-        found = dict(columns_of(Schema.from_arrow(table.schema).to_json()))
+        given = dict(columns_of(Schema.from_arrow(table.schema).to_json()))
     except Exception as exc:
         raise ValueError(f"rows for '{path}' have a type that Delta does not store: {first_line(exc)}") from exc
     wrong = [
-        f"{name}: {found.get(name, 'missing')} instead of {kind}" for name, kind in expected if found.get(name) != kind
+        f"{name}: {given.get(name, 'missing')} instead of {kind}" for name, kind in expected if given.get(name) != kind
     ]
-    wrong += [f"{name}: not in the table" for name in found if name not in dict(expected)]
+    wrong += [f"{name}: not in the table" for name in given if name not in dict(expected)]
     if wrong:
         raise ForeignTableError(
             f"the table at '{path}' has other columns than the rows that are to be written: {'; '.join(wrong)}",

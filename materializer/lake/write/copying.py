@@ -17,7 +17,7 @@ from materializer.lake.table import open_table
 from materializer.lake.write.commit import CommitResult, replace_all
 
 BATCH_BYTES: Final = 1 << 26
-"""Size of the batches for the writer, which passes whole batches to its threads, so that files stay in the order of time."""
+"""Size of a batch for the writer. The writer passes whole batches to its threads, so that files stay in the order of time."""
 
 
 def copy_rows(
@@ -50,11 +50,11 @@ def copy_rows(
         SourceDamagedError: If *source* can no longer be read at *version*.
     """
     opened = open_table(source, version)
-    found = list(file_bounds(opened, time_column(opened, column, time_type)))
-    found.sort(key=lambda f: (f[2].span.start if f[2].span else NEG_INF, f[0]))
-    rows = sum(bounds.rows or 0 for _, _, bounds in found)
-    row_bytes = sum(size for _, size, _ in found) / rows if rows else 0.0
-    names = [name for name, _, _ in found]
+    files = list(file_bounds(opened, time_column(opened, column, time_type)))
+    files.sort(key=lambda f: (f[2].span.start if f[2].span else NEG_INF, f[0]))
+    rows = sum(bounds.rows or 0 for _, _, bounds in files)
+    row_bytes = sum(size for _, size, _ in files) / rows if rows else 0.0
+    names = [name for name, _, _ in files]
 
     def batches(shape: pa.Schema) -> Iterator[pa.RecordBatch]:
         tables: list[pa.Table] = []

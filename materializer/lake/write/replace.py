@@ -1,13 +1,13 @@
 """Replacing spans of time in a table of ours, file by file, so that the table stays laid out in time.
 
 The library's own overwrite puts the rows that it keeps of all touched files into common new ones: after ten late hours
-somewhere in a month, each new file lies over the whole month, and every later look at one hour opens them all. Here the
+somewhere in a month, each new file lies over the whole month, and every later read of one hour opens them all. Here the
 new rows go where their neighbours lie:
 
 ```
   files       [======][======][======][======][======]
   spans           ──                ──  ──                      replaced
-  written again   [======]        [======][======]              what is kept of them, with the new rows among it
+  written again   [======]        [======][======]              their other rows, with the new rows among them
 ```
 
 Runs of touched neighbours are read, merged with the new rows that belong there, cut between buckets and written beside the
@@ -112,35 +112,36 @@ def replace_spans(
 
     def attempt(opened: DeltaTable) -> None:
         new = fitted(path, opened, table).cast(shape_of(opened))
-        what = _Replacement(path, new, column, spans, order or (column.name,))
-        _replace(opened, what, stamped(app_id, n, note))
+        replacement = _Replacement(path, new, column, spans, order or (column.name,))
+        _replace(opened, replacement, stamped(app_id, n, note))
 
     return committed(path, app_id, n, attempt, new_rows=table.num_rows)
 
 
-def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
-    known, unknown = _files(opened, what)
-    if not unknown and not any(f.is_touched for f in known) and _is_in_one_gap(known, what):
-        append_to(opened, what.table, properties)  # most of a first materialization: nothing to keep, nothing to cut
+def _replace(opened: DeltaTable, replacement: _Replacement, properties: Any) -> None:
+    known, unknown = _files(opened, replacement)
+    if not unknown and not any(f.is_touched for f in known) and _is_in_one_gap(known, replacement):
+        # most of a first materialization: no old row to copy, no file to cut
+        append_to(opened, replacement.table, properties)
         return
-    target = target_rows(sum(f.rows for f in [*known, *unknown]) + what.table.num_rows)
-    gone: list[str] = []
+    target = target_rows(sum(f.rows for f in [*known, *unknown]) + replacement.table.num_rows)
+    replaced: list[str] = []
     count = 0
-    with scratch(what.path, opened) as folder:
-        for run, new in [*_runs(known, what), *(([file], what.table.slice(0, 0)) for file in unknown)]:
-            kept, went = _kept(run, what, shape_of(opened), is_needed=new.num_rows > 0)
-            gone += went
-            rows = pa.concat_tables([*kept, new])
+    with scratch(replacement.path, opened) as folder:
+        for run, new in [*_runs(known, replacement), *(([file], replacement.table.slice(0, 0)) for file in unknown)]:
+            remaining, rewritten = _remaining(run, replacement, shape_of(opened), is_needed=new.num_rows > 0)
+            replaced += rewritten
+            rows = pa.concat_tables([*remaining, new])
             count += rows.num_rows
             if rows.num_rows:
-                rows = _sorted(rows, what) if kept else rows
-                write_parts(folder, rows, what.column.name, what.column.type, target)
-        adds = moved(folder, what.path, count, data_change=True)
-    if not adds and not gone:
-        append_to(opened, what.table, properties)
+                rows = _sorted(rows, replacement) if remaining else rows
+                write_parts(folder, rows, replacement.column.name, replacement.column.type, target)
+        adds = moved(folder, replacement.path, count, data_change=True)
+    if not adds and not replaced:
+        append_to(opened, replacement.table, properties)
         return
     opened.create_write_transaction(
-        [*adds, *removals(what.path, opened, gone, data_change=True)],
+        [*adds, *removals(replacement.path, opened, replaced, data_change=True)],
         "append",
         opened.schema(),
         commit_properties=properties,
@@ -149,14 +150,14 @@ def _replace(opened: DeltaTable, what: _Replacement, properties: Any) -> None:
     opened.update_incremental()
 
 
-def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_File]]:
+def _files(opened: DeltaTable, replacement: _Replacement) -> tuple[list[_File], list[_File]]:
     """Return the files ordered by time, and the files without a known time range.
 
     Our own bounds select the files: statistics are truncated to milliseconds, and a reader that trusts them loses rows.
     """
-    reach = what.spans | what.column.values_in(what.spans)
+    reach = replacement.spans | replacement.column.values_in(replacement.spans)
     known, unknown = [], []
-    for name, _, bounds in file_bounds(opened, time_column(opened, what.column.name, what.column.type)):
+    for name, _, bounds in file_bounds(opened, time_column(opened, replacement.column.name, replacement.column.type)):
         if not bounds.is_known:
             unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True))
         elif bounds.span is not None:
@@ -165,17 +166,17 @@ def _files(opened: DeltaTable, what: _Replacement) -> tuple[list[_File], list[_F
     return sorted(known, key=lambda f: (f.start, f.name)), unknown
 
 
-def _is_in_one_gap(files: list[_File], what: _Replacement) -> bool:
+def _is_in_one_gap(files: list[_File], replacement: _Replacement) -> bool:
     """Return whether no file starts between the first and the last new row."""
-    if not what.table.num_rows:
+    if not replacement.table.num_rows:
         return True
     starts = np.array([f.start for f in files], dtype=np.int64)
-    times = values(what.table, what.column.name, what.column.type)
+    times = values(replacement.table, replacement.column.name, replacement.column.type)
     before, upto = np.searchsorted(starts, [times.min(), times.max()], side="right")
     return bool(before == upto)
 
 
-def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File], pa.Table]]:
+def _runs(files: list[_File], replacement: _Replacement) -> Iterator[tuple[list[_File], pa.Table]]:
     """Yield runs of touched neighbours, each with the new rows that lie between its start and the next file."""
     runs: list[list[_File]] = [[]]  # the first run is for rows before all files
     run_of, was_touched = [0], True
@@ -187,42 +188,46 @@ def _runs(files: list[_File], what: _Replacement) -> Iterator[tuple[list[_File],
         run_of.append(len(runs) - 1)
         was_touched = file.is_touched
     starts = np.array([f.start for f in files], dtype=np.int64)
-    at = np.searchsorted(starts, values(what.table, what.column.name, what.column.type), side="right")
-    places = np.array(run_of)[at]
+    index = np.searchsorted(
+        starts, values(replacement.table, replacement.column.name, replacement.column.type), side="right"
+    )
+    places = np.array(run_of)[index]
     for i, run in enumerate(runs):
-        new = what.table.filter(pa.array(places == i))
+        new = replacement.table.filter(pa.array(places == i))
         if run or new.num_rows:
             yield run, new
 
 
-def _kept(
-    run: list[_File], what: _Replacement, shape: pa.Schema, *, is_needed: bool
+def _remaining(
+    run: list[_File], replacement: _Replacement, shape: pa.Schema, *, is_needed: bool
 ) -> tuple[list[pa.Table], list[str]]:
     """Return the rows of some files that stay, and the names of the files that they come from.
 
     Args:
         run: The files.
-        what: The replacement.
+        replacement: The replacement.
         shape: The columns of the table.
-        is_needed: Whether new rows are merged into them; if not, a file whose rows all stay is not rewritten.
+        is_needed: Whether new rows are merged into the files; if not, a file whose rows all stay is not rewritten.
     """
-    kept, went = [], []
+    remaining, rewritten = [], []
     for file in run:
-        with translated(what.path, "reading", wrote=NOT_COMMITTED):
-            old = shaped(pq.ParquetFile(f"{what.path}/{file.name}", coerce_int96_timestamp_unit="us").read(), shape)
-        stays = np.ones(old.num_rows, dtype=bool)
-        has_time = old[what.column.name].is_valid().to_numpy()
-        times = values(old.filter(pa.array(has_time)), what.column.name, what.column.type)
-        stays[has_time] = ~inside(times, what.column.values_in(what.spans))
-        if is_needed or not stays.all():
-            kept.append(old.filter(pa.array(stays)))
-            went.append(file.name)
-    return kept, went
+        with translated(replacement.path, "reading", wrote=NOT_COMMITTED):
+            old = shaped(
+                pq.ParquetFile(f"{replacement.path}/{file.name}", coerce_int96_timestamp_unit="us").read(), shape
+            )
+        remains = np.ones(old.num_rows, dtype=bool)
+        has_time = old[replacement.column.name].is_valid().to_numpy()
+        times = values(old.filter(pa.array(has_time)), replacement.column.name, replacement.column.type)
+        remains[has_time] = ~inside(times, replacement.column.values_in(replacement.spans))
+        if is_needed or not remains.all():
+            remaining.append(old.filter(pa.array(remains)))
+            rewritten.append(file.name)
+    return remaining, rewritten
 
 
-def _sorted(rows: pa.Table, what: _Replacement) -> pa.Table:
+def _sorted(rows: pa.Table, replacement: _Replacement) -> pa.Table:
     """Return rows in their final order; rows without a time, which only another writer can have added, come last."""
-    order = [n for n in what.order if not pa.types.is_nested(rows.schema.field(n).type)]
+    order = [n for n in replacement.order if not pa.types.is_nested(rows.schema.field(n).type)]
     return rows.sort_by([(name, "ascending") for name in order])
 
 

@@ -62,13 +62,13 @@ def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[Fi
         time_type: The type of that column.
     """
     opened = open_table(path)
-    found, unknown = [], 0
+    pieces, unknown = [], 0
     for name, size, bounds in file_bounds(opened, time_column(opened, column, time_type)):
         if bounds.span is None or bounds.rows is None:
             unknown += bounds.rows != 0
         else:
-            found.append(FileExtent(name, bounds.rows, size, bounds.span.start, bounds.span.end - unit(time_type)))
-    return opened.version(), found, unknown
+            pieces.append(FileExtent(name, bounds.rows, size, bounds.span.start, bounds.span.end - unit(time_type)))
+    return opened.version(), pieces, unknown
 
 
 def rewrite(
@@ -116,9 +116,9 @@ def scratch(path: str, opened: DeltaTable | None = None) -> Iterator[str]:
         with translated(path, "writing beside", wrote=NOT_COMMITTED):
             opened = opened or open_table(path)
             properties = opened.metadata().configuration
-            kept = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
+            configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
             os.makedirs(folder)  # noqa: PTH103  text, later a URL
-            DeltaTable.create(folder, opened.schema(), configuration=kept, post_commithook_properties=NO_HOOKS)
+            DeltaTable.create(folder, opened.schema(), configuration=configuration, post_commithook_properties=NO_HOOKS)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -218,10 +218,10 @@ def _parts(rows: pa.Table, column: str, time_type: TimeType, target: int) -> Ite
     """Yield sorted rows cut between buckets."""
     _, counts = np.unique(instants_of(rows[column], time_type).to_numpy(), return_counts=True)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    at = 0
+    first = 0
     for size in cuts(counts.tolist(), target):
-        yield rows.slice(int(ends[at]), int(ends[at + size] - ends[at]))
-        at += size
+        yield rows.slice(int(ends[first]), int(ends[first + size] - ends[first]))
+        first += size
 
 
 def _files(folder: str) -> list[DataFile]:
@@ -232,5 +232,5 @@ def _files(folder: str) -> list[DataFile]:
 def _moved(file: DataFile, folder: str, path: str, *, data_change: bool) -> AddAction:
     name = unquote(file.path)
     os.rename(f"{folder}/{name}", f"{path}/{name}")  # noqa: PTH104  text, later a URL
-    changed = int(os.stat(f"{path}/{name}").st_mtime * 1000)  # noqa: PTH116  text, later a URL
-    return AddAction(file.path, file.bytes, {}, changed, data_change=data_change, stats=file.stats or "")
+    modified = int(os.stat(f"{path}/{name}").st_mtime * 1000)  # noqa: PTH116  text, later a URL
+    return AddAction(file.path, file.bytes, {}, modified, data_change=data_change, stats=file.stats or "")

@@ -72,10 +72,10 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
         before: Versions that were current at this time or later stay readable; in seconds since the epoch.
         since: If given, this version and later ones stay readable, too.
     """
-    found = list(_unfinished(path))
+    unneeded = list(_unfinished(path))
     needed = _needed(path, before, since)
     if needed is None:
-        return found
+        return unneeded
     with translated(path, "reading"), os.scandir(path) as entries:
         # a file newer than the newest commit may belong to a commit in progress, even if this machine's clock runs ahead
         before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
@@ -84,18 +84,18 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
                 continue
             stat = entry.stat()
             if stat.st_mtime < before:
-                found.append(Leftover(entry.name, stat.st_size))
-    return sorted(found, key=lambda f: f.name)
+                unneeded.append(Leftover(entry.name, stat.st_size))
+    return sorted(unneeded, key=lambda f: f.name)
 
 
-def remove(path: str, found: Iterable[Leftover]) -> None:
+def remove(path: str, files: Iterable[Leftover]) -> None:
     """Remove leftovers of a table; a leftover that does not exist any more is not an error.
 
     Raises:
         StorageError: If permission to remove one is refused.
     """
     with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
-        for file in found:
+        for file in files:
             if file.name.startswith(SCRATCH):
                 shutil.rmtree(f"{path}/{file.name}", ignore_errors=True)
                 continue
@@ -141,19 +141,19 @@ def _expired(files: Iterable[_LogFile], seconds: float, since: int | None) -> li
 
 def _log_files(path: str) -> list[_LogFile]:
     with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
-        found = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
+        matches = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
         return [
             _LogFile(int(match[1]), entry.name, entry.stat().st_mtime, bool(_CHECKPOINT.fullmatch(entry.name)))
-            for match, entry in found
+            for match, entry in matches
         ]
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:
-    """Yield folders that a crashed maintenance has left; the caller holds the lease, so no maintenance is running."""
+    """Yield the folders that a crashed maintenance left; the caller has the lease, so no maintenance is running."""
     with translated(path, "reading"), os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith(SCRATCH) and entry.is_dir():
-                sizes = (os.path.getsize(f"{at}/{n}") for at, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
+                sizes = (os.path.getsize(f"{folder}/{n}") for folder, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
                 yield Leftover(entry.name, sum(sizes))
 
 
@@ -171,10 +171,10 @@ def _needed(path: str, before: float, since: int | None) -> set[str] | None:
         try:
             commit = read_commit(path, version)
         except LogGapError:
-            is_all = (since is None or since > version) and all(
+            is_complete = (since is None or since > version) and all(
                 f.version >= version for f in _log_files(path) if f.is_checkpoint
             )
-            return needed if is_all else None
+            return needed if is_complete else None
         # the version before this commit was current until this commit
         if commit.timestamp < before * 1000 and (since is None or version <= since):
             return needed
