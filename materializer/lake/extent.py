@@ -129,7 +129,7 @@ def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
     """
     with DeltaFolder.at(path).reading(version) as table:
         all_files = list(file_bounds(table, time_column(table, column, time_type)))
-    found: list[FileStat] = []
+    known: list[FileStat] = []
     unknown, null_times = Unknown(), 0
     are_nulls_known = True
     for _, size, bounds in all_files:
@@ -137,12 +137,12 @@ def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
             are_nulls_known = False
         null_times += bounds.nulls or 0
         if bounds.span is not None and bounds.rows is not None:
-            found.append(FileStat(bounds.rows, size, bounds.span.start, bounds.span.end))
+            known.append(FileStat(bounds.rows, size, bounds.span.start, bounds.span.end))
         elif not bounds.is_known or bounds.span is not None:
             rows = 1 if bounds.rows is None else bounds.rows
             unknown = Unknown(unknown.files + 1, unknown.rows + rows, unknown.bytes + size)
-    found.sort(key=lambda f: (f.start, f.end))
-    return Extent(version, tuple(found), unknown, null_times if are_nulls_known else None)
+    known.sort(key=lambda f: (f.start, f.end))
+    return Extent(version, tuple(known), unknown, null_times if are_nulls_known else None)
 
 
 def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn:
@@ -163,14 +163,14 @@ def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, in
     rows = actions["num_records"].to_pylist()
     if column.is_partition:
         values = _first(actions, f"partition.{column.name}", f"partition.{column.physical}")
-        found = [_of_partition(r, v, column.time_type) for r, v in zip(rows, values, strict=True)]
+        ranges = [_of_partition(r, v, column.time_type) for r, v in zip(rows, values, strict=True)]
     else:
         nulls = _first(actions, f"null_count.{column.name}", f"null_count.{column.physical}")
         lowest = _instants(actions, "min", column)
         highest = _instants(actions, "max", column)
         zipped = zip(rows, nulls, lowest, highest, strict=True)
-        found = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
-    for path, size, bounds in zip(paths, sizes, found, strict=True):
+        ranges = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
+    for path, size, bounds in zip(paths, sizes, ranges, strict=True):
         yield unquote(path) if "%" in path else path, size, bounds
 
 

@@ -180,8 +180,8 @@ def commits(
         LogGapError: If one of the commits was cleaned out of the log.
         SourceDamagedError: If a commit is missing although older ones exist, or if it cannot be parsed.
     """
-    found = TimeColumn(column, time_type, column) if column and time_type else None
-    return [read_commit(path, version, found) for version in range(after + 1, upto + 1)]
+    time_column = TimeColumn(column, time_type, column) if column and time_type else None
+    return [read_commit(path, version, time_column) for version in range(after + 1, upto + 1)]
 
 
 def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
@@ -204,10 +204,10 @@ def has_change(path: str, after: int, upto: int) -> bool:
 def feed_reaches_back(path: str) -> bool:
     """Return whether the change feed was on from the table's first version, and the commit of that version is readable."""
     try:
-        made = read_commit(path, 0).metadata
+        metadata = read_commit(path, 0).metadata
     except (LogGapError, SourceDamagedError):
         return False
-    return made is not None and made.has_change_feed
+    return metadata is not None and metadata.has_change_feed
 
 
 def latest_version(path: str) -> int:
@@ -227,7 +227,7 @@ def is_attempt(path: str) -> bool:
     """Return whether *path* holds only a log without a commit: the rest of a table whose creation failed on a full disk."""
     if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
         return False
-    return set(os.listdir(path)) <= {"_delta_log"} and not _versions(path)  # noqa: PTH208  likewise
+    return set(os.listdir(path)) <= {"_delta_log"} and not _versions(path)  # noqa: PTH208  text, later a URL
 
 
 def is_begun(path: str) -> bool:
@@ -333,8 +333,8 @@ def _versions(path: str) -> list[int]:
     except OSError as exc:
         hint = "check that the folder is mounted and readable, then run the same command again"
         raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
-    found = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
-    return found or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})
+    versions = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
+    return versions or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})
 
 
 def _commit(path: str, version: int, actions: list[dict[str, Any]], column: TimeColumn | None) -> Commit:
@@ -380,15 +380,15 @@ def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
     partition = body.get("partitionValues") or {}
     vector = body.get("deletionVector")
     stats = body.get("stats")
-    found = bounds(json.loads(stats) if stats else {}, partition, column)
-    rows = found.rows if found.rows is None or vector is None else found.rows - vector["cardinality"]
+    file_range = bounds(json.loads(stats) if stats else {}, partition, column)
+    rows = file_range.rows if file_range.rows is None or vector is None else file_range.rows - vector["cardinality"]
     return DataFile(
         body["path"],
         body.get("size") or 0,
         rows,
-        found.nulls,
-        found.span,
-        found.is_known,
+        file_range.nulls,
+        file_range.span,
+        file_range.is_known,
         body["dataChange"],
         vector is not None,
         partition,

@@ -69,15 +69,15 @@ def files_of(path: str, version: int) -> tuple[pa.Schema, list[DataFile]]:
     with translated(path, "reading"):
         shape = pa.schema(opened.schema().to_arrow())
         names = pa.RecordBatchReader.from_stream(opened.get_add_actions()).read_all()["path"].to_pylist()
-    nothing = DataFile("", 0, None, None, None, is_known=False, data_change=True, has_deletion_vector=False)
-    return shape, [replace(nothing, path=name) for name in names]
+    unknown = DataFile("", 0, None, None, None, is_known=False, data_change=True, has_deletion_vector=False)
+    return shape, [replace(unknown, path=name) for name in names]
 
 
 def replayed(feed: pa.Table) -> pa.Table:
     """Return the rows that result from a feed, each as often as it was added minus removed, without the feed's columns."""
     rows = feed.drop_columns([name for name, _ in META])
-    came = pc.is_in(feed[CHANGE], pa.array([ChangeType.INSERT.value, ChangeType.POSTIMAGE.value]))
-    new, old = rows.filter(came), rows.filter(pc.invert(came))
+    is_added = pc.is_in(feed[CHANGE], pa.array([ChangeType.INSERT.value, ChangeType.POSTIMAGE.value]))
+    new, old = rows.filter(is_added), rows.filter(pc.invert(is_added))
     _, added = _differing(old, new)
     return new.take(pa.array(added, pa.int64()))
 
@@ -90,23 +90,23 @@ def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Tab
         new: Rows after the change, with the same columns.
         place: Columns that identify a row before and after an update, most important first; None if there are no updates.
     """
-    gone, came = _differing(old, new)
-    pairs = _paired(old, gone, new, came, place) if place else {}
+    removed, added = _differing(old, new)
+    pairs = _paired(old, removed, new, added, place) if place else {}
     base, changes = len(old), [ChangeType.DELETE.value, ChangeType.INSERT.value]
-    at: list[int] = []
-    what: list[str] = []
-    for i in gone:
-        at.append(i)
-        what.append(changes[0] if i not in pairs else ChangeType.PREIMAGE.value)
+    indexes: list[int] = []
+    kinds: list[str] = []
+    for i in removed:
+        indexes.append(i)
+        kinds.append(changes[0] if i not in pairs else ChangeType.PREIMAGE.value)
         if i in pairs:
-            at.append(base + pairs[i])
-            what.append(ChangeType.POSTIMAGE.value)
+            indexes.append(base + pairs[i])
+            kinds.append(ChangeType.POSTIMAGE.value)
     paired = set(pairs.values())
-    left = [j for j in came if j not in paired]
-    at += [base + j for j in left]
-    what += [changes[1]] * len(left)
-    rows = pa.concat_tables([old, new]).take(pa.array(at, pa.int64()))
-    return rows.append_column(CHANGE, pa.array(what, pa.string()))
+    unpaired = [j for j in added if j not in paired]
+    indexes += [base + j for j in unpaired]
+    kinds += [changes[1]] * len(unpaired)
+    rows = pa.concat_tables([old, new]).take(pa.array(indexes, pa.int64()))
+    return rows.append_column(CHANGE, pa.array(kinds, pa.string()))
 
 
 def reasoned(rows: pa.Table, column: SliceColumn, spans: tuple[SpanSet, SpanSet, Reason]) -> pa.Table:
@@ -140,11 +140,11 @@ def alike(rows: pa.Table, reason: Reason | None) -> pa.Table:
 
 def published(rows: pa.Table, n: int, source_version: int | None, at_ms: int) -> pa.Table:
     """Return *rows* with the refresh number, the source version and the time of their publication."""
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    published_at = datetime.fromtimestamp(at_ms / 1000, UTC)
     for name, value, kind in (
         ("_refresh", n, pa.int64()),
         ("_source_version", source_version, pa.int64()),
-        ("_published_at", at, _TIME),
+        ("_published_at", published_at, _TIME),
     ):
         rows = rows.append_column(name, pa.array([value] * len(rows), kind))
     return rows
@@ -203,8 +203,8 @@ def feed_rows(
             wanted &= pc.field(REASON) == str(reason)
         rows = data.to_table(filter=wanted)
     order = np.argsort(rows["_refresh"].to_numpy(), kind="stable")[:limit]
-    found = rows.take(pa.array(order))
-    return found.column_names, list(zip(*(c.to_pylist() for c in found.columns), strict=True)), rows.num_rows
+    first_rows = rows.take(pa.array(order))
+    return first_rows.column_names, list(zip(*(c.to_pylist() for c in first_rows.columns), strict=True)), rows.num_rows
 
 
 def _differing(old: pa.Table, new: pa.Table) -> tuple[list[int], list[int]]:
@@ -214,26 +214,26 @@ def _differing(old: pa.Table, new: pa.Table) -> tuple[list[int], list[int]]:
 
 
 def _surplus(rows: list[Any], others: Counter[Any]) -> list[int]:
-    found = []
+    surplus = []
     for i, row in enumerate(rows):
         if others[row] > 0:
             others[row] -= 1
         else:
-            found.append(i)
-    return found
+            surplus.append(i)
+    return surplus
 
 
-def _paired(old: pa.Table, gone: list[int], new: pa.Table, came: list[int], place: Sequence[str]) -> dict[int, int]:
+def _paired(old: pa.Table, removed: list[int], new: pa.Table, added: list[int], place: Sequence[str]) -> dict[int, int]:
     """Return which row of *old* became which row of *new*: pairs of rows that are unique in their place on both sides."""
-    left, right = _by_place(old.select(list(place)), gone), _by_place(new.select(list(place)), came)
-    return {at[0]: right[key][0] for key, at in left.items() if len(at) == 1 and len(right.get(key, ())) == 1}
+    left, right = _by_place(old.select(list(place)), removed), _by_place(new.select(list(place)), added)
+    return {ours[0]: right[key][0] for key, ours in left.items() if len(ours) == 1 and len(right.get(key, ())) == 1}
 
 
-def _by_place(rows: pa.Table, at: list[int]) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = defaultdict(list)
-    for i, form in zip(at, _forms(rows.take(pa.array(at, pa.int64()))), strict=True):
-        found[form].append(i)
-    return found
+def _by_place(rows: pa.Table, indexes: list[int]) -> dict[Any, list[int]]:
+    by_place: dict[Any, list[int]] = defaultdict(list)
+    for i, form in zip(indexes, _forms(rows.take(pa.array(indexes, pa.int64()))), strict=True):
+        by_place[form].append(i)
+    return by_place
 
 
 def _forms(rows: pa.Table) -> Iterator[Any]:

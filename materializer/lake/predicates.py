@@ -24,5 +24,5 @@ def inside(instants: Any, spans: SpanSet) -> Any:
         return np.zeros(len(values), dtype=bool)
     starts = np.array([s.start for s in spans], dtype=np.int64)
     lasts = np.array([s.end - 1 for s in spans], dtype=np.int64)
-    at = np.searchsorted(starts, values, side="right") - 1
-    return (at >= 0) & (values <= lasts[np.maximum(at, 0)])
+    index = np.searchsorted(starts, values, side="right") - 1
+    return (index >= 0) & (values <= lasts[np.maximum(index, 0)])

@@ -67,31 +67,31 @@ def newest_rows(
     shape = pa.schema(opened.schema().to_arrow())
     if last <= first:
         return shape.names, []
-    asked = column.values_in(SpanSet.of(Span(first, last)))
+    wanted = column.values_in(SpanSet.of(Span(first, last)))
     bounds = [
         (b.span, name) for name, _, b in file_bounds(opened, time_column(opened, column.name, column.type)) if b.span
     ]
     bounds.sort(key=lambda b: b[0].end, reverse=True)
-    found: list[pa.Table] = []
-    kept, floor = 0, POS_INF
+    tables: list[pa.Table] = []
+    count, oldest = 0, POS_INF
     for span, name in bounds:
-        if kept >= limit and span.end <= floor:
+        if count >= limit and span.end <= oldest:
             break
-        if not SpanSet.of(span) & asked:
+        if not SpanSet.of(span) & wanted:
             continue
         with translated(path, "reading"):
             rows = pq.ParquetFile(f"{path}/{name}").read().select(shape.names).cast(shape)
         values = instants_of(rows[column.name], column.type).to_numpy()
-        rows = rows.filter(pa.array(inside(values, asked)))
-        found.append(rows)
-        kept += rows.num_rows
-        floor = min(floor, span.start)
-    if not found:
+        rows = rows.filter(pa.array(inside(values, wanted)))
+        tables.append(rows)
+        count += rows.num_rows
+        oldest = min(oldest, span.start)
+    if not tables:
         return shape.names, []
     others = [
         (n, "ascending") for n, t in zip(shape.names, shape.types, strict=True) if n != column.name and _is_orderable(t)
     ]
-    rows = pa.concat_tables(found).sort_by([(column.name, "descending"), *others]).slice(0, limit)
+    rows = pa.concat_tables(tables).sort_by([(column.name, "descending"), *others]).slice(0, limit)
     return rows.column_names, list(zip(*(c.to_pylist() for c in rows.columns), strict=True))
 
 

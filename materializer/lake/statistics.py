@@ -119,11 +119,11 @@ def partition_bounds(rows: int | None, value: str | None, time_type: TimeType) -
     """Return the bounds of a file whose rows all have the partition value *value* as their time."""
     if value is None or value == "":
         return FileRange(rows, rows, None, is_known=True)
-    at = instant(value, time_type)
+    start = instant(value, time_type)
     return (
         FileRange(rows, 0)
-        if at is None
-        else FileRange(rows, 0, Span(at, at + unit(time_type, is_cut=False)), is_known=True)
+        if start is None
+        else FileRange(rows, 0, Span(start, start + unit(time_type, is_cut=False)), is_known=True)
     )
 
 

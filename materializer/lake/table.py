@@ -82,13 +82,13 @@ class DeltaFolder:
         path: Folder of the table; nothing is read before the first call.
     """
 
-    _known: ClassVar[dict[str, DeltaFolder]] = {}
+    _folders: ClassVar[dict[str, DeltaFolder]] = {}
     _guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, path: str) -> None:
         self.path = str(path).rstrip("/")
         self._table: DeltaTable | None = None
-        self._seen: tuple[int, ...] | None = None
+        self._identity: tuple[int, ...] | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -96,7 +96,7 @@ class DeltaFolder:
         """Return this process's only object for *path*, so that repeated checks stay cheap."""
         key = os.path.abspath(path)  # noqa: PTH100  text, later a URL
         with cls._guard:
-            return cls._known.setdefault(key, cls(key))
+            return cls._folders.setdefault(key, cls(key))
 
     def exists(self) -> bool:
         """Return whether a Delta table exists at the path."""
@@ -137,34 +137,34 @@ class DeltaFolder:
         """Return the largest number recorded under a transaction identifier; None if there is none."""
         with self._lock, translated(self.path, "reading"):
             try:
-                found: int | None = self.opened().transaction_version(app_id)
+                version: int | None = self.opened().transaction_version(app_id)
             except DeltaError:
                 # the library scans the commits that existed when the table was opened, but the log may have been shortened
                 self._table = None
-                found = self.opened().transaction_version(app_id)
-            return found
+                version = self.opened().transaction_version(app_id)
+            return version
 
     def opened(self) -> DeltaTable:
         """Return the open handle at the newest version; this object owns the handle and updates it."""
         with self._lock:
             if self._table is not None:
                 version = self._table.version()
-                if identity(self.path, version) == self._seen is not None:
+                if identity(self.path, version) == self._identity is not None:
                     if not os.path.exists(commit_file(self.path, version + 1)):  # noqa: PTH110  text, later a URL
                         return self._table
-                    if self._moved_on(self._table):
+                    if self._update(self._table):
                         return self._table
             self._table = open_table(self.path)
-            self._seen = identity(self.path, self._table.version())
+            self._identity = identity(self.path, self._table.version())
             return self._table
 
-    def _moved_on(self, table: DeltaTable) -> bool:
+    def _update(self, table: DeltaTable) -> bool:
         """Update an open table to its newest version; False if it must be opened again, for example after a shortened log."""
         try:
             table.update_incremental()
         except (DeltaError, OSError):
             return False
-        self._seen = identity(self.path, table.version())
+        self._identity = identity(self.path, table.version())
         return True
 
     @contextmanager
@@ -187,7 +187,7 @@ class DeltaFolder:
         """Take back a handle from :meth:`taken`, which is at the newest version again."""
         with self._lock:
             if self._table is None:
-                self._table, self._seen = table, identity(self.path, table.version())
+                self._table, self._identity = table, identity(self.path, table.version())
 
 
 def identity(path: str, version: int) -> tuple[int, ...] | None:

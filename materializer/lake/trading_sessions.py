@@ -24,13 +24,13 @@ def trading_sessions(path: str) -> list[tuple[date, datetime, datetime]]:
     """
     table = open_table(path)
     types = {field.name: getattr(field.type, "type", "") for field in table.schema().fields}
-    for name, wanted in COLUMNS.items():
-        if types.get(name) not in wanted:
-            what = f"has type {types[name] or 'of many values'}" if name in types else "is missing"
-            raise ValueError(f"{path}: the column '{name}' {what}; it must be {' or '.join(wanted)}")
+    for name, allowed in COLUMNS.items():
+        if types.get(name) not in allowed:
+            problem = f"has type {types[name] or 'of many values'}" if name in types else "is missing"
+            raise ValueError(f"{path}: the column '{name}' {problem}; it must be {' or '.join(allowed)}")
     with translated(path, "reading"):
         rows = table.to_pyarrow_table(columns=list(COLUMNS)).to_pylist()
-    found = [(row["date"], row["session_begin"], row["session_end"]) for row in rows]
-    if any(value is None for row in found for value in row):
+    sessions = [(row["date"], row["session_begin"], row["session_end"]) for row in rows]
+    if any(value is None for row in sessions for value in row):
         raise ValueError(f"{path}: a session lacks its date, its begin or its end")
-    return found
+    return sessions
