@@ -308,7 +308,7 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
 
 
 def _gone(context: CaptureContext, run: list[Commit]) -> int:
-    """Return how many rows the removed files held; a file without a row count may have held any number."""
+    """Return how many rows the removed files contained; a file without a row count may have contained any number."""
     removed = [context.original(f) for commit in run for f in commit.removes if f.data_change]
     return min(ANY_ROWS, sum(ANY_ROWS if f is None or f.rows is None else f.rows for f in removed))
 

@@ -68,7 +68,7 @@ def _is_near(file: DataFile, names: Iterable[str]) -> bool:
 
 
 def _was_near(file: DataFile, names: Collection[str], is_near: dict[str, bool], path: str, after: int) -> bool:
-    """Return whether a removed file held only near times, by the remove, its add in the run, or the snapshot before it."""
+    """Return whether a removed file contained only near times, by the remove, its add in the run, or the snapshot before it."""
     name = unquote(file.path)
     if file.stats:
         return _is_near(file, names)
