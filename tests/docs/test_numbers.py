@@ -24,8 +24,11 @@ from tests.paths import ROOT
 WORDS: Final = {3: "three", 4: "four", 10: "ten"}
 _MB: Final = 1 << 20
 _TOLD: Final = [
-    ("maintenance.md", f"some commits for each refresh, folded every {Config().snapshot_every}"),
-    ("operations.md", f"Some commits of a few kilobytes for each refresh, folded every {Config().snapshot_every};"),
+    ("maintenance.md", f"each refresh makes some commits, which are folded every {Config().snapshot_every}"),
+    (
+        "operations.md",
+        f"Each refresh makes some commits of a few kilobytes, which are folded every {Config().snapshot_every};",
+    ),
     (
         "maintenance.md",
         f"where {WORDS[compaction.FEW]} or more small ones (less than half of {compaction.FILE_ROWS:,} rows;",
@@ -37,8 +40,8 @@ _TOLD: Final = [
     ("maintenance.md", f"and where {WORDS[compaction.FEW]} or more lie over one instant"),
     ("maintenance.md", f"`driver_lane_rows` rows or {maintain.DRIVER_BYTES // _MB} MB."),
     ("maintenance.md", f"`delta.deletedFileRetentionDuration` says, {maintain.WEEK_HOURS / 24:.0f} days."),
-    ("maintenance.md", f"refreshes write one every {WORDS[commit.CHECKPOINT_EVERY]} commits"),
-    ("maintenance.md", f"is folded into one file when {WORDS[journal.WORTH_FOLDING]} commits have gathered"),
+    ("maintenance.md", f"refreshes write a checkpoint every {WORDS[commit.CHECKPOINT_EVERY]} commits"),
+    ("maintenance.md", f"is folded into one file after {WORDS[journal.WORTH_FOLDING]} commits"),
     ("policies.md", f"after {lateness.ENOUGH} rows `status NAME` says"),
     ("quality.md", f"Failing rows, up to {audit.MOST_ROWS} of each expectation"),
     ("quality.md", f"so with {canaries.CONFIDENCE:.0%} confidence".replace("%", " %")),
@@ -77,7 +80,7 @@ def test_what_was_folded_goes_after_a_day() -> None:
     docs/maintenance.md speaks of a day.
     """
     assert 24 == store.DAY_HOURS
-    assert "what was folded goes after a day" in " ".join((ROOT / "docs/maintenance.md").read_text().split())
+    assert "The replaced files are removed after a day" in " ".join((ROOT / "docs/maintenance.md").read_text().split())
     assert maintain.DRIVER_BYTES == output_feed.DRIVER_BYTES
 
 
