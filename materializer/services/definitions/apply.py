@@ -1,6 +1,6 @@
 """From a definition to an aggregate in the lake: resolve, check whole, create the tables, tell the journal.
 
-Everything is checked before anything is written. The tables are created first and the journal is told last, so a crash
+Everything is checked before anything is written. The tables are created first and the journal gets its events last, so a crash
 leaves folders that no aggregate owns and the next ``apply`` says so.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-class Held(Protocol):
+class LeasedAggregate(Protocol):
     """A lease of an aggregate, as the room above gives it."""
 
     @property
@@ -59,7 +59,7 @@ class Held(Protocol):
         ...
 
 
-Leases: TypeAlias = Callable[[str], AbstractContextManager[Held]]
+Leases: TypeAlias = Callable[[str], AbstractContextManager[LeasedAggregate]]
 """Holds the lease of an aggregate, by its name, while the block writes."""
 
 
@@ -72,7 +72,7 @@ class Definitions:
         config: Settings; ``sources`` names tables.
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
-        on_checkpoint: Told the name of each step of making an aggregate before it is done.
+        on_checkpoint: Called with the name of each step of making an aggregate before the step.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class Definitions:
         """
         prepared = self._edited(self._journal.view().named(name), edit)
         if prepared.change.kind == "metadata":
-            with lease(name) as held:
-                state = held.state
+            with lease(name) as leased:
+                state = leased.state
                 prepared = self._edited(state, edit)
                 versions = [prepared]
                 build = self._journal.view().build_of(state)
@@ -248,11 +248,11 @@ class Definitions:
                 f"{sign} source {s.path} ({s.table_id})" for sign, s in (("-", existing.source), ("+", source))
             )
         if impact.is_of_partials(existing, spec, source, schemas, version):
-            kept = None
+            reused = None
             with suppress(MaterializerError):  # who starts it says what is wrong with them
-                kept = ReusedPartials(*impact.rows_to_copy(existing, self._root))
+                reused = ReusedPartials(*impact.rows_to_copy(existing, self._root))
             return DefinitionChange(
-                spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=kept
+                spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=reused
             )
         reads = Reads(0, 0, 0, 0)
         if source.table_id:  # else it is made by the same command, and empty
@@ -335,8 +335,8 @@ class Definitions:
     def _describe(self, *versions: CheckedDefinition) -> None:
         """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
         self._checkpoint("describe")
-        told = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
-        self._journal.append_leased(told)
+        events = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
+        self._journal.append_leased(events)
         self._checkpoint("described")
 
 

@@ -1,6 +1,6 @@
-"""Trading calendars of definitions: looked up once, when a definition is applied, and kept with it as data.
+"""Trading calendars of definitions: looked up once, when a definition is applied, and stored with it as data.
 
-A refresh reads what was kept, so that neither a library that was upgraded nor a table that was written changes a result unsaid.
+A refresh reads the stored calendar, so neither an upgraded library nor a changed table can change a result silently.
 ``apply`` looks again: a calendar that says something else of days that were materialised is another definition of the data;
 one that only knows more is not.
 """
@@ -26,7 +26,7 @@ from materializer.lake.trading_sessions import trading_sessions
 from materializer.services.definitions.sources import named_in
 
 BEGIN: Final = "2000-01-01"
-"""Where the calendar of an exchange begins that was not told: fixed, so that it does not move from day to day."""
+"""Default start of the calendar of an exchange: fixed, so that it does not move from day to day."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  the clock that a column shows has no zone
 _MICROSECOND: Final = timedelta(microseconds=1)
 

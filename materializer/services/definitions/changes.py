@@ -25,7 +25,7 @@ class DefinitionChange:
             (it is the one that is being built), ``switched`` (nothing was published yet, so that it is at once),
             ``abandoned`` (what is published was applied again), or "".
         reads: What building it reads of the source, about; None when it is not built.
-        kept: What is to be copied of what is stored; None when nothing is, or it cannot be read.
+        kept: The stored partials that are copied; None when none are, or when they cannot be read.
     """
 
     name: str

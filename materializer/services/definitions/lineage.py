@@ -212,7 +212,7 @@ def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | N
     try:
         return _grid(child, parent.time_type), _grid(parent, parent.time_type)
     except DefinitionError:
-        return None  # it is told where the definition is resolved
+        return None  # the error is raised where the definition is resolved
 
 
 def _grid(spec: AggregateSpec, time_type: TimeType) -> Grid:

@@ -1,4 +1,4 @@
-"""The suites of a definition: found by name or by property when it is applied, checked there, and kept with it.
+"""The suites of a definition: found by name or by property when it is applied, checked there, and stored with it.
 
 A refresh uses what was applied and never a file, so that a suite that is lost or broken later cannot open the gate.
 """

@@ -116,7 +116,7 @@ class Capture:
     def _frozen(self, piece: CapturedPiece) -> Iterator[Entry]:
         """Yield what a piece below the frozen bound makes dirty.
 
-        Without ``after`` it stays in the log until somebody thaws: inserts that cannot be merged, and conflicts.
+        An entry without ``after`` stays in the log until a thaw: inserts that cannot be merged, and conflicts.
         """
         is_fine = piece.rung is Rung.FEED and piece.is_insert_only
         cause = _CAUSES[piece.rung] if piece.is_insert_only else Cause.CONFLICT

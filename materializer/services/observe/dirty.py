@@ -1,4 +1,4 @@
-"""What is dirty of an aggregate, as people are told of it."""
+"""What is dirty of an aggregate, as reports show it."""
 
 from __future__ import annotations
 

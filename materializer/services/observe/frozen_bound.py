@@ -103,7 +103,7 @@ def moved(
 
 
 def computable(window: Span, state: AggregateState, grid: Grid) -> Span:
-    """Return the part of *window* that may be computed from raw rows when somebody asks for it.
+    """Return the part of *window* that may be computed from raw rows on request.
 
     Raises:
         FrozenWindowError: If all of it is frozen.

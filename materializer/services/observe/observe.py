@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """What there is of one aggregate: its source, its tables, and what the source did that nobody captured.
+    """The present of one aggregate: its source, its tables, and the changes of the source that are not captured yet.
 
     Args:
         journal: The lake's journal.
@@ -153,7 +153,7 @@ class Observation:
         return state if state.plan is None else applied(state, Aborted(state.plan.n, "preview"))
 
     def without_old(self, state: AggregateState) -> AggregateState:
-        """Return *state* as if the next refresh had told what the output no longer keeps; writes nothing."""
+        """Return *state* as if the next refresh had recorded what the output no longer retains; writes nothing."""
         for move in frozen_bound.moved(state, self.aggregate.definition.grid, freezes=False):
             state = applied(state, move)
         return state

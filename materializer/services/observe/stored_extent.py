@@ -1,4 +1,4 @@
-"""Where our tables hold rows, in instants of the aggregate's grid; told by statistics, no row is read."""
+"""The time range that our tables cover, in instants of the aggregate's grid, from file statistics alone."""
 
 from __future__ import annotations
 

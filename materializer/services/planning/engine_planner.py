@@ -1,7 +1,7 @@
 """Planning a refresh of an engine: which results of which keys a change touches, and which slices that replaces.
 
 The changed keys come from the change feed, the neighbourhood of each change from the stored result rows, and the pure
-planner of the engine says which results can differ. Where that cannot be told finely, everything is computed anew, and the
+planner of the engine says which results can differ. Where the planner cannot limit that, everything is computed anew, and the
 plan says so.
 """
 
@@ -94,7 +94,7 @@ class EnginePlanner:
         partials_version: int,
         estimate: Callable[[SpanSet], Estimate],
         dirt: Callable[[SpanSet], tuple[Entry, ...]],
-        told: SpanSet = ANYWHERE,
+        changed_in: SpanSet = ANYWHERE,
     ) -> EngineRun:
         """Return what a run over *window* computes.
 
@@ -108,13 +108,13 @@ class EnginePlanner:
             partials_version: Version of the stored results.
             estimate: Cost of reading the raw rows of some spans.
             dirt: The log inside some spans.
-            told: Where something may have changed; what is only computed again by force is no reason to doubt what is frozen.
+            changed_in: Where something may have changed; what is only computed again by force gives no reason to doubt frozen history.
         """
         above = SpanSet.of(Span(state.frozen, POS_INF))
         differed = SpanSet.union(e.span for e in state.log.entries if e.cause is Cause.DIFFERED) & above
         spans = SpanSet.union(e.span for e in taken)
         if differed - spans and (more := dirt(spans | differed)) != taken:
-            return self.run(state, window, more, partials_version, estimate, dirt, told)
+            return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
         changed, why_not = None, self._why_not_fine(state, taken)
         if not why_not:
             changed, why_not = self._changed(state, taken, partials_version)
@@ -123,13 +123,13 @@ class EnginePlanner:
         conflicts = SpanSet()
         lives: Mapping[Key, Life] = {}
         if changed is not None and not (why_not := self._why_all(state, at)):
-            parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, told)
+            parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, changed_in)
         if changed is not None and parts is not None:
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
             if reached and (more := dirt(spans | reached)) != taken:
-                return self.run(state, window, more, partials_version, estimate, dirt, told)
+                return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
             # above the threshold everything is still to be materialised
             work = Work(at, tuple(parts), state.frozen)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
@@ -142,7 +142,7 @@ class EnginePlanner:
         work, cost = Work(at, since=state.frozen), estimate(above)
         windows = self._limit.of_everything(work, cost.rows, state.cursor, partials_version)
         step = Recompute(whole & above, why_not, cost, rejected, is_rebuild=True, windows=windows)
-        return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, told))
+        return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, changed_in))
 
     def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
         """Return all that has results in some slices, to be computed beside an open plan that leaves nothing dirty.
@@ -256,7 +256,7 @@ class EnginePlanner:
     # -- what a change touches -------------------------------------------------------------------------------------------
 
     def _parts(
-        self, state: AggregateState, changed: ChangedKeys, at: ClosingClock, version: int, told: SpanSet
+        self, state: AggregateState, changed: ChangedKeys, at: ClosingClock, version: int, changed_in: SpanSet
     ) -> tuple[list[Part] | None, SpanSet, str, Mapping[Key, Life]]:
         """Return what is computed anew (None, with the reason, where that is too much to tell), what would be if it might, and
         from when to when the keys have rows or results.
@@ -286,7 +286,7 @@ class EnginePlanner:
             found |= {key: self._ranges(key, changed, stored, is_complete=wider is None) for key in unclear}
         conflicts = SpanSet()
         if state.frozen != NEG_INF:
-            conflicts = self._conflicts(state.frozen, changed, stored, told)
+            conflicts = self._conflicts(state.frozen, changed, stored, changed_in)
             found = {key: self._above(state.frozen, ranges or [], stored.get(key, [])) for key, ranges in found.items()}
         parts = [
             part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], stored.get(key, []))
@@ -306,26 +306,28 @@ class EnginePlanner:
 
         return freezing.above(self._made.params, ranges, bound, [row for row, _ in stored])
 
-    def _conflicts(self, bound: int, changed: ChangedKeys, stored: Neighbours, told: SpanSet) -> SpanSet:
+    def _conflicts(self, bound: int, changed: ChangedKeys, stored: Neighbours, changed_in: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         params, may_go = self._made.params, not changed.is_insert_only
         starts = [
             params.begins_below(span.start, bound, [row for row, _ in stored.get(key, [])], may_go=may_go)
             for key, spans in changed.spans.items()
-            for span in _known(spans, bound, told)
+            for span in _known(spans, bound, changed_in)
         ]
         first = min((s for s in starts if s is not None), default=bound)
         return SpanSet.of(self._definition.grid.cover(Span(first, bound))) if first < bound else SpanSet()
 
-    def _all_conflicts(self, state: AggregateState, taken: Sequence[Entry], version: int, told: SpanSet) -> SpanSet:
+    def _all_conflicts(
+        self, state: AggregateState, taken: Sequence[Entry], version: int, changed_in: SpanSet
+    ) -> SpanSet:
         """Return the same where it is not known which keys changed: as if each did at the first dirty instant."""
-        dirty = SpanSet.union(e.span for e in taken) & told & SpanSet.of(Span(state.frozen, POS_INF))
+        dirty = SpanSet.union(e.span for e in taken) & changed_in & SpanSet.of(Span(state.frozen, POS_INF))
         if state.frozen == NEG_INF or not dirty:
             return SpanSet()
         across = self._engine().windows.kept_across(self._aggregate.paths["partials"], version, state.frozen)
         first = dirty.spans[0].start
         changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
-        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, told)
+        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, changed_in)
 
     def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
         """Return where stored results are looked at: from so many slices before the first change on."""
@@ -391,10 +393,10 @@ class EnginePlanner:
         return tuple(steps)
 
 
-def _known(spans: Sequence[tuple[int, int]], bound: int, told: SpanSet) -> SpanSet:
+def _known(spans: Sequence[tuple[int, int]], bound: int, changed_in: SpanSet) -> SpanSet:
     """Return the part of changed times in which something may have changed; what lasts beyond the bound changed where it began, too."""
-    found = SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & told
-    if SpanSet.of(Span(bound, bound + 1)) & told:
+    found = SpanSet.union(Span(lo, min(hi + 1, POS_INF)) for lo, hi in spans) & changed_in
+    if SpanSet.of(Span(bound, bound + 1)) & changed_in:
         found |= SpanSet.union(Span(lo, bound) for lo, _ in spans if lo < bound)
     return found
 

@@ -78,7 +78,7 @@ class RunPlanner:
     def __init__(self, observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
         made = observation.aggregate.definition.engine
         if made is not None and made.end:
-            # results of events that last reach beyond any end: above it nobody would tell a later refresh of them
+            # results of events that last reach beyond any end, and no later refresh would know of those above it
             request = replace(request, options=replace(request.options, end=None))
         self.observation = observation
         self.request = request
@@ -99,7 +99,7 @@ class RunPlanner:
         window = runs.whole_window(self.request, state, self.observation.aggregate.definition.grid)
         if window is None:
             return Decision(tuple(events), note=RunNote(None, None, SpanSet(), state.cursor, captured, state))
-        told = state.log.spans
+        changed_in = state.log.spans
         if self.request.options.force:
             wanted = frozen_bound.computable(window, state, self.observation.aggregate.definition.grid)
             event = Invalidated((runs.forced(wanted),), "forced")
@@ -108,7 +108,7 @@ class RunPlanner:
         due = self._due(state, window, lambda: heads[Which.OUTPUT].version)
         if due is None:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
-        return self._plan(state, heads, window, events, captured, told, due)
+        return self._plan(state, heads, window, events, captured, changed_in, due)
 
     def has_work(self, state: AggregateState) -> bool:
         """Return whether :meth:`decide` would say or plan anything; versions and file lists tell, and no row is read.
@@ -149,7 +149,7 @@ class RunPlanner:
         window: Span,
         events: list[Event],
         captured: Captured | None,
-        told: SpanSet,
+        changed_in: SpanSet,
         due: _Due,
     ) -> Decision:
         dirty, outlived = due.dirty, due.outlived
@@ -181,7 +181,7 @@ class RunPlanner:
                 heads[Which.PARTIALS].version,
                 facts.raw,
                 lambda s: self._dirt(state, s).entries,
-                told,
+                changed_in,
             )
             taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.uncomputable):

@@ -1,9 +1,9 @@
 """The guard of history: nothing is recomputed from fewer raw rows than it was made from, less those that were seen to go.
 
 A change that was captured says which rows went. Where nothing says so (the source's log was cleaned before it was read, a
-refresh was forced, somebody declared a window dirty), rows that are missing have expired, or were lost, and a recompute
+refresh was forced, a window was declared dirty), missing rows have expired or were lost, and a recompute
 would take them out of history without a word. So the rows of each such bucket are counted against its stored partials. Results of
-an engine reach beyond buckets: there the rows counted by all results that begin before an instant are held against each other.
+an engine reach beyond buckets: there the row counts of all results that begin before an instant are compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed, *
         is_build: Whether it is about a next version, whose history can be given up.
 
     Raises:
-        FewerRowsError: If raw rows are missing that nobody saw go.
+        FewerRowsError: If raw rows are missing and no capture saw them go.
     """
     found = (_of_buckets if aggregate.definition.engine is None else _of_results)(aggregate, engine, plan, computed)
     if found is None:
@@ -103,7 +103,7 @@ def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:
     Args:
         plan: A refresh of an engine.
         grid: Its slices.
-        each: In how many results a row is counted at most, None when nobody knows.
+        each: In how many results a row is counted at most; None when that is unknown.
 
     Returns:
         None when nothing is guarded: all that changed was captured, what is stored may be counted wrong itself, or nobody

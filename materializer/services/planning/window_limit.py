@@ -47,7 +47,7 @@ class WindowLimit:
             lives: From when to when their keys have rows or results.
             rows: How many rows changed.
             version: Of the source.
-            partials_version: Of the kept results.
+            partials_version: Version of the stored results.
 
         Raises:
             TooManyWindowsError: If they are too many; nothing was written.

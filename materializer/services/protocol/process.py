@@ -80,8 +80,8 @@ class Audit:
     """What a gate decided of a computed plan.
 
     Args:
-        result: What is written: the computed rows without those of held spans.
-        held: Spans that neither table gets; they are dirty again when the plan ends.
+        result: What is written: the computed rows without those of withheld spans.
+        held: Withheld spans, which neither table gets; they are dirty again when the plan ends.
         verdict: What the gate found, as JSON.
         failure: Set when nothing may be published; the plan is aborted with it.
         dirt: What the audit showed to be wrong, published or not; it is dirty in the journal commit of the verdict.

@@ -84,7 +84,7 @@ def advance(p: Process, ports: Ports) -> Process:
             return _finish(p, ports)
         case At.FINISHED:
             plan = plan_of(p)
-            if not is_known(Which.OUTPUT, plan, ports):  # somebody who could no longer read the commits fenced it
+            if not is_known(Which.OUTPUT, plan, ports):  # a process that could no longer read the commits fenced it
                 return replace(p, at=At.ABORTED)
             _commit(p, ports, lambda _: [Done(plan.n, replace(ports.report(plan, None), extra={"recovered": True}))])
             return after_recovery(p, "finished")
@@ -174,12 +174,12 @@ def _transact(ports: Ports, decide: Callable[[AggregateState], Sequence[Event]])
 
 def _take_lease(p: Process, ports: Ports) -> Process:
     def decide(state: AggregateState) -> list[Event]:
-        held = state.lease
-        if held is not None and held.owner != p.lease.owner and not ports.is_dead(held):
-            spark = f" (its Spark is process {held.jvm_pid})" if held.jvm_pid else ""
-            msg = f"'{state.name}' is being worked on by process {held.pid} on {held.host}{spark}"
+        lease = state.lease
+        if lease is not None and lease.owner != p.lease.owner and not ports.is_dead(lease):
+            spark = f" (its Spark is process {lease.jvm_pid})" if lease.jvm_pid else ""
+            msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}{spark}"
             hint = "wait until it has ended, then run the same command again"
-            raise LeaseHeldError(msg, hint=hint, host=held.host, pid=held.pid)
+            raise LeaseHeldError(msg, hint=hint, host=lease.host, pid=lease.pid)
         if state.is_closed:
             msg = f"the next version of '{state.name}' is being published"
             raise LeaseHeldError(msg, hint=f"run 'materializer switch {state.name}', which ends what was begun")
@@ -191,7 +191,7 @@ def _take_lease(p: Process, ports: Ports) -> Process:
 
 def _recover(p: Process, ports: Ports) -> Process:
     _, state = ports.read()
-    check_lease(p, state)  # or a process that slept would fence the plan of whoever took over
+    check_lease(p, state)  # or a process that slept would fence the plan of the process that took over
     if state.plan is None:
         return after_recovery(p, None)
     plan = state.plan
@@ -233,7 +233,7 @@ def is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
 def _abort(p: Process, ports: Ports) -> Process:
     plan = plan_of(p)
     _, state = ports.read()
-    check_plan(p, state)  # whoever took over may have seen a commit that can no longer be read now
+    check_plan(p, state)  # the process that took over may have seen a commit that can no longer be read now
     if is_known(Which.PARTIALS, plan, ports):
         return replace(p, at=At.FINISH, failure=None)
     ports.fence(Which.OUTPUT, plan)
@@ -331,9 +331,9 @@ def _audit(p: Process, ports: Ports) -> Process:
         return replace(p, at=At.FENCE, failure=exc, result=None)
     if audit is None:
         return replace(p, at=At.WRITE)
-    held = tuple((s.start, s.end) for s in audit.held)
+    withheld = tuple((s.start, s.end) for s in audit.held)
     dirt = [Invalidated(audit.dirt, "the audit found it wrong")] if audit.dirt else []
-    _commit(p, ports, lambda _: [Audited(plan.n, held, audit.verdict), *dirt])
+    _commit(p, ports, lambda _: [Audited(plan.n, withheld, audit.verdict), *dirt])
     if audit.failure is not None:
         return replace(p, at=At.FENCE, failure=audit.failure, result=None)
     return replace(p, at=At.WRITE, result=audit.result)

@@ -8,12 +8,12 @@ RECOVER ──not──▶ SWITCH_UNDO ──▶ SWITCH_REFUSE ──▶ SWITCH_
 ```
 
 A build is an aggregate of its own (id, lease, cursor, log, plans) until it is published, so both are refreshed at the same
-time. Only the journal's one commit that plans the switch meets both: the build has no open plan there, is held by nobody
-who lives, and is *closed*, so that nothing can change it until the switch has ended. Why the order is what it is:
+time. Only the journal's one commit that plans the switch meets both: the build has no open plan there, no
+live process holds its lease, and is *closed*, so that nothing can change it until the switch has ended. Why the order is what it is:
 
 * the build is closed before its rows are copied, because what the journal takes over has to be what was copied;
-* the output is the only table that readers see, so its commit decides: carries it the plan's id, the switch is completed,
-  by whoever looks, and otherwise undone;
+* the output is the only table that readers see, so its commit decides: if it carries the plan's id, the next process completes
+  the switch, and otherwise undoes it;
 * all three tables carry the number before the journal ends the switch: the new partials, because they belong to the
   aggregate from then on and are compared with it; the old ones, so that who wrote to them before is refused if they are
   published again; and the output, so that a late switch is refused.
@@ -80,7 +80,7 @@ class SwitchPorts(Ports, Protocol):
         """Record the plan's number in the partials of the build."""
 
     def kept_versions(self, build: AggregateState) -> int:
-        """Return how many previous versions are kept after the switch."""
+        """Return how many previous versions are retained after the switch."""
 
 
 def advance(p: Process, ports: SwitchPorts) -> Process:
@@ -207,7 +207,7 @@ def _undone(p: Process, ports: SwitchPorts) -> Process:
         return replace(p, at=At.SWITCH_FENCE, failure=None)
     reason = str(p.failure) if p.failure else "the process that switched died"
     events: list[Event] = [Aborted(plan.n, reason)]
-    if not refresh_steps.is_absent(Which.OUTPUT, plan, ports):  # nobody can tell any more whose rows the output has
+    if not refresh_steps.is_absent(Which.OUTPUT, plan, ports):  # it is unknown whose rows the output has
         events.append(Invalidated((Entry(EVERYTHING, None, Cause.LOST),), "the end of a switch is not known"))
     if p.failure:
         events.append(LeaseReleased(p.lease.owner))

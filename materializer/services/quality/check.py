@@ -59,7 +59,7 @@ class Checker:
         journal: Its journal.
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
-        on_checkpoint: Told when the answers are there, and when the journal has them.
+        on_checkpoint: Called when the answers are there, and when the journal has them.
     """
 
     root: Path
@@ -84,7 +84,7 @@ class Checker:
             DefinitionError: If *suite* is no suite for these columns.
         """
         from materializer.services.quality.audit import audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.run.audit import RowsToCheck, built_in, columns_of  # noqa: PLC0415 (likewise)
+        from materializer.spark.run.audit import RowsToCheck, built_in, columns_of  # noqa: PLC0415 (only where Spark runs)
 
         began = time.perf_counter()
         state = self.journal.view().named(name)

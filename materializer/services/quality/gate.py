@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from materializer.spark.run.computed import Computed
     from materializer.spark.run.spark import Spark
 
-MAX_HELD: Final = 64
-"""Pieces of time that are held back at most; more, and nothing of the run is published."""
+MAX_WITHHELD: Final = 64
+"""Maximum number of withheld pieces of time; with more, nothing of the run is published."""
 SHOWN: Final = 3
 """Differing rows that a message names."""
 FAILING_COLUMNS: Final = (
@@ -85,7 +85,7 @@ class Gate:
         with self.engine().counted():
             audited = dict(self._audited(plan, computed))
         failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
-        held = self._held(plan, audited) if failed and not self.anyway else SpanSet()
+        withheld = self._withheld(plan, audited) if failed and not self.anyway else SpanSet()
         verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
         if failed and self.anyway:
             verdict["published_anyway"] = {"reason": self.anyway}
@@ -95,15 +95,15 @@ class Gate:
         self._keep(plan, audited)
         if not failed or self.anyway:
             return Audit(computed, SpanSet(), verdict, dirt=dirt)
-        if held is None or not plan.spans - held:
+        if withheld is None or not plan.spans - withheld:
             return Audit(computed, plan.spans, verdict, self._refusal(plan, audited, failed), dirt)
-        verdict["held"] = held.as_json()
-        return Audit(self._without(plan, computed, held), held, verdict)
+        verdict["held"] = withheld.as_json()
+        return Audit(self._without(plan, computed, withheld), withheld, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, AuditResult]]:
         from materializer.services.quality.audit import AuditResult, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (likewise)
-        from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (likewise)
+        from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (only where Spark runs)
+        from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (only where Spark runs)
 
         aggregate, spec = self.aggregate, self.aggregate.definition.spec
         known = suites.of(spec)
@@ -152,7 +152,7 @@ class Gate:
 
         return output_frame(self.engine(), self.aggregate.definition, computed, where)
 
-    def _held(self, plan: Plan, audited: Mapping[str, AuditResult]) -> SpanSet | None:
+    def _withheld(self, plan: Plan, audited: Mapping[str, AuditResult]) -> SpanSet | None:
         """Return the buckets that must not be published; None for all of them."""
         if self.aggregate.definition.spec.property_map.get("quality.on_failure", "refresh").lower() != "buckets":
             return None
@@ -163,13 +163,13 @@ class Gate:
                 return None
             is_output = kind == suites.OUTPUT
             spans += [grid.cover(column.span_of(at) if is_output else Span(at, at + 1)) for at in found.buckets]
-        held = SpanSet.union(spans) & plan.spans
-        return held if held and len(held) <= MAX_HELD else None
+        withheld = SpanSet.union(spans) & plan.spans
+        return withheld if withheld and len(withheld) <= MAX_WITHHELD else None
 
-    def _without(self, plan: Plan, computed: Computed, held: SpanSet) -> Computed:
+    def _without(self, plan: Plan, computed: Computed, withheld: SpanSet) -> Computed:
         from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
 
-        spans = plan.replaced - held
+        spans = plan.replaced - withheld
         columns = self.aggregate.slice_column("partials"), self.aggregate.slice_column("output")
         return part(self.engine(), computed, spans, *columns)
 
