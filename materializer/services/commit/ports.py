@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.work import Work
@@ -162,15 +160,15 @@ class DeltaPorts(SwitchTables):
             spans = plan.replaced if result.spans is None else result.spans
             if which is Which.PARTIALS and self.planner.of_engine is not None:
                 spans -= plan.discarded
-            self._commit(plan, table, which, spans, result.rows)
+            self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched)
         self._checkpoint(f"wrote_{which}")
 
-    def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int) -> None:
+    def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int, *, is_fetched: bool) -> None:
         aggregate, note = self.aggregate, self._note(plan, "data")
         if which is Which.OUTPUT:
             note |= note_of(aggregate, plan)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
-        if isinstance(rows, pa.Table):
+        if is_fetched:
             result = replace_spans(
                 path,
                 rows,
@@ -210,7 +208,7 @@ class DeltaPorts(SwitchTables):
         output = self._used.finalise_committed(
             self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver
         )
-        self._commit(plan, output, Which.OUTPUT, spans, rows)
+        self._commit(plan, output, Which.OUTPUT, spans, rows, is_fetched=in_driver)
 
     def _published(self) -> Definition:
         """Return the definition limited to the buckets that are retained now; the journal does not have a new build yet."""

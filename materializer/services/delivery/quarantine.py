@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from materializer.core.engines.clock import ClosingClock
 from materializer.errors import WriteFencedError
 from materializer.journal.state import AggregateState
@@ -31,12 +29,14 @@ def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spar
     if state.cursor <= known:
         return
     clock = ClosingClock.of(state.engine)
-    schema, rows = spark().windows.late_rows(aggregate.definition, aggregate.source, known, state.cursor, clock)
+    schema, rows, is_fetched = spark().windows.late_rows(
+        aggregate.definition, aggregate.source, known, state.cursor, clock
+    )
     if not Path(path).exists():
         columns = [(f.name, f.dataType.simpleString()) for f in schema]
         create_table(path, columns, name=f"{aggregate.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
-    if not isinstance(rows, pa.Table):
+    if not is_fetched:
         spark().windows.append(rows, path, app_id=app_id, n=state.cursor + 1, note=note)
         return
     with suppress(WriteFencedError):  # another process was first

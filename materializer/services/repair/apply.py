@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-import pyarrow as pa
-
 from materializer.core.codec import as_json
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
@@ -313,9 +311,9 @@ class _Work:
         is_small = count <= self.lake.config.driver_lane_rows
         partials = aggregate.paths["partials"]
         definition = aggregate.published_from(aggregate.kept_from)
-        rows = spark.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
+        rows: Any = spark.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
         note = self._note("data")
-        if isinstance(rows, pa.Table):
+        if is_small:
             append_rows(path, rows.sort_by(aggregate.order("output")[0]), app_id, n, note)
             return
         where, order = aggregate.predicate("output", spans), aggregate.order("output")

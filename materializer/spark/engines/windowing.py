@@ -215,8 +215,10 @@ class Windowing:
 
     def late_rows(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
-    ) -> tuple[StructType, pa.Table | DataFrame]:
-        """Return the rows that arrived in (after, upto] and were not accepted, with the reason; few rows are fetched.
+    ) -> tuple[StructType, pa.Table | DataFrame, bool]:
+        """Return the rows that arrived in (after, upto] and were not accepted, with the reason, and whether they were fetched.
+
+        Few rows are fetched; more stay in Spark.
 
         Raises:
             ChangeFeedGapError: If the change feed does not reach back to the table's first version.
@@ -224,7 +226,8 @@ class Windowing:
         with feed_gaps(source.path, after, upto):
             late = arrival.late_rows(self._spark, definition, source, after, upto, at)
             fetched = c.to_arrow(late.limit(SMALL_LATE + 1))
-        return late.schema, fetched if fetched.num_rows <= SMALL_LATE else late
+        is_fetched = fetched.num_rows <= SMALL_LATE
+        return late.schema, fetched if is_fetched else late, is_fetched
 
     def append(self, frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
         """Append many late rows; see :func:`materializer.spark.query.write.append`."""

@@ -82,6 +82,7 @@ def answers_of(computed: Computed, checks: Sequence[Check], columns: Mapping[str
         if (
             check.failing is not None
             and check.failing.alike
+            and computed.is_fetched
             and _is_distinct(computed.output, check.failing.alike, columns)
         ):
             asked = zip(check.aggregates, check.questions, strict=True)
@@ -89,9 +90,9 @@ def answers_of(computed: Computed, checks: Sequence[Check], columns: Mapping[str
     return found
 
 
-def _is_distinct(rows: pa.Table | DataFrame, names: Sequence[str], columns: Mapping[str, str]) -> bool:
+def _is_distinct(rows: pa.Table, names: Sequence[str], columns: Mapping[str, str]) -> bool:
     """Whether no two rows have equal values in all of some columns; False where Arrow may not compare as Spark does."""
-    if not isinstance(rows, pa.Table) or not all(columns[name] in _COMPARABLE for name in names):
+    if not all(columns[name] in _COMPARABLE for name in names):
         return False
     return bool(rows.select(list(names)).group_by(list(names)).aggregate([]).num_rows == rows.num_rows)
 

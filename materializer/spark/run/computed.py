@@ -26,6 +26,7 @@ class Computed:
         group: Job group of the Spark jobs, to count them.
         spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
         metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
+        is_fetched: Whether the rows are in the driver; else they are in Spark.
     """
 
     partials: pa.Table | DataFrame
@@ -38,3 +39,4 @@ class Computed:
     cached: list[DataFrame] = field(default_factory=list)
     spans: SpanSet | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    is_fetched: bool = True

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
@@ -36,7 +35,7 @@ def output_frame(engine: Spark, definition: Definition, computed: Computed, wher
     Fetched rows are few, so they go into one partition, in which windows and aggregates need no shuffle.
     """
     rows = computed.output
-    if isinstance(rows, pa.Table):
+    if computed.is_fetched:
         rows = c.frame_of(engine.spark, rows, dict(definition.output_columns)).coalesce(1)
     return rows.where(where) if where else rows
 
@@ -57,7 +56,7 @@ def part(
         of_partials: The column of the partials with the bucket of a row.
         of_output: The same column of the output.
     """
-    if isinstance(computed.partials, pa.Table) and isinstance(computed.output, pa.Table):
+    if computed.is_fetched:
         partials = part_of(computed.partials, of_partials, spans)
         output = part_of(computed.output, of_output, spans)
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
@@ -14,6 +13,7 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet
 from materializer.spark.query import compute as c
 from materializer.spark.query.bucket_sql import instant_of_sql, spans_sql
+from materializer.spark.run.computed import Computed
 
 _N: Final = "n"
 
@@ -43,7 +43,7 @@ def fewer_rows(
     spark: SparkSession,
     definition: Definition,
     stored: DataFrame,
-    computed: pa.Table | DataFrame,
+    computed: Computed,
     gone: Mapping[int, SpanSet],
 ) -> Fewer | None:
     """Return where *computed* counts fewer rows than *stored* less the deletes that capture has seen; None if nowhere.
@@ -52,15 +52,15 @@ def fewer_rows(
         spark: The session.
         definition: The definition, with the column that counts rows.
         stored: The stored partials of the spans, or more.
-        computed: The new partials of the spans, or more.
+        computed: The computation of the spans, or more.
         gone: Buckets by the maximum number of deleted rows that capture has seen in each.
     """
     count, time_type = str(definition.layout.row_count), definition.time_type
     every = spans_sql(SLICE, SpanSet.union(s for spans in gone.values() for s in spans), time_type)
     allowed = " ".join(f"WHEN {spans_sql(SLICE, spans, time_type)} THEN {rows}L" for rows, spans in gone.items())
-    computed = _frame(spark, definition, computed, count)
+    counted = _frame(spark, definition, computed, count)
     was = stored.where(every).groupBy(SLICE).agg(sf.sum(count).alias("was"))
-    now = computed.groupBy(SLICE).agg(sf.sum(count).alias("now"))
+    now = counted.groupBy(SLICE).agg(sf.sum(count).alias("now"))
     found = (
         was.join(now, SLICE, "left")
         .select(
@@ -84,7 +84,7 @@ def fewer_rows(
 
 
 def fewer_counted(
-    spark: SparkSession, definition: Definition, stored: DataFrame, computed: pa.Table | DataFrame, gone: int
+    spark: SparkSession, definition: Definition, stored: DataFrame, computed: Computed, gone: int
 ) -> Fewer | None:
     """Return where an engine's results up to some slice count fewer rows in all than the stored ones; None if nowhere.
 
@@ -92,12 +92,12 @@ def fewer_counted(
         spark: The session.
         definition: The definition of the engine's aggregate.
         stored: The stored results that are replaced.
-        computed: The new results.
+        computed: The computation of the new results.
         gone: How many counts may be missing, because capture has seen the deletes of their rows.
     """
-    computed = _frame(spark, definition, computed, _N)
+    counted = _frame(spark, definition, computed, _N)
     both = stored.select(SLICE, sf.col(_N).alias("was"), sf.lit(0).alias("now")).unionByName(
-        computed.select(SLICE, sf.lit(0).alias("was"), sf.col(_N).alias("now"))
+        counted.select(SLICE, sf.lit(0).alias("was"), sf.col(_N).alias("now"))
     )
     slices = both.groupBy(sf.expr(instant_of_sql(SLICE, definition.time_type)).alias("at")).agg(
         sf.sum("was").alias("was"), sf.sum("now").alias("now")
@@ -125,11 +125,13 @@ def fewer_counted(
     return _told(found)
 
 
-def _frame(spark: SparkSession, definition: Definition, computed: pa.Table | DataFrame, count: str) -> DataFrame:
-    if not isinstance(computed, pa.Table):
-        return computed
+def _frame(spark: SparkSession, definition: Definition, computed: Computed, count: str) -> DataFrame:
+    rows: Any = computed.partials
+    if not computed.is_fetched:
+        frame: DataFrame = rows
+        return frame
     types = dict(definition.partial_columns)
-    return c.frame_of(spark, computed.select([SLICE, count]), {SLICE: types[SLICE], count: types[count]})
+    return c.frame_of(spark, rows.select([SLICE, count]), {SLICE: types[SLICE], count: types[count]})
 
 
 def _told(found: Row) -> Fewer | None:

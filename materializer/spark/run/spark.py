@@ -194,7 +194,9 @@ class Spark:
         except BaseException:
             frame.unpersist()
             raise
-        return Computed(frame, output, counts["rows"], output_rows, counts["buckets"], 0, group, [frame])
+        return Computed(
+            frame, output, counts["rows"], output_rows, counts["buckets"], 0, group, [frame], is_fetched=False
+        )
 
     def free(self, computed: Computed) -> None:
         """Release the memory of a computation."""
@@ -234,7 +236,7 @@ class Spark:
                 self.spark,
                 definition,
                 plan_rows.stored_rows(self.spark, definition, path, plan, spans),
-                computed.partials,
+                computed,
                 gone,
             )
 
@@ -250,7 +252,7 @@ class Spark:
             stored = c.kept_partials(
                 definition, plan_rows.stored_rows(self.spark, definition, path, plan, spans), spans
             )
-            return row_counts.fewer_counted(self.spark, definition, stored, computed.partials, gone)
+            return row_counts.fewer_counted(self.spark, definition, stored, computed, gone)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
         """Return the rows that an output has at one version and not at an earlier one, each as often as it was added.

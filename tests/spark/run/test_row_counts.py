@@ -18,6 +18,7 @@ from materializer.core.language.define import define
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import build
 from materializer.spark.query import compute
+from materializer.spark.run.computed import Computed
 from materializer.spark.run.row_counts import Fewer, fewer_counted
 from materializer.spark.runtime.session import work_session
 
@@ -81,7 +82,8 @@ def test_where_results_count_too_few(spark: SparkSession, definition: Definition
         rng = Random(seed)
         kept = compute.frame_of(session, rows(rng, [was for was, _ in counts]), COLUMNS)
         fetched = rows(rng, [now for _, now in counts])
-        computed = fetched if is_fetched else compute.frame_of(session, fetched, COLUMNS)
+        partials = fetched if is_fetched else compute.frame_of(session, fetched, COLUMNS)
+        computed = Computed(partials, partials, 0, 0, 0, 0, "", is_fetched=is_fetched)
         expected = by_hand(counts, gone)
         seen.add((expected is None, is_fetched))
         assert expected == fewer_counted(session, definition, kept, computed, gone)
