@@ -127,7 +127,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case Retired():
             return _retired(state, event)
         case Planned():
-            return _planned(state, event)
+            return planned(state, event)
         case Audited():
             _open_plan(state, event.n)
             sampled = event.verdict.get("sampled")
@@ -160,7 +160,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case Maintained():
             return replace(state, maintained={**event.report, "n": state.last_n, "at": at})
         case SwitchPlanned():
-            return replace(_planned(state, Planned(event.plan, NEG_INF)), switch=event.build)
+            return replace(planned(state, Planned(event.plan, NEG_INF)), switch=event.build)
         case BuildClosed():
             return replace(_without_plan(state, "closes"), is_closed=True, lease=None)
         case BuildOpened():
@@ -254,7 +254,8 @@ def _retired(state: AggregateState, event: Retired) -> AggregateState:
     return replace(state, retired=event.bound, log=above.add(Entry(s, None, Cause.RETIRED) for s in gone))
 
 
-def _planned(state: AggregateState, event: Planned) -> AggregateState:
+def planned(state: AggregateState, event: Planned) -> AggregateState:
+    """Return the state with an open plan: what the plan takes leaves the log."""
     plan = event.plan
     if state.plan is not None or plan.n <= state.last_n or state.is_closed:
         msg = f"the journal plans refresh {plan.n} of {state.name} after {state.last_n}, open: {state.plan is not None}"

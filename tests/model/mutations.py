@@ -55,13 +55,13 @@ def explore(bounds: Bounds, mutation: str | None = None) -> Found:
 
 
 def _threshold_cleans(patch: pytest.MonkeyPatch) -> None:
-    planned = fold._planned
+    planned = fold.planned
 
     def cleaning(state: AggregateState, event: Any) -> AggregateState:
         after = planned(state, event)
         return replace(after, log=after.log.cut(SpanSet.of(Span(NEG_INF, after.threshold))).left)
 
-    patch.setattr(fold, "_planned", cleaning)
+    patch.setattr(fold, "planned", cleaning)
 
 
 def _join_after(patch: pytest.MonkeyPatch) -> None:
@@ -70,12 +70,12 @@ def _join_after(patch: pytest.MonkeyPatch) -> None:
 
 
 def _merge_deletes(patch: pytest.MonkeyPatch) -> None:
-    why_not = planning._why_not_merge
-    patch.setattr(planning, "_why_not_merge", lambda entry, facts: why_not(replace(entry, is_insert_only=True), facts))
+    why_not = planning.why_not_merge
+    patch.setattr(planning, "why_not_merge", lambda entry, facts: why_not(replace(entry, is_insert_only=True), facts))
 
 
 def _remerge(patch: pytest.MonkeyPatch) -> None:
-    recover = protocol._recover
+    recover = protocol.recover
 
     def applying_again(p: Process, ports: Any) -> Process:
         _, state = ports.read()
@@ -84,7 +84,7 @@ def _remerge(patch: pytest.MonkeyPatch) -> None:
         ports.write(state.plan, ports.compute(state.plan, None), frozenset(Which))
         return replace(p, at=At.FINISHED, plan=state.plan)
 
-    patch.setattr(protocol, "_recover", applying_again)
+    patch.setattr(protocol, "recover", applying_again)
 
 
 def _blind_tables(patch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ class ReusedNumber(MemoryPorts):
 
 
 def _reuse_number(patch: pytest.MonkeyPatch) -> None:
-    planned = fold._planned
+    planned = fold.planned
     _blind_tables(patch)
-    patch.setattr(fold, "_planned", lambda state, e: planned(replace(state, last_n=e.plan.n - 1), e))
+    patch.setattr(fold, "planned", lambda state, e: planned(replace(state, last_n=e.plan.n - 1), e))
 
 
 def _abort_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def _done_without_cas(patch: pytest.MonkeyPatch) -> None:
             raise LeaseLostError("there is no plan left to end")
         ports.append(version, [replace(e, n=state.plan.n) if isinstance(e, Done) else e for e in decide(state)])
 
-    patch.setattr(protocol, "_commit", committing)
+    patch.setattr(protocol, "commit_leased", committing)
     _blind_tables(patch)
 
 
@@ -164,31 +164,31 @@ class OwnLease(MemoryPorts):
 
 
 def _no_lease(patch: pytest.MonkeyPatch) -> None:
-    planned = fold._planned
-    patch.setattr(fold, "_planned", lambda state, event: planned(replace(state, plan=None), event))
+    planned = fold.planned
+    patch.setattr(fold, "planned", lambda state, event: planned(replace(state, plan=None), event))
     _blind_tables(patch)
 
 
 def _recover_unleased(patch: pytest.MonkeyPatch) -> None:
-    recover = protocol._recover
+    recover = protocol.recover
 
     def recovering(p: Process, ports: Any) -> Process:
         with pytest.MonkeyPatch.context() as blind:
             blind.setattr(protocol, "check_lease", lambda *_: None)
             return recover(p, ports)
 
-    patch.setattr(protocol, "_recover", recovering)
+    patch.setattr(protocol, "recover", recovering)
 
 
 def _abort_unseen(patch: pytest.MonkeyPatch) -> None:
-    abort = protocol._abort
+    abort = protocol.abort
 
     def aborting(p: Process, ports: Any) -> Process:
         with pytest.MonkeyPatch.context() as blind:
             blind.setattr(protocol, "is_known", lambda *_: False)
             return abort(p, ports)
 
-    patch.setattr(protocol, "_abort", aborting)
+    patch.setattr(protocol, "abort", aborting)
 
 
 def _finish_unseen(patch: pytest.MonkeyPatch) -> None:

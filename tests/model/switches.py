@@ -279,14 +279,14 @@ def _blind_tables(patch: pytest.MonkeyPatch) -> None:
 
 
 def _left_open(patch: pytest.MonkeyPatch) -> None:
-    apply, planned = fold.apply, fold._planned
+    apply, planned = fold.apply, fold.planned
 
     def opening(state: Any, aggregate: str, event: Event, *, at: str = "") -> Any:
         after = apply(state, aggregate, event, at=at)
         return after and replace(after, is_closed=False)
 
     patch.setattr(fold, "apply", opening)
-    patch.setattr(fold, "_planned", planned)
+    patch.setattr(fold, "planned", planned)
 
 
 class Uncovered(MemorySwitchPorts):
@@ -322,18 +322,18 @@ class NewUnfenced(MemorySwitchPorts):
 
 
 def _always_completed(patch: pytest.MonkeyPatch) -> None:
-    recover = protocol._recover
+    recover = protocol.recover
     _blind_tables(patch)
 
     def completing(p: Process, ports: Any) -> Process:
         after = recover(p, ports)
         return replace(after, at=At.SWITCH_FENCE) if after.at is At.SWITCH_UNDO else after
 
-    patch.setattr(protocol, "_recover", completing)
+    patch.setattr(protocol, "recover", completing)
 
 
 def _never_completed(patch: pytest.MonkeyPatch) -> None:
-    recover = protocol._recover
+    recover = protocol.recover
     known = protocol.is_known
     _blind_tables(patch)
 
@@ -341,7 +341,7 @@ def _never_completed(patch: pytest.MonkeyPatch) -> None:
         after = recover(p, ports)
         return replace(after, at=At.SWITCH_UNDO) if after.at is At.SWITCH_FENCE else after
 
-    patch.setattr(protocol, "_recover", undoing)
+    patch.setattr(protocol, "recover", undoing)
     patch.setattr(protocol, "is_known", lambda which, plan, ports: bool(plan.taken) and known(which, plan, ports))
     patch.setattr(protocol, "is_absent", lambda which, plan, ports: not known(which, plan, ports) or not plan.taken)
 
@@ -360,7 +360,7 @@ def _ignores_the_builder(patch: pytest.MonkeyPatch) -> None:
 
 
 def _copies_nothing(patch: pytest.MonkeyPatch) -> None:
-    plan = switching._plan
+    plan = switching.plan_switch
     _blind_tables(patch)
 
     def copying(p: Process, ports: Any) -> Process:
@@ -369,7 +369,7 @@ def _copies_nothing(patch: pytest.MonkeyPatch) -> None:
             return replace(after, at=At.SWITCH_FENCE)
         return after
 
-    patch.setattr(switching, "_plan", copying)
+    patch.setattr(switching, "plan_switch", copying)
 
 
 MISTAKES: Final = {

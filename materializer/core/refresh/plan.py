@@ -300,7 +300,7 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
             if entry.cause is Cause.RETIRED:
                 discarded.append(span)
                 continue
-            why_not = _why_not_merge(part, facts)
+            why_not = why_not_merge(part, facts)
             if why_not is None and part.after is not None:
                 merging.setdefault(part.after, []).append(part)
             else:
@@ -357,7 +357,8 @@ def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
     return Merge(spans, after, facts.changed(after, spans) + facts.stored(spans), (Rejected("recompute", FROZEN),))
 
 
-def _why_not_merge(entry: Entry, facts: Facts) -> str | None:
+def why_not_merge(entry: Entry, facts: Facts) -> str | None:
+    """Return why the changes of an entry cannot be merged into stored partials; None when they can."""
     if entry.after is None:
         return "there are no partials to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
     if entry.cause is not Cause.CHANGE:

@@ -72,12 +72,12 @@ def advance(p: Process, ports: Ports) -> Process:
         case At.LEASE:
             return _take_lease(p, ports)
         case At.RECOVER:
-            return _recover(p, ports)
+            return recover(p, ports)
         case At.FENCE:
             ports.fence(Which.PARTIALS, plan_of(p))
             return replace(p, at=At.ABORT)
         case At.ABORT:
-            return _abort(p, ports)
+            return abort(p, ports)
         case At.ABORTED:
             return _aborted(p, ports)
         case At.FINISH:
@@ -86,7 +86,9 @@ def advance(p: Process, ports: Ports) -> Process:
             plan = plan_of(p)
             if not is_known(Which.OUTPUT, plan, ports):  # a process that could no longer read the commits fenced it
                 return replace(p, at=At.ABORTED)
-            _commit(p, ports, lambda _: [Done(plan.n, replace(ports.report(plan, None), extra={"recovered": True}))])
+            commit_leased(
+                p, ports, lambda _: [Done(plan.n, replace(ports.report(plan, None), extra={"recovered": True}))]
+            )
             return after_recovery(p, "finished")
         case At.PLAN:
             return _decide(p, ports)
@@ -104,7 +106,7 @@ def advance(p: Process, ports: Ports) -> Process:
             return replace(p, at=At.DONE)
         case At.DONE:
             plan, report = plan_of(p), ports.report(plan_of(p), p.result)
-            _commit(p, ports, lambda _: [Done(plan.n, report), LeaseReleased(p.lease.owner)])
+            commit_leased(p, ports, lambda _: [Done(plan.n, report), LeaseReleased(p.lease.owner)])
             return replace(p, at=At.END, report=report, result=None)
         case At.END:
             return p
@@ -152,7 +154,7 @@ def check_plan(p: Process, state: AggregateState) -> None:
         raise LeaseLostError(msg, wrote="what this refresh wrote is finished or undone by the process that took over")
 
 
-def _commit(p: Process, ports: Ports, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
+def commit_leased(p: Process, ports: Ports, decide: Callable[[AggregateState], Sequence[Event]]) -> None:
     """Append what *decide* says of the newest state; only the lease's holder may, and only for the plan it works on."""
 
     def checked(state: AggregateState) -> Sequence[Event]:
@@ -189,7 +191,8 @@ def _take_lease(p: Process, ports: Ports) -> Process:
     return replace(p, at=At.RECOVER)
 
 
-def _recover(p: Process, ports: Ports) -> Process:
+def recover(p: Process, ports: Ports) -> Process:
+    """Look at what a dead process left: finish it, abort it, or go on when there is nothing."""
     _, state = ports.read()
     check_lease(p, state)  # or a process that slept would fence the plan of the process that took over
     if state.plan is None:
@@ -230,7 +233,8 @@ def is_absent(which: Which, plan: Plan, ports: Ports) -> bool:
         return False
 
 
-def _abort(p: Process, ports: Ports) -> Process:
+def abort(p: Process, ports: Ports) -> Process:
+    """Fence the output of a plan; where its partials have landed after all, finish it instead."""
     plan = plan_of(p)
     _, state = ports.read()
     check_plan(p, state)  # the process that took over may have seen a commit that can no longer be read now
@@ -248,7 +252,7 @@ def _aborted(p: Process, ports: Ports) -> Process:
         events.append(Invalidated(forgotten, "the partials carry the plan, or nobody can tell any more"))
     if p.failure:
         events.append(LeaseReleased(p.lease.owner))
-    _commit(p, ports, lambda _: events)
+    commit_leased(p, ports, lambda _: events)
     if p.failure:
         raise p.failure
     return after_recovery(p, "aborted")
@@ -333,7 +337,7 @@ def _audit(p: Process, ports: Ports) -> Process:
         return replace(p, at=At.WRITE)
     withheld = tuple((s.start, s.end) for s in audit.held)
     dirt = [Invalidated(audit.dirt, "the audit found it wrong")] if audit.dirt else []
-    _commit(p, ports, lambda _: [Audited(plan.n, withheld, audit.verdict), *dirt])
+    commit_leased(p, ports, lambda _: [Audited(plan.n, withheld, audit.verdict), *dirt])
     if audit.failure is not None:
         return replace(p, at=At.FENCE, failure=audit.failure, result=None)
     return replace(p, at=At.WRITE, result=audit.result)

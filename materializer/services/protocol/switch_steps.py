@@ -93,7 +93,7 @@ def advance(p: Process, ports: SwitchPorts) -> Process:
     """
     match p.at:
         case At.SWITCH_PLAN:
-            return _plan(p, ports)
+            return plan_switch(p, ports)
         case At.SWITCH_WRITE:
             return _write(p, ports)
         case At.SWITCH_FENCE:
@@ -118,7 +118,9 @@ def advance(p: Process, ports: SwitchPorts) -> Process:
             raise ValueError(msg)
 
 
-def _plan(p: Process, ports: SwitchPorts) -> Process:
+def plan_switch(p: Process, ports: SwitchPorts) -> Process:
+    """Plan the switch and close the build, in the one commit that meets both."""
+
     def decide(seen: _Both) -> Plan | None:
         version, state, build = seen
         refresh_steps.check_lease(p, state)

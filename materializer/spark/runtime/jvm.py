@@ -88,7 +88,7 @@ class Death:
 
 
 @dataclass(slots=True)
-class _Known:
+class JvmRecord:
     """The JVM state of this process: the bridge to the JVM that it started, the log of that JVM, and the last death."""
 
     gateway: Any = None
@@ -96,13 +96,14 @@ class _Known:
     last: Death | None = None
 
 
-_known: Final = _Known()
+RECORD: Final = JvmRecord()
+"""The one record of this process."""
 
 
 def launched(gateway: Any, log: Path) -> None:
     """Remember the bridge to a JVM that this process started, and the file of its output."""
-    if gateway is not _known.gateway:
-        _known.gateway, _known.log = gateway, log
+    if gateway is not RECORD.gateway:
+        RECORD.gateway, RECORD.log = gateway, log
 
 
 def bridge_of(spark: Any) -> Any:
@@ -126,8 +127,8 @@ def death(gateway: Any, *, seconds: float = 0.0) -> Death | None:
             status = process.wait(seconds)
     if status is None:
         return None
-    is_ours = gateway is _known.gateway
-    return Death(status, is_ours, _last_lines(_known.log) if is_ours else "")
+    is_ours = gateway is RECORD.gateway
+    return Death(status, is_ours, _last_lines(RECORD.log) if is_ours else "")
 
 
 def death_behind(exc: BaseException) -> Death | None:
@@ -145,9 +146,9 @@ def death_behind(exc: BaseException) -> Death | None:
     if found is None and _is_of_spark(exc) and (is_lost or _is_stopped(context)):
         found = death(gateway, seconds=PATIENCE)
     if found is not None:
-        _known.last = found
+        RECORD.last = found
         return found if is_lost or _is_of_spark(exc) else None
-    return _known.last if is_lost else None
+    return RECORD.last if is_lost else None
 
 
 def forget() -> Death | None:
@@ -157,7 +158,7 @@ def forget() -> Death | None:
     found = death(gateway)
     if context is None or found is None or not found.is_ours:
         return found
-    _known.last = found
+    RECORD.last = found
     from pyspark.sql import SparkSession, SQLContext
 
     with context._lock:  # noqa: SLF001 (there is no public way: every public call asks the JVM first)

@@ -43,7 +43,7 @@ class Bridge:
 @pytest.fixture
 def bridge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bridge]]:
     """Make bridges to processes that live, the newest one pyspark's; pyspark and what we know of JVMs are put back."""
-    monkeypatch.setattr(jvm, "_known", jvm._Known())
+    monkeypatch.setattr(jvm, "RECORD", jvm.JvmRecord())
     for name in ("_gateway", "_jvm", "_active_spark_context"):
         monkeypatch.setattr(SparkContext, name, None)
     made: list[Bridge] = []
