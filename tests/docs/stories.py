@@ -233,7 +233,7 @@ class Story:
         found = suite.read(block.text)
         values = dict.fromkeys(found.parameters, 1440)
         assert json.loads(block.text)["name"] == found.name
-        assert not found.aggregate(values).parameters
+        assert not found.bound(values).parameters
         _write(f"expectations/{found.name}.json", block.text)
         properties = f"TBLPROPERTIES ('quality.parameters' = '{json.dumps(values)}')\nAS"
         text = (ROOT / "sql" / f"{found.name}.sql").read_text(encoding="utf-8")
@@ -324,10 +324,10 @@ LANGUAGES: Final = tuple(_DO)
 # -- what pages take for granted -----------------------------------------------------------------------------------------
 
 
-def sources(folder: str, tables: Mapping[str, pa.Table]) -> None:
+def sources(folder: str, rows: Mapping[str, pa.Table]) -> None:
     """Write both sources, and the configuration that names them."""
     lines = ["[sources]"]
-    for name, table in tables.items():
+    for name, table in rows.items():
         half = table.num_rows // 2
         for part in (table[:half], table[half:]):
             tables.append(f"{folder}/{name}", part)

@@ -186,7 +186,7 @@ def test_an_update_below_is_a_conflict_that_is_kept_and_told(frozen):
     assert old == [row for row in frozen.published("hourly") if row[0].hour < 2]
     assert (DAY.replace(hour=3, tzinfo=None), "B", 4, 8, 3) in frozen.published("hourly")
     assert [f"0-2 {reason_of(Cause.CONFLICT)}"] == stuck(frozen)
-    assert {Cause.CONFLICT} == {e.cause for e in frozen.lake.journal.view().named("hourly").stuck}
+    assert {Cause.CONFLICT} == {e.cause for e in frozen.lake.journal.view().named("hourly").uncomputable}
     assert ["doctor.frozen"] == [f.code for f in frozen.lake.doctor("hourly") if "frozen" in f.code]
     assert frozen.lake.refresh("hourly").runs == ()
     assert old == sorted(

@@ -313,4 +313,4 @@ def test_rows_are_compared_without_spark_only_where_arrow_compares_as_spark_does
     found = in_spark.answers_of(computed, [check], {"k": kind})
 
     assert {"count(*)": len(values)} | dict.fromkeys([question] if answer else [], 0) == found
-    assert {} == in_spark.answers_of(replace(computed, output=None, metrics={}), [check], {"k": kind})
+    assert {} == in_spark.answers_of(replace(computed, output=None, metrics={}, is_fetched=False), [check], {"k": kind})
