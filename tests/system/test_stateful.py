@@ -162,12 +162,17 @@ def test_random_harm_of_every_kind(spark, tmp_path) -> None:
 
 def test_random_retention_leaves_what_an_oracle_remembers(spark, tmp_path) -> None:
     """
-    One history, in which old rows go and history stays, and one in which a refresh dies when all is written, and is finished
-    by the next.
+    One history, in which old rows go and history stays.
     """
     until(
         ["rows gone", "buckets remembered"], spark, tmp_path, 3, explores=keeping.explore, lane=Lane.DRIVER, seeds=(2,)
     )
+
+
+def test_a_refresh_that_dies_when_all_is_written_is_finished_by_the_next(spark, tmp_path) -> None:
+    """
+    History that was frozen meanwhile is what an oracle remembers.
+    """
     work = begun(spark, tmp_path)
     late = [keeping.Commit("comes", [{"after": timedelta(hours=1), "k": "a", "v": 3}])]
     steps: list[Callable[[], object]] = [
