@@ -25,11 +25,6 @@ class EngineDefinition:
         layout: The decomposed measures; :attr:`Definition.layout` describes result rows.
         order: Source columns that give rows their total order after time: the sequence, then the others by name.
         slice_ticks: Length of a slice, in instants.
-        end: Column with the end of events, or None where rows are points in time.
-        needs_first: Whether the first row ever accepted positions the windows.
-        needs_newest: Whether the newest row over all keys closes windows.
-        reopens_on_first_clock: Whether the first ``as_of`` reopens windows that row times alone had closed.
-        touches_all: Why results of unchanged keys can change as time goes on, or "".
         not_frozen: Why its history cannot outlive its raw rows, or "".
     """
 
@@ -37,11 +32,6 @@ class EngineDefinition:
     layout: Layout
     order: tuple[str, ...]
     slice_ticks: int
-    end: str | None = None
-    needs_first: bool = False
-    needs_newest: bool = False
-    reopens_on_first_clock: bool = False
-    touches_all: str = ""
     not_frozen: str = ""
 
 

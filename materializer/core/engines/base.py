@@ -214,10 +214,10 @@ class WindowEngine:
     def first_result(
         self,
         t: int,  # noqa: ARG002 (of windows that are longer than an instant)
-        bound: int,  # noqa: ARG002
-        stored: Iterable[StoredResult],  # noqa: ARG002
+        bound: int,  # noqa: ARG002 (of longer windows)
+        stored: Iterable[StoredResult],  # noqa: ARG002 (of longer windows)
         *,
-        may_go: bool,  # noqa: ARG002
+        may_go: bool,  # noqa: ARG002 (of longer windows)
     ) -> int | None:
         """Return the start of the first result that takes a row at *t*, as far as it may begin below *bound*."""
         return None

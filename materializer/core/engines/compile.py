@@ -105,11 +105,6 @@ def compile_engine(spec: AggregateSpec, stored: Container[str] | None = None) ->
         decompose(spec),
         order,
         slice_ticks(spec),
-        end=params.end,
-        needs_first=params.needs_first,
-        needs_newest=params.needs_global_max,
-        reopens_on_first_clock=params.reopens_on_first_clock,
-        touches_all=params.touches_all,
         not_frozen=params.why_not_freezable(spec.lateness, stored),
     )
 

@@ -118,13 +118,13 @@ class SessionWindow(WindowEngine):
         """Why any change can touch results of every key."""
         return "a newer row of any key moves what was closed by force" if self.reopens else ""
 
-    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002
+    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002 (of the base)
         """Return why the history cannot be cut; see :meth:`WindowEngine.why_not_cut`."""
         if self.reopens:
             return "a newer row opens sessions again that 'force_trigger_time' had closed"
         return "its sessions are closed by the clock alone" if self.use_system_time else ""
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
         """Return the start of the session across the boundary that *t* would join."""
         return first_across(t, bound, stored)
 

@@ -123,13 +123,13 @@ class TimeSeries(Closing):
         """Whether the first row of all positions the windows."""
         return not self.is_grid_fixed
 
-    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002
+    def why_not_cut(self, stored: Container[str] | None) -> str:  # noqa: ARG002 (of the base)
         """Return why the history cannot be cut; see :meth:`WindowEngine.why_not_cut`."""
         if self.use_system_time:
             return "its windows lie in ingestion time, and rows go by their own"
         return "" if self.is_grid_fixed else "its grid hangs on the first row; set 'origin'"
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002
+    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
         """Return the start of the first window that holds *t*."""
         edge = self.anchor(None)
         since = (t - edge) % self.step if self.closed == "left" else (t - edge - 1) % self.step + 1

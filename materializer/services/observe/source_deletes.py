@@ -37,10 +37,10 @@ def delete_statement(source: SourceIdentity, definition: Definition, bound: int)
     """
     grid, engine = definition.grid, definition.engine
     columns = [definition.spec.time_column]
-    if engine is not None and engine.end is not None:
+    if engine is not None and engine.params.end is not None:
         last = engine.params.lasts_from(bound)
         if last is not None:
-            columns, bound = [*columns, engine.end], grid.edge_at(last)
+            columns, bound = [*columns, engine.params.end], grid.edge_at(last)
     table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
     return f"DELETE FROM {table} WHERE " + " AND ".join(f"{quoted(c)} < {instant_sql(grid, bound)}" for c in columns)
 

@@ -26,7 +26,6 @@ from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 
 if TYPE_CHECKING:
-    from materializer.core.compiled.definition import EngineDefinition
     from materializer.spark.run.spark import Spark
 
 MAX_PARTS: Final = 100_000
@@ -73,7 +72,7 @@ class EnginePlanner:
         self._aggregate = aggregate
         self._limit = limit
         self._definition = aggregate.definition
-        self._made = _made(aggregate)
+        self._windows = _windows(aggregate)
         self._engine = engine
         self._request = request
 
@@ -174,7 +173,7 @@ class EnginePlanner:
     def _why_not_fine(self, state: AggregateState, taken: Sequence[Entry]) -> str:
         if state.threshold == NEG_INF or not state.engine:
             return "nothing was materialised yet"
-        if self._made.end and NEG_INF < state.threshold <= state.frozen:
+        if self._windows.end and NEG_INF < state.threshold <= state.frozen:
             return "nothing above the frozen bound was materialised yet"
         if not self._request.may_merge:
             return "the change feed could not be read a moment ago"
@@ -183,7 +182,7 @@ class EnginePlanner:
         unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
         if any(s.start == NEG_INF for s in unknown):
             return "everything is dirty"
-        if unknown and self._made.end:
+        if unknown and self._windows.end:
             return "what changed is not known row by row"
         return ""
 
@@ -192,9 +191,9 @@ class EnginePlanner:
         before = ClosingClock.of(state.engine)
         if before.global_max is not None and (at.global_max is None or at.global_max < before.global_max):
             return "the newest row of all keys is gone, and windows that it closed open again"
-        if self._made.reopens_on_first_clock and before.as_of is None and at.as_of is not None:
+        if self._windows.reopens_on_first_clock and before.as_of is None and at.as_of is not None:
             return "the first clock opens windows again that were closed without one"
-        return self._made.touches_all if before != at else ""
+        return self._windows.touches_all if before != at else ""
 
     def _changed(self, state: AggregateState, taken: Sequence[Entry], version: int) -> tuple[ChangedKeys | None, str]:
         """Return which keys changed where: by the change feed, all rows above the threshold, all keys of other dirt."""
@@ -235,7 +234,7 @@ class EnginePlanner:
         if bound == NEG_INF:
             return spans, NEG_INF
 
-        last = self._made.params.lasts_from(bound)
+        last = self._windows.lasts_from(bound)
         return (spans, NEG_INF) if last is None else (spans | SpanSet.of(Span(NEG_INF, bound)), last)
 
     # -- what closes windows ---------------------------------------------------------------------------------------------
@@ -243,9 +242,9 @@ class EnginePlanner:
     def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> ClosingClock:
         windows, before, source = self._engine().windows, ClosingClock.of(state.engine), self._aggregate.source
         origin, newest = before.origin, None
-        if origin is None and self._made.needs_first:
+        if origin is None and self._windows.needs_first:
             origin = windows.first_time(self._definition, source, state.cursor)
-        if self._made.needs_newest:
+        if self._windows.needs_global_max:
             is_told = changed is not None and changed.is_insert_only and self._definition.spec.lateness == "recompute"
             if changed is not None and is_told and before.global_max is not None:
                 newest = max(before.global_max, before.global_max if changed.newest is None else changed.newest)
@@ -304,11 +303,11 @@ class EnginePlanner:
     ) -> list[Range]:
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-        return freezing.above(self._made.params, ranges, bound, [row for row, _ in stored])
+        return freezing.above(self._windows, ranges, bound, [row for row, _ in stored])
 
     def _conflicts(self, bound: int, changed: ChangedKeys, stored: Neighbours, changed_in: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
-        params, may_go = self._made.params, not changed.is_insert_only
+        params, may_go = self._windows, not changed.is_insert_only
         starts = [
             params.begins_below(span.start, bound, [row for row, _ in stored.get(key, [])], may_go=may_go)
             for key, spans in changed.spans.items()
@@ -360,8 +359,7 @@ class EnginePlanner:
     def _ranges(self, key: Key, changed: ChangedKeys, stored: Neighbours, *, is_complete: bool) -> list[Range] | None:
         rows = [row for row, _ in stored.get(key, [])]
         spans = changed.spans.get(key, [])
-        engine: WindowEngine = self._made.params
-        return engine.ranges(spans, rows, is_complete=is_complete)
+        return self._windows.ranges(spans, rows, is_complete=is_complete)
 
     def _parts_of(
         self, key: Key, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]
@@ -384,7 +382,7 @@ class EnginePlanner:
     ) -> tuple[Recompute | Settle, ...]:
         steps: list[Recompute | Settle] = []
         if replaced:
-            cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._made.end is not None))
+            cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._windows.end is not None))
             what = _counted(changed.rows, "changed row")
             reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
             steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows, windows=windows))
@@ -401,11 +399,12 @@ def _known(spans: Sequence[tuple[int, int]], bound: int, changed_in: SpanSet) ->
     return found
 
 
-def _made(aggregate: Aggregate) -> EngineDefinition:
+def _windows(aggregate: Aggregate) -> WindowEngine:
     if aggregate.definition.engine is None:
         msg = f"{aggregate.name} is not computed by an engine"
         raise ValueError(msg)
-    return aggregate.definition.engine
+    windows: WindowEngine = aggregate.definition.engine.params
+    return windows
 
 
 def _counted(count: int, what: str) -> str:

@@ -77,7 +77,7 @@ class RunPlanner:
 
     def __init__(self, observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
         made = observation.aggregate.definition.engine
-        if made is not None and made.end:
+        if made is not None and made.params.end:
             # results of events that last reach beyond any end, and no later refresh would know of those above it
             request = replace(request, options=replace(request.options, end=None))
         self.observation = observation

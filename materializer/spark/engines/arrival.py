@@ -67,10 +67,10 @@ def counted_rows(
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    last = (run.engine_of(definition).params).lasts_from(work.since)
+    last = run.engine_of(definition).params.lasts_from(work.since)
     spans = SpanSet.of(Span(work.since if last is None else NEG_INF, POS_INF))
     if work.parts is not None:
-        spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).end is not None)
+        spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).params.end is not None)
     if is_small:
         frame = read_small.raw_rows(spark, definition, source, version, spans)
     else:

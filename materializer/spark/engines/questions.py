@@ -84,7 +84,7 @@ def _small_changes(
     spec = definition.spec
     names = {name.lower(): name for name in spec.reads}
     keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
-    end = engine_of(definition).end
+    end = engine_of(definition).params.end
     if source.name or not all(keys):
         return None
     columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))

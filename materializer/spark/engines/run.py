@@ -79,7 +79,7 @@ def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = N
         sf.lit(0).alias(PART),
         sf.lit(None).cast("bigint").alias(KNOWN_MAX),
     ]
-    end = engine_of(definition).end
+    end = engine_of(definition).params.end
     if end:
         columns.append(sf.expr(instant_of_sql(quoted(end), definition.time_type)).alias(END))
     return rows.select("*", *columns)

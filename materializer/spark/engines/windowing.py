@@ -155,7 +155,7 @@ class Windowing:
     ) -> Before | None:
         """Return each key's or part's last window below the frozen boundary, to fill windows after it; None for no filling."""
         since = work.since
-        if not (run.engine_of(definition).params).fills_on or not _reaches_below(work):
+        if not run.engine_of(definition).params.fills_on or not _reaches_below(work):
             return None
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
