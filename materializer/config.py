@@ -63,7 +63,7 @@ class Config:
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
         lease_seconds: How long a lease lasts without renewal.
-        driver_lane_rows: The driver commits results of up to this many rows without Spark.
+        driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.

@@ -38,6 +38,7 @@ class SourceIdentity:
     name: str = ""
 
 
+@json_fields(later=())  # earlier versions also named the process of Spark
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right of one process to write events of an aggregate.
@@ -48,8 +49,6 @@ class Lease:
         pid: Id of the process.
         started: When the process started (ticks since boot); it tells the process from a later one with the same pid.
         until: When the lease ends unless it is renewed, seconds since the epoch.
-        jvm_pid: Id of the Spark driver's process, which may outlive Python, or 0.
-        jvm_started: When the Spark driver started (ticks since boot), or 0.
     """
 
     owner: str
@@ -57,8 +56,6 @@ class Lease:
     pid: int
     started: int
     until: float
-    jvm_pid: int = 0
-    jvm_started: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +96,13 @@ class LeaseTaken:
     lease: Lease
 
 
+@json_fields(later=())  # earlier versions also named the process of Spark
 @dataclass(frozen=True, slots=True)
 class LeaseRenewed:
     """The process that has the lease is still working."""
 
     owner: str
     until: float
-    jvm_pid: int = 0
-    jvm_started: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             lease = state.lease
             if lease is None or lease.owner != event.owner:
                 return state
-            jvm_pid, jvm_started = event.jvm_pid or lease.jvm_pid, event.jvm_started or lease.jvm_started
-            renewed = replace(lease, until=event.until, jvm_pid=jvm_pid, jvm_started=jvm_started)
+            renewed = replace(lease, until=event.until)
             return replace(state, lease=renewed)
         case LeaseReleased():
             return replace(state, lease=None) if state.lease and state.lease.owner == event.owner else state

@@ -55,16 +55,14 @@ def new_lease(now: float, seconds: float) -> Lease:
 def is_dead(lease: Lease, now: float) -> bool:
     """Whether the holder of *lease* can no longer write.
 
-    On this host its Python process and, in Spark's lane, its JVM must both be gone: a JVM may commit after its Python
-    died. A lease of this very process counts while its work goes on: it may be left behind, when the disk was too full to
-    give it back. On another host only the end of the lease tells.
+    On this host its process must be gone. A lease of this very process counts while its work goes on: it may be left behind,
+    when the disk was too full to give it back. On another host only the end of the lease tells.
     """
     if lease.host != socket.gethostname():
         return now > lease.until
     if (lease.pid, lease.started) == (os.getpid(), started(os.getpid())):
         return lease.owner not in _at_work
-    alive = [(lease.pid, lease.started), (lease.jvm_pid, lease.jvm_started)]
-    return not any(pid and started(pid) == since for pid, since in alive)
+    return not lease.pid or started(lease.pid) != lease.started
 
 
 def _exists(pid: int) -> bool:

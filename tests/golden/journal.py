@@ -105,7 +105,7 @@ PLAN: Final = Plan(
 REPORT: Final = RunReport(
     341, "merge+recompute", "driver", 12, 2_416, 240, 236, 3, 4, 5, 2, 0.6184, {"windows": 7, "kept": [1, None]}
 )
-LEASE: Final = events.Lease("owner-1", "host", 101, 102, 1_710_072_030.5, 103, 104)
+LEASE: Final = events.Lease("owner-1", "host", 101, 102, 1_710_072_030.5)
 DEFINED: Final = events.Defined(
     "bars",
     {"name": "bars", "engine": "continuous_aggregate", "time_type": "timestamp"},
@@ -143,7 +143,7 @@ def _all_events() -> Iterator[Event]:
     yield DEFINED
     yield events.Described({"name": "bars", "comment": "Hours of trades"})
     yield events.LeaseTaken(LEASE)
-    yield events.LeaseRenewed("owner-1", 1_710_072_060.25, 103, 104)
+    yield events.LeaseRenewed("owner-1", 1_710_072_060.25)
     yield events.LeaseReleased("owner-1")
     yield captured
     yield replace(captured, followed_end=POS_INF, extent_end=NEG_INF, null_times=None, waited=None)

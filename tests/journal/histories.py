@@ -84,7 +84,7 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
     match draw(st.sampled_from(kinds)):
         case "lease":
             owner = state.lease.owner if state.lease else ""
-            ways = [LeaseTaken(draw(leases())), LeaseReleased(owner), LeaseRenewed(owner, 7.0, 3)]
+            ways = [LeaseTaken(draw(leases())), LeaseReleased(owner), LeaseRenewed(owner, 7.0)]
             return draw(st.sampled_from(ways))
         case "describe":
             return Described(draw(OBJECTS))

@@ -271,7 +271,7 @@ def test_only_the_holder_renews_and_releases() -> None:
     held = folded(DEFINED, LeaseTaken(lease))
 
     assert held == applied(applied(held, LeaseReleased("other")), LeaseRenewed("other", 9.0))
-    assert replace(lease, until=9.0, jvm_pid=5) == applied(held, LeaseRenewed("me", 9.0, jvm_pid=5)).lease
+    assert replace(lease, until=9.0) == applied(held, LeaseRenewed("me", 9.0)).lease
     assert applied(held, LeaseReleased("me")).lease is None
 
 

@@ -266,8 +266,9 @@ class Exploration:
             case At.AUDIT if self.bounds.gates:
                 return [*({"holding": h} for h in ((0, 1), (0,), (1,))), {}]
             case At.WRITE:
-                fails = [{"fails": "write"}] if self.bounds.failures else []
-                return [*fails, *({"which": which} for which in sorted(p.todo))]
+                tables = [{"which": which} for which in sorted(p.todo)]
+                lost = [{"fails": "answer", **table} for table in tables]
+                return [*([{"fails": "write"}, *lost] if self.bounds.failures else []), *tables]
             case _:
                 return [{}]
 

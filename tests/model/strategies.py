@@ -99,7 +99,7 @@ def reports() -> st.SearchStrategy[RunReport]:
 
 def leases() -> st.SearchStrategy[Lease]:
     """Somebody's right to write."""
-    return st.builds(Lease, NAMES, NAMES, VERSIONS, VERSIONS, st.floats(0, 1e10), VERSIONS, VERSIONS)
+    return st.builds(Lease, NAMES, NAMES, VERSIONS, VERSIONS, st.floats(0, 1e10))
 
 
 def sources() -> st.SearchStrategy[SourceIdentity]:

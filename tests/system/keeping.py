@@ -130,7 +130,7 @@ LENGTHS: Final = (None, None, 4, 9)
 """Hours that the output keeps; None for all."""
 BOUNDS: Final = ("bound", "bounded")
 """Steps of a command that moves the frozen bound."""
-STEPS: Final = ("compute", "writing_partials", "writing_output", "wrote_partials", "wrote_output", "check", "done")
+STEPS: Final = ("compute", "writing_partials", "writing_output", "wrote_partials", "wrote_output", "done")
 """Steps at which a refresh has planned, and has not ended."""
 REFRESHING: Final = deaths(STEPS, STEPS, CHECKPOINTS)
 MOVING: Final = deaths(RECOVERIES, BOUNDS)

@@ -297,7 +297,6 @@ CHECKPOINTS: Final = (
         "write",
         "wrote_partials",
         "wrote_output",
-        "check",
         "done",
         "end",
     ),

@@ -85,7 +85,7 @@ def test_each_refresh_says_what_changed_and_why(site):
         "wrote_output",
         *(
             pytest.param(s, marks=pytest.mark.slow)
-            for s in ("plan", "compute", "wrote_partials", "check", "done", "end", "changes", "wrote_changes")
+            for s in ("plan", "compute", "wrote_partials", "done", "end", "changes", "wrote_changes")
         ),
     ],
 )

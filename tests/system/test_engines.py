@@ -78,7 +78,7 @@ def test_what_is_kept_for_long_stays_true(name, spark, tmp_path) -> None:
     assert any(what.startswith("strategy") for what in seen), dict(seen)
 
 
-@pytest.mark.parametrize("checkpoint", some_slow(["compute", "wrote_partials", "check", "done"], ("wrote_partials",)))
+@pytest.mark.parametrize("checkpoint", some_slow(["compute", "wrote_partials", "done"], ("wrote_partials",)))
 def test_the_next_refresh_mends_what_a_death_left(checkpoint, spark, tmp_path) -> None:
     """
     A process that dies between any two commits of an engine's refresh leaves what the next refresh finishes or undoes.

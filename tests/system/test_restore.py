@@ -327,7 +327,7 @@ def test_a_restore_that_dies_anywhere_is_done_again(refreshed: Site, tmp_path: P
     mended(refreshed)
 
 
-@pytest.mark.parametrize("checkpoint", ["wrote_partials", "check"])
+@pytest.mark.parametrize("checkpoint", ["wrote_partials", "done"])
 def test_an_open_refresh_and_a_lost_output(refreshed: Site, checkpoint: str) -> None:
     """
     A refresh that cannot be ended as usual is given up: its buckets are dirty, the rest is rebuilt.

@@ -177,11 +177,11 @@ def test_a_refresh_that_dies_when_all_is_written_is_finished_by_the_next(spark, 
     late = [keeping.Commit("comes", [{"after": timedelta(hours=1), "k": "a", "v": 3}])]
     steps: list[Callable[[], object]] = [
         lambda: work.open([], copies=1, retention=None, keeps=None, bound=5, run=None, canaries=0),
-        lambda: work.refresh(late, EVERYTHING, force=False, death=Death("check", 1, is_kill=True)),
+        lambda: work.refresh(late, EVERYTHING, force=False, death=Death("done", 1, is_kill=True)),
         lambda: work.refresh([], EVERYTHING, force=False, death=None),
     ]
     taken(work, steps)
-    happened = ("expired", "refresh died at check", "left unfinished", "recovered: finished", "buckets remembered")
+    happened = ("expired", "refresh died at done", "left unfinished", "recovered: finished", "buckets remembered")
     assert [] == [what for what in happened if not work.seen[what]]
 
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from materializer.core.codec import as_json
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import Span, SpanSet
+from materializer.errors import WriteFencedError
 from materializer.journal import fold
 from materializer.journal.codec import Row, encode
 from materializer.journal.events import Defined, Event, Snapshot, SourceIdentity
@@ -53,9 +54,15 @@ class MemoryTable(NamedTuple):
         return self.commits[-1].n if self.commits else 0
 
     def committed(self, plan: Plan, kind: str, values: Mapping[int, int]) -> MemoryTable:
-        """Return the table after a commit of *plan*; unchanged when it already has that number or a higher one."""
+        """Return the table after a commit of *plan*; unchanged when it has it already.
+
+        Raises:
+            WriteFencedError: If another commit gave it that number, or a higher one.
+        """
         if self.n >= plan.n:
-            return self
+            if any((c.plan, c.kind) == (plan.id, kind) for c in self.commits):
+                return self
+            raise WriteFencedError(f"another commit has number {self.n} or a higher one")
         new = tuple(values.get(b, x) for b, x in enumerate(self.values))
         return self._replace(values=new, commits=(*self.commits, MemoryCommit(plan.n, plan.id, kind)))
 

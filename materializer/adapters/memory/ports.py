@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final, assert_never
 
 from materializer.adapters.memory.lake import AGGREGATE, WIDTH, MemoryLake, MemoryTable, appended, spans_of
@@ -22,7 +23,7 @@ from materializer.core.refresh.plan import (
     TableBase,
 )
 from materializer.core.time.spans import Span, SpanSet
-from materializer.errors import DataError, JournalConflictError, StorageError
+from materializer.errors import DataError, JournalConflictError, StorageError, WriteFencedError
 from materializer.journal import fold
 from materializer.journal.codec import decode, encode
 from materializer.journal.events import Aborted, Captured, Done, Event, Lease, LeaseTaken, Planned
@@ -34,6 +35,7 @@ FAILURES: Final = {
     "compute": DataError("the rows fail"),
     "audit": DataError("the gate refuses"),
     "write": StorageError("the disk is full"),
+    "answer": StorageError("the answer was lost"),
 }
 """One object for each failure, because a process that carries it has to stay comparable."""
 
@@ -48,7 +50,7 @@ class MemoryPorts(Ports):
         owner: The process.
         window: Buckets that it refreshes.
         merging: Buckets that planning merges wherever that is allowed.
-        fails: ``compute`` or ``write`` when that fails in this step.
+        fails: ``compute`` or ``write`` when that fails in this step; ``answer`` when a write is made and its answer is lost.
         holding: Buckets that the gate withholds; it refuses everything when they are all. None when there is no gate.
     """
 
@@ -129,7 +131,8 @@ class MemoryPorts(Ports):
 
     def fence(self, which: Which, plan: Plan) -> None:
         """See :class:`Ports`."""
-        self.put(which, self.table(which).committed(plan, "fence", {}))
+        with suppress(WriteFencedError):
+            self.put(which, self.table(which).committed(plan, "fence", {}))
 
     def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
         """See :class:`Ports`."""
@@ -137,6 +140,8 @@ class MemoryPorts(Ports):
             raise FAILURES["write"]
         for table in which:
             self._commit(table, plan, dict(result))
+        if self.fails == "answer":
+            raise FAILURES["answer"]
 
     def publish(self, plan: Plan, withheld: SpanSet) -> None:
         """See :class:`Ports`."""

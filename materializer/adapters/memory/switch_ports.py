@@ -8,6 +8,7 @@ process refreshes the tables of the version that it was bound to, as a real one 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from materializer.adapters.memory.lake import (
 from materializer.adapters.memory.ports import MemoryPorts
 from materializer.core.codec import as_json
 from materializer.core.refresh.plan import Plan
-from materializer.errors import JournalConflictError, LeaseLostError, NotCoveredError
+from materializer.errors import JournalConflictError, LeaseLostError, NotCoveredError, WriteFencedError
 from materializer.journal.codec import Row, encode
 from materializer.journal.events import BuildStarted, Dropped, Event, Snapshot, Switched
 from materializer.journal.state import AggregateState
@@ -200,7 +201,8 @@ class MemorySwitchPorts(MemoryPorts, SwitchPorts):
 
     def fence_build(self, plan: Plan, build: AggregateState) -> None:  # noqa: ARG002 - the port's signature
         """See :class:`SwitchPorts`."""
-        self.versions = self.versions._replace(new=self.versions.new.committed(plan, "fence", {}))
+        with suppress(WriteFencedError):
+            self.versions = self.versions._replace(new=self.versions.new.committed(plan, "fence", {}))
 
     def kept_versions(self, build: AggregateState) -> int:  # noqa: ARG002 - the port's signature
         """Return 0: nothing is rolled back here."""

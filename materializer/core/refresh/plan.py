@@ -27,7 +27,10 @@ MAX_SPANS: Final = 64
 
 
 class Lane(StrEnum):
-    """The way in which a result is committed: by the driver (a small, known size) or by Spark."""
+    """Where the rows of a refresh are computed and written: the driver reads and fetches few, many stay in Spark.
+
+    The driver commits in both lanes.
+    """
 
     DRIVER = "driver"
     SPARK = "spark"
@@ -164,7 +167,7 @@ class Plan:
         window: The refresh window, in whole buckets.
         taken: Entries that the plan took out of the log; an abort gives them back.
         steps: How each group of taken buckets is computed.
-        lane: How the result is committed.
+        lane: Where the rows are computed and written.
         partials: The partials table when the plan was made.
         output: The output table when the plan was made.
     """

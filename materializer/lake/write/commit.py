@@ -1,8 +1,9 @@
-"""The driver's lane: small commits to our tables, without a JVM.
+"""Commits to our tables, all of them by the driver and without a JVM.
 
 A commit is made against exactly the version that was opened, without the library's rebasing. So no other commit can come
-between the check of the transaction number and the write. The library never skips a write by itself, so this module compares
-the numbers. Our tables have no deletion vectors, no column mapping, no clustering and no partitions.
+between the check of the transaction number and the write. A commit is known by its note, which no other commit has: where the
+answer to a write was lost, or another process ended the same plan, the commit is recognised and not made again. Our tables
+have no deletion vectors, no column mapping, no clustering and no partitions.
 """
 
 from __future__ import annotations
@@ -18,15 +19,24 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake import write_deltalake as write_to_delta
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from materializer.core.policy.compaction import FILE_ROWS
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
-from materializer.errors import ForeignTableError, RetryableError, StorageError, WriteFencedError
+from materializer.errors import (
+    ForeignTableError,
+    LogGapError,
+    MaterializerError,
+    RetryableError,
+    SourceDamagedError,
+    StorageError,
+    WriteFencedError,
+)
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import is_begun, read_commit
+from materializer.lake.log import Commit, is_begun, read_commit
 from materializer.lake.predicates import inside
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of, schema_of
@@ -115,6 +125,7 @@ def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[s
         app_id,
         n,
         lambda opened: append_to(opened, fitted(path, opened, table), stamped(app_id, n, note)),
+        note,
         new_rows=table.num_rows,
     )
 
@@ -123,7 +134,7 @@ def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None
     """Record number *n* in an empty commit, so that a late writer with this number is refused.
 
     Returns:
-        The version that the commit made; None if the table already carries *n* or a higher number.
+        The version that the commit made; None if another commit gave the table *n* or a higher number.
     """
     try:
         return committed(
@@ -131,6 +142,7 @@ def fence(path: str, app_id: str, n: int, note: Mapping[str, Any]) -> int | None
             app_id,
             n,
             lambda opened: append_to(opened, shape_of(opened).empty_table(), stamped(app_id, n, note)),
+            note,
             new_rows=0,
         ).version
     except WriteFencedError:
@@ -177,10 +189,18 @@ def replace_all(
             post_commithook_properties=NO_HOOKS,
         )
 
-    return committed(path, app_id, n, attempt, new_rows=0)
+    return committed(path, app_id, n, attempt, note, new_rows=0)
 
 
-def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: int) -> CommitResult:
+def committed(
+    path: str,
+    app_id: str | None,
+    n: int,
+    attempt: Callable[[DeltaTable], object],
+    note: Mapping[str, Any],
+    *,
+    new_rows: int,
+) -> CommitResult:
     """Run *attempt* against the newest version until its commit succeeds or is refused.
 
     Args:
@@ -188,34 +208,62 @@ def committed(path: str, app_id: str | None, n: int, attempt: Any, *, new_rows: 
         app_id: Transaction identifier; None for a commit without a number.
         n: The number of the commit.
         attempt: Commits against exactly the version of the table that it is given, and updates the table handle.
+        note: The note of the commit, which no other commit to the table has.
         new_rows: Number of new rows in the commit; the other rows were copied.
+
+    Raises:
+        WriteFencedError: If the table already carries *n* or a higher number, and not by a commit with this note.
+        RetryableError: If other writers' commits came first in every attempt.
     """
     folder = DeltaFolder.at(path)
     for _ in range(ATTEMPTS):
         opened = folder.taken()
         base = opened.version()
-        _refuse_fenced(path, opened, app_id, n)
+        carried = None if app_id is None else opened.transaction_version(app_id)
+        if carried is not None and carried >= n:
+            if (own := _own(path, base, app_id, n, note)) is not None:
+                return _result(own, new_rows)
+            message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {carried} already"
+            raise WriteFencedError(message, path=path, found=carried, n=n)
         try:
             with translated(path, "writing to", wrote=NOT_COMMITTED):
                 attempt(opened)
         except StorageError as exc:
-            if not isinstance(exc.__cause__, CommitFailedError):
-                raise
-            newest = open_table(path)
-            if newest.version() == base:
+            try:
+                newest = open_table(path).version()
+            except MaterializerError:
+                exc.wrote = "whether it was committed is not known; the next command finds out"
+                raise exc from exc.__cause__
+            if (own := _own(path, newest, app_id, n, note, after=base)) is not None:  # the answer was lost
+                return _result(own, new_rows)
+            if not isinstance(exc.__cause__, CommitFailedError) or newest == base:
                 raise
             continue
         keep_short(opened)
         folder.given_back(opened)
-        return _result(path, base + 1, new_rows)
+        return _result(read_commit(path, base + 1), new_rows)
     raise RetryableError(f"other commits to '{path}' came first, {ATTEMPTS} times", wrote=NOT_COMMITTED, path=path)
 
 
-def _refuse_fenced(path: str, opened: DeltaTable, app_id: str | None, n: int) -> None:
-    carried = None if app_id is None else opened.transaction_version(app_id)
-    if carried is not None and carried >= n:
-        message = f"the write of refresh {n} to '{path}' was overtaken: the table carries {carried} already"
-        raise WriteFencedError(message, path=path, found=carried, n=n)
+def _own(
+    path: str, newest: int, app_id: str | None, n: int, note: Mapping[str, Any], *, after: int = -1
+) -> Commit | None:
+    """Return the commit with this note among the versions from *newest* back to *after*, which is excluded; None without it.
+
+    A commit with another number under the same identifier ends the search: numbers only rise.
+    """
+    text = _text(note)
+    for version in range(newest, after, -1):
+        try:
+            commit = read_commit(path, version)
+        except (LogGapError, SourceDamagedError):
+            return None
+        carried = None if app_id is None else commit.transactions.get(app_id)
+        if commit.user_metadata == text and carried == (None if app_id is None else n):
+            return commit
+        if carried is not None and carried <= n:
+            return None
+    return None
 
 
 def keep_short(opened: DeltaTable) -> None:
@@ -227,12 +275,10 @@ def keep_short(opened: DeltaTable) -> None:
             opened.cleanup_metadata()
 
 
-def _result(path: str, version: int, new_rows: int) -> CommitResult:
-    commit = read_commit(path, version)
+def _result(commit: Commit, new_rows: int) -> CommitResult:
     rows = sum(f.rows or 0 for f in commit.adds)
-    return CommitResult(
-        version, len(commit.adds), len(commit.removes), sum(f.bytes for f in commit.adds), max(0, rows - new_rows)
-    )
+    size = sum(f.bytes for f in commit.adds)
+    return CommitResult(commit.version, len(commit.adds), len(commit.removes), size, max(0, rows - new_rows))
 
 
 def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties) -> None:
@@ -248,11 +294,29 @@ def append_to(opened: DeltaTable, table: pa.Table, properties: CommitProperties)
     )
 
 
+def commit_files(opened: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties) -> None:
+    """Add and remove files in one commit, which may be empty."""
+    if not actions:
+        append_to(opened, shape_of(opened).empty_table(), properties)
+        return
+    opened.create_write_transaction(
+        list(actions),
+        "append",
+        opened.schema(),
+        commit_properties=properties,
+        post_commithook_properties=NO_HOOKS,
+    )
+    opened.update_incremental()
+
+
 def stamped(app_id: str | None, n: int, note: Mapping[str, Any]) -> CommitProperties:
     """Return the properties of a commit: the note and, if there is one, the number of its transaction."""
-    text = json.dumps(dict(note), separators=(",", ":"))
     transactions = None if app_id is None else [Transaction(app_id, n)]
-    return CommitProperties({"userMetadata": text}, max_commit_retries=0, app_transactions=transactions)
+    return CommitProperties({"userMetadata": _text(note)}, max_commit_retries=0, app_transactions=transactions)
+
+
+def _text(note: Mapping[str, Any]) -> str:
+    return json.dumps(dict(note), separators=(",", ":"))
 
 
 def _file_size(table: pa.Table) -> int:

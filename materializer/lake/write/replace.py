@@ -10,13 +10,14 @@ new rows go where their neighbours lie:
   written again   [======]        [======][======]              their other rows, with the new rows among them
 ```
 
-Runs of touched neighbours are read, merged with the new rows that belong there, cut between buckets and written beside the
-table, run by run; then one commit takes the new files in and the old ones out.
+Runs of touched neighbours are read, merged with the new rows that belong there, cut between buckets and written into new
+files, run by run; then one commit takes the new files in and the old ones out. Rows that Spark has computed stay in Spark:
+it writes the new files itself (:func:`replace_by_files`), and the commit is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,10 +33,10 @@ from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside
 from materializer.lake.write.commit import (
-    NO_HOOKS,
     NOT_COMMITTED,
     CommitResult,
     append_to,
+    commit_files,
     committed,
     fitted,
     shape_of,
@@ -43,7 +44,8 @@ from materializer.lake.write.commit import (
     stamped,
     values,
 )
-from materializer.lake.write.rewrite import moved, removals, scratch, write_parts
+from materializer.lake.write.new_files import NewFiles, new_files, removals
+from materializer.lake.write.rewrite import write_parts
 
 RUN_ROWS: Final = 500_000
 """Approximate maximum number of rows of old files in memory at once."""
@@ -51,12 +53,21 @@ RUN_ROWS: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file with its rows and its first instant, and whether it may contain rows of the spans."""
+    """A file.
+
+    Args:
+        name: Its name.
+        rows: Its rows.
+        start: The first instant of its rows.
+        is_touched: Whether it may contain rows of the spans.
+        is_inside: Whether it contains no other rows.
+    """
 
     name: str
     rows: int
     start: int
     is_touched: bool
+    is_inside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +124,68 @@ def replace_spans(
     def attempt(opened: DeltaTable) -> None:
         new = fitted(path, opened, table).cast(shape_of(opened))
         replacement = _Replacement(path, new, column, spans, order or (column.name,))
-        _replace(opened, replacement, stamped(app_id, n, note))
+        _replace(opened, replacement, files, stamped(app_id, n, note))
 
-    return committed(path, app_id, n, attempt, new_rows=table.num_rows)
+    with new_files(path, str(note["plan"])) as files:
+        return committed(path, app_id, n, attempt, note, new_rows=table.num_rows)
 
 
-def _replace(opened: DeltaTable, replacement: _Replacement, properties: Any) -> None:
-    known, unknown = _files(opened, replacement)
+def replace_by_files(
+    path: str,
+    lay_out: Callable[[str, Sequence[str]], None],
+    column: SliceColumn,
+    spans: SpanSet,
+    app_id: str,
+    n: int,
+    note: Mapping[str, Any],
+    *,
+    rows: int,
+) -> CommitResult:
+    """Replace the rows of *spans* by rows that *lay_out* writes, as :func:`replace_spans` does; also its errors.
+
+    Args:
+        path: A table of ours.
+        lay_out: Writes the new rows into the table at a folder, and with them those rows of the named files of *path* that lie
+            outside *spans*; called once for each attempt.
+        column: The column with the bucket of a row.
+        spans: The spans to replace.
+        app_id: Transaction identifier.
+        n: The refresh number.
+        note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
+        rows: Number of new rows.
+    """
+
+    def attempt(opened: DeltaTable) -> None:
+        known, unknown = _files(opened, column, spans)
+        touched = [f for f in known if f.is_touched]
+        lay_out(files.begin(opened), [f.name for f in (*touched, *unknown) if not f.is_inside])
+        removed = [f.name for f in (*touched, *unknown)]
+        adds = files.adds(data_change=True)
+        removes = removals(path, opened, removed, data_change=True)
+        commit_files(opened, [*adds, *removes], stamped(app_id, n, note))
+
+    with new_files(path, str(note["plan"])) as files:
+        return committed(path, app_id, n, attempt, note, new_rows=rows)
+
+
+def append_files(
+    path: str, lay_out: Callable[[str], None], app_id: str, n: int, note: Mapping[str, Any], *, rows: int = 0
+) -> CommitResult:
+    """Append the rows that *lay_out* writes into the table at a folder, in one commit with number *n*.
+
+    The arguments and errors are those of :func:`replace_by_files`.
+    """
+
+    def attempt(opened: DeltaTable) -> None:
+        lay_out(files.begin(opened))
+        commit_files(opened, files.adds(data_change=True), stamped(app_id, n, note))
+
+    with new_files(path) as files:
+        return committed(path, app_id, n, attempt, note, new_rows=rows)
+
+
+def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, properties: Any) -> None:
+    known, unknown = _files(opened, replacement.column, replacement.spans)
     if not unknown and not any(f.is_touched for f in known) and _is_in_one_gap(known, replacement):
         # most of a first materialization: no old row to copy, no file to cut
         append_to(opened, replacement.table, properties)
@@ -127,42 +193,34 @@ def _replace(opened: DeltaTable, replacement: _Replacement, properties: Any) -> 
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + replacement.table.num_rows)
     replaced: list[str] = []
     count = 0
-    with scratch(replacement.path, opened) as folder:
-        for run, new in [*_runs(known, replacement), *(([file], replacement.table.slice(0, 0)) for file in unknown)]:
-            remaining, rewritten = _remaining(run, replacement, shape_of(opened), is_needed=new.num_rows > 0)
-            replaced += rewritten
-            rows = pa.concat_tables([*remaining, new])
-            count += rows.num_rows
-            if rows.num_rows:
-                rows = _sorted(rows, replacement) if remaining else rows
-                write_parts(folder, rows, replacement.column.name, replacement.column.type, target)
-        adds = moved(folder, replacement.path, count, data_change=True)
-    if not adds and not replaced:
-        append_to(opened, replacement.table, properties)
-        return
-    opened.create_write_transaction(
-        [*adds, *removals(replacement.path, opened, replaced, data_change=True)],
-        "append",
-        opened.schema(),
-        commit_properties=properties,
-        post_commithook_properties=NO_HOOKS,
-    )
-    opened.update_incremental()
+    folder = files.begin(opened)
+    for run, new in [*_runs(known, replacement), *(([file], replacement.table.slice(0, 0)) for file in unknown)]:
+        remaining, rewritten = _remaining(run, replacement, shape_of(opened), is_needed=new.num_rows > 0)
+        replaced += rewritten
+        rows = pa.concat_tables([*remaining, new])
+        count += rows.num_rows
+        if rows.num_rows:
+            rows = _sorted(rows, replacement) if remaining else rows
+            write_parts(folder, rows, replacement.column.name, replacement.column.type, target)
+    adds = files.adds(count, data_change=True)
+    commit_files(opened, [*adds, *removals(replacement.path, opened, replaced, data_change=True)], properties)
 
 
-def _files(opened: DeltaTable, replacement: _Replacement) -> tuple[list[_File], list[_File]]:
+def _files(opened: DeltaTable, column: SliceColumn, spans: SpanSet) -> tuple[list[_File], list[_File]]:
     """Return the files ordered by time, and the files without a known time range.
 
     Our own bounds select the files: statistics are truncated to milliseconds, and a reader that trusts them loses rows.
     """
-    reach = replacement.spans | replacement.column.values_in(replacement.spans)
+    inner = column.values_in(spans)
+    reach = spans | inner
     known, unknown = [], []
-    for name, _, bounds in file_bounds(opened, time_column(opened, replacement.column.name, replacement.column.type)):
+    for name, _, bounds in file_bounds(opened, time_column(opened, column.name, column.type)):
         if not bounds.is_known:
-            unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True))
+            unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True, is_inside=False))
         elif bounds.span is not None:
-            is_touched = bool(SpanSet.of(bounds.span) & reach)
-            known.append(_File(name, bounds.rows or 0, bounds.span.start, is_touched=is_touched))
+            own = SpanSet.of(bounds.span)
+            is_inside = not (own - inner) and bounds.nulls == 0
+            known.append(_File(name, bounds.rows or 0, bounds.span.start, bool(own & reach), is_inside))
     return sorted(known, key=lambda f: (f.start, f.name)), unknown
 
 

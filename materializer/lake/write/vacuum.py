@@ -4,6 +4,9 @@ A file is removed under three conditions. The newest version does not contain it
 so that every version which was current then stays readable. It is older than the retention and than the newest commit, so
 that it does not belong to a write in progress, whatever the clocks of the writers. Versions that are no longer in the log do
 not count; a file in doubt is not removed. Unlike the library's vacuum, this one commits nothing: it makes no new version.
+
+New files lie in folders of their own (:mod:`materializer.lake.write.new_files`). The folder of a plan that died is removed at
+once and whole: the plan has ended, so its commit is fenced and no version will ever need the folder.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ from materializer.errors import LogGapError
 from materializer.lake.failures import translated
 from materializer.lake.log import commit_file, latest_version, read_commit
 from materializer.lake.table import open_table
-from materializer.lake.write.rewrite import SCRATCH
+from materializer.lake.write.new_files import LOG, OF_PLAN, OTHERS
 
 _LOG_FILE: Final = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\b).*")
+_FORMER: Final = "_maintain-"
+"""What the folders for new files were called whose files were moved before the commit."""
 _CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
 
 
@@ -76,16 +81,40 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
     needed = _needed(path, before, since)
     if needed is None:
         return unneeded
-    with translated(path, "reading"), os.scandir(path) as entries:
+    with translated(path, "reading"):
         # a file newer than the newest commit may belong to a commit in progress, even if this machine's clock runs ahead
         before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
-        for entry in entries:
-            if entry.name.startswith(("_", ".")) or entry.name in needed or not entry.is_file():
+        for name, files in _listed(path).items():
+            size = sum(size for size, _ in files.values())
+            is_dead = name.startswith(OF_PLAN) and any(f.startswith(f"{name}/{LOG}/") for f in files)
+            if is_dead and needed.isdisjoint(files):
+                unneeded.append(Leftover(name, size))
                 continue
-            stat = entry.stat()
-            if stat.st_mtime < before:
-                unneeded.append(Leftover(entry.name, stat.st_size))
+            unneeded += [Leftover(f, size) for f, (size, at) in files.items() if f not in needed and at < before]
     return sorted(unneeded, key=lambda f: f.name)
+
+
+def _listed(path: str) -> dict[str, dict[str, tuple[int, float]]]:
+    """Return the size and the time of each file, by the folder in which it lies; "" for the table's own."""
+    listed: dict[str, dict[str, tuple[int, float]]] = {"": {}}
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(("_", ".")):
+                continue
+            if entry.is_file():
+                stat = entry.stat()
+                listed[""][entry.name] = (stat.st_size, stat.st_mtime)
+            elif entry.name.startswith((OF_PLAN, OTHERS)):
+                listed[entry.name] = dict(_below(path, entry.name))
+    return listed
+
+
+def _below(path: str, folder: str) -> Iterator[tuple[str, tuple[int, float]]]:
+    for at, _, names in os.walk(f"{path}/{folder}"):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                stat = os.stat(f"{at}/{name}")  # noqa: PTH116  text, later a URL
+                yield f"{at[len(path) + 1 :]}/{name}", (stat.st_size, stat.st_mtime)
 
 
 def remove(path: str, files: Iterable[Leftover]) -> None:
@@ -96,12 +125,15 @@ def remove(path: str, files: Iterable[Leftover]) -> None:
     """
     with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
         for file in files:
-            if file.name.startswith(SCRATCH):
-                shutil.rmtree(f"{path}/{file.name}", ignore_errors=True)
+            folder, _, name = file.name.rpartition("/")
+            if not folder and os.path.isdir(f"{path}/{name}"):  # noqa: PTH112  text, later a URL
+                shutil.rmtree(f"{path}/{name}", ignore_errors=True)
                 continue
-            for name in (file.name, f".{file.name}.crc"):  # Spark keeps a checksum beside what it writes to a folder
+            for each in (name, f".{name}.crc"):  # Spark keeps a checksum beside what it writes to a folder
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(f"{path}/{name}")  # noqa: PTH107  text, later a URL
+                    os.remove(f"{path}/{folder}/{each}")  # noqa: PTH107  text, later a URL
+            with contextlib.suppress(OSError):  # it still has files
+                os.rmdir(f"{path}/{folder}" if folder else "")  # noqa: PTH106  text, later a URL
 
 
 def log_state(path: str, *, seconds: float, since: int | None = None) -> LogState:
@@ -149,10 +181,10 @@ def _log_files(path: str) -> list[_LogFile]:
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:
-    """Yield the folders that a crashed maintenance left; the caller has the lease, so no maintenance is running."""
+    """Yield the folders that a crashed maintenance of an earlier version left; the caller has the lease, so none is running."""
     with translated(path, "reading"), os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.startswith(SCRATCH) and entry.is_dir():
+            if entry.name.startswith(_FORMER) and entry.is_dir():
                 sizes = (os.path.getsize(f"{folder}/{n}") for folder, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
                 yield Leftover(entry.name, sum(sizes))
 

@@ -1,7 +1,7 @@
 """The ports of the protocol over the real journal, source and tables of one aggregate.
 
-Spark computes every result and is started only for that. A small result is committed by the driver (``deltalake``, no
-JVM), a large one by Spark.
+Spark computes every result and is started only for that. A small result is fetched and written by the driver, a large one
+is written by Spark; the driver alone commits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from materializer.journal.events import Done, Event, Lease, LeaseRenewed
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
-from materializer.lake.log import LogGapError, commits, find_notes, latest_version
+from materializer.lake.log import LogGapError, find_notes
 from materializer.lake.write.commit import fence
-from materializer.lake.write.replace import replace_spans
+from materializer.lake.write.replace import replace_by_files, replace_spans
 from materializer.services import processes
 from materializer.services.commit.commit_info import note_of
 from materializer.services.commit.counters import Counters
@@ -100,12 +100,12 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         return processes.is_dead(lease, time.time())
 
-    def renew(self, lease: Lease, *, jvm: tuple[int, int] = (0, 0)) -> None:
+    def renew(self, lease: Lease) -> None:
         """Append that the process still works; try again after another commit came first."""
 
         def decide(seen: tuple[int, AggregateState]) -> list[Event]:
             is_ours = seen[1].lease is not None and seen[1].lease.owner == lease.owner
-            return [LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds, *jvm)] if is_ours else []
+            return [LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds)] if is_ours else []
 
         with suppress(JournalConflictError):
             transact(self.read, decide, lambda seen, events: self.append(seen[0], events), attempts=20)
@@ -145,22 +145,20 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         with ThreadPoolExecutor(max_workers=2) as pool:
             futures = [pool.submit(self._write_table, plan, result, table) for table in sorted(which)]
-        failures = [f.exception() for f in futures if f.exception()]
-        for failure in failures:
-            if not isinstance(failure, MaterializerError):
-                raise failure  # type: ignore[misc]  # the list holds no None
-        for failure in failures:
-            if isinstance(failure, MaterializerError) and not isinstance(failure, WriteFencedError):
-                raise failure
+        failures = [error for f in futures if (error := f.exception())]
+        # a failure of the program says more than one of a table, and a table that another process fenced says least
+        for failure in sorted(
+            failures, key=lambda e: isinstance(e, MaterializerError) + isinstance(e, WriteFencedError)
+        ):
+            raise failure
 
     def _write_table(self, plan: Plan, result: Computed, which: Which) -> None:
         self._checkpoint(f"writing_{which}")
-        if self.head(which).n < plan.n:
-            table = result.partials if which is Which.PARTIALS else result.output
-            spans = plan.replaced if result.spans is None else result.spans
-            if which is Which.PARTIALS and self.planner.of_engine is not None:
-                spans -= plan.discarded
-            self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched)
+        table = result.partials if which is Which.PARTIALS else result.output
+        spans = plan.replaced if result.spans is None else result.spans
+        if which is Which.PARTIALS and self.planner.of_engine is not None:
+            spans -= plan.discarded
+        self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched)
         self._checkpoint(f"wrote_{which}")
 
     def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int, *, is_fetched: bool) -> None:
@@ -168,35 +166,19 @@ class DeltaPorts(SwitchTables):
         if which is Which.OUTPUT:
             note |= note_of(aggregate, plan)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
+        column, order = aggregate.slice_column(which.value), aggregate.order(which.value)
         if is_fetched:
-            result = replace_spans(
-                path,
-                rows,
-                aggregate.slice_column(which.value),
-                spans,
-                app_id,
-                plan.n,
-                note,
-                order=aggregate.order(which.value),
-            )
-            removed = result.files_removed
+            result = replace_spans(path, rows, column, spans, app_id, plan.n, note, order=order)
         else:
-            predicate, before = aggregate.predicate(which.value, spans), latest_version(path)
-            (self._used or self._spark()).commit(
-                rows,
-                path,
-                predicate=predicate,
-                order=aggregate.order(which.value),
-                rows=count,
-                app_id=app_id,
-                n=plan.n,
-                note=note,
-            )
-            own = [c for c in commits(path, before, latest_version(path)) if c.transactions.get(app_id) == plan.n]
-            removed = sum(len(c.removes) for c in own)
+            spark, predicate = self._used or self._spark(), aggregate.predicate(which.value, spans)
+
+            def lay_out(folder: str, names: Sequence[str]) -> None:
+                spark.lay_out(rows, path, folder, names, predicate=predicate, order=order, rows=count)
+
+            result = replace_by_files(path, lay_out, column, spans, app_id, plan.n, note, rows=count)
         with self._lock:
             self.counters.commits += 1
-            self.counters.files_rewritten += removed
+            self.counters.files_rewritten += result.files_removed
 
     def publish(self, plan: Plan, withheld: SpanSet) -> None:
         """See :class:`Ports`."""
@@ -234,11 +216,6 @@ class DeltaPorts(SwitchTables):
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
         spark = self._used = self._spark()
-        if plan.lane is Lane.SPARK:
-            _, state = self.read()
-            pid = spark.jvm_pid()
-            if state.lease is not None and pid:
-                self.renew(state.lease, jvm=(pid, processes.started(pid)))
         paths, definition = self.aggregate.paths, self._published()
         hull = self.observation.hull(plan.source_version)
         asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()

@@ -39,6 +39,7 @@ from materializer.lake.log import Commit, DataFile, read_commit
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import append_rows, create_table, fence, replace_all, shaped
+from materializer.lake.write.replace import append_files
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.commit_info import place_of
 from materializer.spark.query.bucket_sql import slices_sql
@@ -319,7 +320,6 @@ class _Feed:
         self.lake.on_checkpoint("wrote_changes")
 
     def _append_by_spark(self, frame: Any, shape: pa.Schema, origin: _Origin) -> None:
-        from materializer.spark.query import write as spark_commit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.run import output_diff as in_spark  # noqa: PLC0415 (loads Spark)
 
         self._open(shape)
@@ -331,7 +331,16 @@ class _Feed:
             count = frame.count()
             self.lake.on_checkpoint("changes")
             if count:
-                spark_commit.append(frame, self.path, app_id=app_id, n=origin.n, note=_kind(origin))
+                spark = self.lake.engine()
+                with suppress(WriteFencedError):  # another process appended them already
+                    append_files(
+                        self.path,
+                        lambda folder: spark.append(frame, folder),
+                        app_id,
+                        origin.n,
+                        _kind(origin),
+                        rows=count,
+                    )
             else:
                 fence(self.path, app_id, origin.n, _kind(origin))
             self.lake.on_checkpoint("wrote_changes")

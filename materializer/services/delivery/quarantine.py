@@ -16,6 +16,7 @@ from materializer.errors import WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
+from materializer.lake.write.replace import append_files
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spar
         columns = [(f.name, f.dataType.simpleString()) for f in schema]
         create_table(path, columns, name=f"{aggregate.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
-    if not is_fetched:
-        spark().windows.append(rows, path, app_id=app_id, n=state.cursor + 1, note=note)
-        return
     with suppress(WriteFencedError):  # another process was first
-        append_rows(path, rows, app_id, state.cursor + 1, note)
+        if is_fetched:
+            append_rows(path, rows, app_id, state.cursor + 1, note)
+        else:
+            append_files(path, lambda folder: spark().append(rows, folder), app_id, state.cursor + 1, note)

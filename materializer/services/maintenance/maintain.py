@@ -20,24 +20,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.policy.compaction import Group, depth, groups, is_small, target_rows
 from materializer.core.policy.table_properties import every_of, retention_hours_of
 from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import LeaseLostError, MaterializerError
 from materializer.journal.events import Maintained
 from materializer.journal.state import AggregateState
-from materializer.lake.statistics import unit
-from materializer.lake.table import DeltaFolder
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import CHECKPOINT_EVERY, CommitResult
-from materializer.lake.write.rewrite import exchange, pieces_of, rewrite, scratch
+from materializer.lake.write.new_files import new_files
+from materializer.lake.write.rewrite import exchange, pieces_of, rewrite
 from materializer.lake.write.vacuum import Leftover, leftovers, log_state, remove, retention_of, shorten_log
 from materializer.services.aggregate import Aggregate
 from materializer.services.delivery import output_feed
 from materializer.services.each import each
 from materializer.services.maintenance.orphans import ours
-from materializer.spark.query.bucket_sql import spans_sql
 
 if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake
@@ -299,19 +296,19 @@ class Maintainer:
         column, time_type, _ = _laid_out(aggregate, table)
         written: list[tuple[CommitResult, int]] = []
         for _ in range(ROUNDS):
-            version, pieces, _ = pieces_of(aggregate.paths[table], column, time_type)
+            _, pieces, _ = pieces_of(aggregate.paths[table], column, time_type)
             target = target_rows(sum(p.rows for p in pieces))
             planned = groups(pieces, target)
             for group in planned:
                 self._checkpoint("maintain_rewrite")
-                written.append((self._rewrite(leased, aggregate, table, version, group, target), group.rows))
+                written.append((self._rewrite(leased, aggregate, table, group, target), group.rows))
                 self._checkpoint("maintain_committed")
             if not planned:
                 break
         return written
 
     def _rewrite(
-        self, leased: AggregateState, aggregate: Aggregate, table: str, version: int, group: Group, target: int
+        self, leased: AggregateState, aggregate: Aggregate, table: str, group: Group, target: int
     ) -> CommitResult:
         path, (column, time_type, order) = aggregate.paths[table], _laid_out(aggregate, table)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
@@ -323,20 +320,11 @@ class Maintainer:
         is_small_enough = group.rows <= self.lake.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
         if is_small_enough:
             return rewrite(path, group, column, time_type, order, target, note, before_commit)
-        hull = Span(min(p.start for p in group.pieces), max(p.last for p in group.pieces) + unit(time_type))
-        where = spans_sql(quoted(column), SpanSet.of(hull), time_type)
-        with scratch(path) as folder:
-            self.lake.engine().lay_out(
-                path,
-                version,
-                [p.path for p in group.pieces],
-                where,
-                folder,
-                order=order,
-                files=max(1, round(group.rows / target)),
-            )
+        with new_files(path) as files:
+            names, count = [p.path for p in group.pieces], max(1, round(group.rows / target))
+            self.lake.engine().lay_out_again(path, names, files.begin(open_table(path)), order=order, files=count)
             before_commit()
-            return exchange(path, group, folder, note)
+            return exchange(path, group, files, note)
 
     def _leftovers(self, state: AggregateState, aggregate: Aggregate, table: str) -> list[Leftover]:
         path = aggregate.paths[table]

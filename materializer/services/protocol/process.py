@@ -48,7 +48,6 @@ class At(StrEnum):
     COMPUTE = "compute"
     AUDIT = "audit"
     WRITE = "write"
-    CHECK = "check"
     DONE = "done"
     END = "end"
     SWITCH_PLAN = "switch_plan"
@@ -130,7 +129,11 @@ class Ports(Protocol):
         """Return what the gate says of a computed plan, or None when there is no gate."""
 
     def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
-        """Commit *result* to the tables, each unless it already carries the plan's number; silent when skipped."""
+        """Commit *result* to the tables; a commit of the plan that is there already is not made again.
+
+        Raises:
+            WriteFencedError: If a table carries the plan's number, or a higher one, by another commit.
+        """
 
     def publish(self, plan: Plan, held: SpanSet) -> None:
         """Commit the output of the plan's published spans, finalised from its committed partials."""

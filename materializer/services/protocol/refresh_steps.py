@@ -1,7 +1,7 @@
 """The protocol of a refresh: who may write, in which order, and what the next command does after a death.
 
 ```
-LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ AUDIT ──▶ WRITE (partials ∥ output) ──▶ CHECK ──▶ DONE ──▶ END
+LEASE → RECOVER ──nothing open──▶ PLAN ──▶ COMPUTE ──▶ AUDIT ──▶ WRITE (partials ∥ output) ──▶ DONE ──▶ END
            │                        ▲ └─nothing dirty─▶ END     │ data failed, or the gate refused it
            ├─committed──▶ FINISH ──▶│ FINISHED                     ▼
            └─not────────▶ FENCE ──▶ ABORT ──▶ ABORTED ──▶ PLAN (or the failure is raised)
@@ -98,12 +98,6 @@ def advance(p: Process, ports: Ports) -> Process:
             return _audit(p, ports)
         case At.WRITE:
             return write(p, ports, p.todo)
-        case At.CHECK:
-            plan = plan_of(p)
-            if not all(is_known(which, plan, ports) for which in Which):
-                msg = f"refresh {plan.n} was overtaken: another process fenced it while it was writing"
-                raise WriteFencedError(msg, wrote="whoever took over finishes or undoes what this refresh wrote")
-            return replace(p, at=At.DONE)
         case At.DONE:
             plan, report = plan_of(p), ports.report(plan_of(p), p.result)
             commit_leased(p, ports, lambda _: [Done(plan.n, report), LeaseReleased(p.lease.owner)])
@@ -119,13 +113,19 @@ def write(p: Process, ports: Ports, which: frozenset[Which]) -> Process:
     """Commit *which* of the tables that are still to be written; WRITE ends when none is left.
 
     A full disk or a refused permission aborts the plan like failing data: the tables are whole, the spans stay dirty.
+
+    Raises:
+        WriteFencedError: If another process took over, and fenced a table.
     """
     try:
         ports.write(plan_of(p), p.result, which)
     except StorageError as exc:
         return replace(p, at=At.FENCE, failure=exc, result=None)
+    except WriteFencedError as exc:
+        exc.wrote = "the process that took over finishes or undoes what this refresh wrote"
+        raise
     todo = p.todo - which
-    return replace(p, todo=todo, at=At.WRITE if todo else At.CHECK)
+    return replace(p, todo=todo, at=At.WRITE if todo else At.DONE)
 
 
 def release(p: Process, ports: Ports) -> None:
@@ -178,8 +178,7 @@ def _take_lease(p: Process, ports: Ports) -> Process:
     def decide(state: AggregateState) -> list[Event]:
         lease = state.lease
         if lease is not None and lease.owner != p.lease.owner and not ports.is_dead(lease):
-            spark = f" (its Spark is process {lease.jvm_pid})" if lease.jvm_pid else ""
-            msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}{spark}"
+            msg = f"'{state.name}' is being worked on by process {lease.pid} on {lease.host}"
             hint = "wait until it has ended, then run the same command again"
             raise LeaseHeldError(msg, hint=hint, host=lease.host, pid=lease.pid)
         if state.is_closed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from materializer.lake.extent import files
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
+from materializer.lake.write.replace import replace_by_files
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate, made_for
 from materializer.services.commit.lake import Lake
@@ -298,7 +299,6 @@ class _Work:
     def _rebuild(self, aggregate: Aggregate, path: str) -> None:
         """Write the finalised rows of all partials to a new table, in the lane for their number."""
         spark, app_id, n = self.lake.engine(), aggregate.app_ids["output"], self.todo.n
-        self._name_jvm()
         extent = stored_extent.partials(aggregate)
         hull = extent.hull
         if hull is None and not extent.unknown.files:
@@ -317,14 +317,11 @@ class _Work:
             append_rows(path, rows.sort_by(aggregate.order("output")[0]), app_id, n, note)
             return
         where, order = aggregate.predicate("output", spans), aggregate.order("output")
-        spark.commit(rows, path, predicate=where, order=order, rows=count, app_id=app_id, n=n, note=note)
 
-    def _name_jvm(self) -> None:
-        """Add the JVM to the lease, because the JVM may still write after this process died."""
-        _, state = self.ports.read()
-        pid = self.lake.engine().jvm_pid()
-        if state.lease is not None and pid:
-            self.ports.renew(state.lease, jvm=(pid, processes.started(pid)))
+        def lay_out(folder: str, names: Sequence[str]) -> None:
+            spark.lay_out(rows, path, folder, names, predicate=where, order=order, rows=count)
+
+        replace_by_files(path, lay_out, aggregate.slice_column("output"), spans, app_id, n, note, rows=count)
 
     def _repaired(self, aggregate: Aggregate, tables: dict[str, str]) -> Repaired:
         todo, reason = self.todo, "; ".join(words for _, words in self.todo.wrong)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from materializer.spark.engines import arrival, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
 from materializer.spark.query import compute as c
-from materializer.spark.query import read_small, write
+from materializer.spark.query import read_small
 from materializer.spark.runtime.failures import feed_gaps, spoken
 from materializer.spark.runtime.jvm import watched
 
@@ -228,10 +228,6 @@ class Windowing:
             fetched = c.to_arrow(late.limit(SMALL_LATE + 1))
         is_fetched = fetched.num_rows <= SMALL_LATE
         return late.schema, fetched if is_fetched else late, is_fetched
-
-    def append(self, frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
-        """Append many late rows; see :func:`materializer.spark.query.write.append`."""
-        write.append(frame, path, app_id=app_id, n=n, note=note)
 
     # -- questions -------------------------------------------------------------------------------------------------------
 

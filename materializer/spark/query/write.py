@@ -1,90 +1,58 @@
-"""Spark's lane: commit large results with ``replaceWhere`` and a transaction number.
+"""Files that Spark writes for a commit of the driver; see :mod:`materializer.lake.write.new_files`.
 
-Both tables are laid out by time: rows are range-partitioned by bucket and sorted. So a file holds a few neighbouring buckets,
-and replacing a bucket later rewrites little.
+Both tables of an aggregate are laid out by time: rows are range-partitioned by bucket and sorted. So a file holds a few
+neighbouring buckets, and replacing a bucket later rewrites little.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.spark.runtime.failures import spoken
 
 ROWS_PER_FILE: Final = 100_000
+_OUTSIDE: Final = "a row to be written lies outside the spans that are replaced"
 
 
-def append(frame: DataFrame, path: str, *, app_id: str, n: int, note: Mapping[str, Any]) -> None:
-    """Append *frame* in one Delta commit; Spark silently skips it if the table already has a commit with *n*.
-
-    Raises:
-        StorageError: If the disk is full or refuses the write; the table is unchanged.
-    """
-    writer = frame.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", n)
-    with spoken("committing the result", table=path):
-        writer.option("userMetadata", json.dumps(dict(note), separators=(",", ":"))).save(path)
-
-
-def replace_spans(
-    frame: DataFrame,
-    path: str,
-    *,
-    predicate: str,
-    order: list[str],
-    rows: int,
-    app_id: str,
-    n: int,
-    note: Mapping[str, Any],
-) -> None:
-    """Replace the rows of *predicate* by *frame* in one Delta commit.
-
-    Spark silently skips the write if the table already carries *n* or more under *app_id*; the caller checks for the note
-    afterwards.
-
-    Args:
-        frame: The new rows; each satisfies *predicate*, or the write fails.
-        path: The table.
-        predicate: Spark SQL over the table's columns.
-        order: Columns to sort by, the bucket first.
-        rows: Approximate number of rows; it determines the number of files.
-        app_id: Transaction identifier.
-        n: Refresh number.
-        note: Written as ``userMetadata``.
-
-    Raises:
-        StorageError: If the disk is full or refuses the write; the table is unchanged.
-    """
-    files = max(1, round(rows / ROWS_PER_FILE))
-    laid_out = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
-    writer = (
-        laid_out.sortWithinPartitions(*order)
-        .write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", predicate)
-        .option("txnAppId", app_id)
-        .option("txnVersion", n)
-        .option("userMetadata", json.dumps(dict(note), separators=(",", ":")))
-    )
-    with spoken("committing the result", table=path):
-        writer.save(path)
-
-
-def lay_out(frame: DataFrame, folder: str, *, order: list[str], files: int) -> None:
+def lay_out(frame: DataFrame, folder: str, *, order: Sequence[str] = (), files: int = 0) -> None:
     """Append *frame* to the table at *folder*, cut by time into about *files* files.
 
     Args:
         frame: Rows with the table's columns.
         folder: A table that has no readers yet.
-        order: Columns to sort by, the bucket first.
-        files: Approximate number of files.
+        order: Columns to sort by, the bucket first; if empty, the rows are written as they are.
+        files: Approximate number of files, if they are sorted.
 
     Raises:
         StorageError: If the disk is full or refuses the write.
     """
-    laid_out = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
-    with spoken("writing files again", table=folder):
-        laid_out.sortWithinPartitions(*order).write.format("delta").mode("append").save(folder)
+    if order:
+        frame = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
+        frame = frame.sortWithinPartitions(*order)
+    with spoken("writing files", table=folder):
+        frame.write.format("delta").mode("append").save(folder)
+
+
+def rows_of_files(spark: SparkSession, path: str, names: Sequence[str], like: DataFrame) -> DataFrame:
+    """Return the rows of some files of a table of ours, with the columns of *like*."""
+    return spark.read.schema(like.schema).parquet(*(f"{path}/{name}" for name in names))
+
+
+def replacing(frame: DataFrame, others: DataFrame | None, predicate: str, column: str) -> DataFrame:
+    """Return new rows, each checked to lie inside *predicate*, with those of *others* that do not.
+
+    Args:
+        frame: The new rows; Spark fails where one does not satisfy *predicate*.
+        others: Rows of replaced files; None without them.
+        predicate: Spark SQL over the columns.
+        column: The column that says to which bucket a row belongs.
+    """
+    inside = sf.expr(predicate)
+    kind = frame.schema[column].dataType
+    checked = sf.when(inside, sf.col(column)).otherwise(sf.raise_error(sf.lit(_OUTSIDE)).cast(kind))
+    rows = frame.withColumn(column, checked)
+    return rows if others is None else rows.unionByName(others.where(~sf.coalesce(inside, sf.lit(False))))

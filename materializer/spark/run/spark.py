@@ -1,4 +1,4 @@
-"""Spark as the services use it: compute a plan, commit a large result, read changes, answer questions about a source.
+"""Spark as the services use it: compute a plan, write the files of a large result, read changes, answer questions about a source.
 
 :class:`Spark` has its own session (UTC, ANSI on) next to the user's. The session is created on first use, because starting
 a JVM takes longer than all work that needs no JVM.
@@ -40,7 +40,7 @@ from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
-from materializer.spark.query import write as spark_commit
+from materializer.spark.query import write as spark_write
 from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.run import options, plan_rows, questions, row_counts
 from materializer.spark.run.capture import Changes, changes
@@ -271,42 +271,52 @@ class Spark:
             before = self.spark.read.format("delta").option("versionAsOf", after).load(path)
             return now.exceptAll(before.where(where))
 
-    def commit(
+    def lay_out(
         self,
         frame: DataFrame,
         path: str,
+        folder: str,
+        names: Sequence[str],
         *,
         predicate: str,
-        order: list[str],
+        order: Sequence[str],
         rows: int,
-        app_id: str,
-        n: int,
-        note: Mapping[str, Any],
     ) -> None:
-        """Commit a large result; see :func:`materializer.spark.query.write.replace_spans`."""
-        with self.counted():
-            spark_commit.replace_spans(
-                frame, path, predicate=predicate, order=order, rows=rows, app_id=app_id, n=n, note=note
-            )
+        """Write new rows into another table, and with them the rows of some files that *predicate* does not replace.
 
-    def lay_out(
-        self, path: str, version: int, names: Sequence[str], where: str, folder: str, *, order: list[str], files: int
-    ) -> None:
+        Args:
+            frame: The new rows.
+            path: The table of the files.
+            folder: The other table, which is empty.
+            names: The names of the files.
+            predicate: Spark SQL that each new row satisfies.
+            order: Columns to sort by, the bucket first.
+            rows: Approximate number of new rows; it determines the number of files.
+        """
+        others = spark_write.rows_of_files(self.spark, path, names, frame) if names else None
+        frame = spark_write.replacing(frame, others, predicate, order[0])
+        files = max(1, round(rows / spark_write.ROWS_PER_FILE)) + len(names)
+        with self.counted():
+            spark_write.lay_out(frame, folder, order=order, files=files)
+
+    def append(self, frame: DataFrame, folder: str) -> None:
+        """Write rows into another table, as they are; see :func:`materializer.spark.query.write.lay_out`."""
+        with self.counted():
+            spark_write.lay_out(frame, folder)
+
+    def lay_out_again(self, path: str, names: Sequence[str], folder: str, *, order: Sequence[str], files: int) -> None:
         """Write the rows of some files into another table, cut by time; see :func:`materializer.spark.query.write.lay_out`.
 
         Args:
             path: The table.
-            version: The version of the table.
             names: The names of the files.
-            where: Predicate that holds for all their rows; it only prunes.
             folder: The other table, which is empty.
             order: Columns to sort by, the bucket first.
             files: Number of files to write.
         """
-        with spoken("reading", table=path, version=version):
-            frame = self.spark.read.format("delta").option("versionAsOf", version).load(path).where(where)
-            frame = frame.where(sf.col("_metadata.file_name").isin(*names))
-        spark_commit.lay_out(frame, folder, order=order, files=files)
+        like = self.spark.read.format("delta").load(folder)
+        frame = spark_write.rows_of_files(self.spark, path, names, like)
+        spark_write.lay_out(frame, folder, order=order, files=files)
 
     # -- questions -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from materializer.adapters.memory.ports import MemoryPorts
 from materializer.adapters.memory.switch_ports import NEW, MemorySwitchPorts, MemoryVersions
 from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.time.spans import Span, SpanSet
-from materializer.errors import JournalConflictError, NotCoveredError
+from materializer.errors import JournalConflictError, NotCoveredError, WriteFencedError
 from materializer.journal.events import Aborted, Captured, Lease, LeaseReleased, LeaseTaken, Planned
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import BOTH, CommitsGoneError, OwnTableHead, Ports, Which
@@ -117,7 +117,7 @@ class TestTheProtocolsPorts:
 
     def test_a_fence_is_no_commit_of_the_plan_and_refuses_it(self, outside: Outside) -> None:
         """
-        It records the number once; a plan that comes late writes nothing, silently, and so does an older one.
+        It records the number once; a plan that comes late writes nothing and is refused, and so is an older one.
         """
         plan, older = outside.plan(3), outside.plan(2)
         for which in Which:
@@ -125,8 +125,9 @@ class TestTheProtocolsPorts:
         fenced = outside.heads()
         for which in Which:
             outside.ports.fence(which, plan)
-        outside.ports.write(plan, outside.result, BOTH)
-        outside.ports.write(older, outside.result, BOTH)
+        for late in (plan, older):
+            with pytest.raises(WriteFencedError):
+                outside.ports.write(late, outside.result, BOTH)
 
         assert fenced == outside.heads()
         assert [False] * 4 == [*outside.has_commits(plan), *outside.has_commits(older)]

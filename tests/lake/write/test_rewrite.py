@@ -18,8 +18,9 @@ from materializer.errors import LeaseLostError, RetryableError
 from materializer.lake.capture.capture import capture_by_files
 from materializer.lake.log import commits, find_notes
 from materializer.lake.write.commit import create_table, fence
+from materializer.lake.write.new_files import OTHERS, new_files
 from materializer.lake.write.replace import replace_spans
-from materializer.lake.write.rewrite import SCRATCH, exchange, pieces_of, rewrite, scratch
+from materializer.lake.write.rewrite import exchange, pieces_of, rewrite
 
 HOUR = 3_600_000_000
 BASE = int(datetime(2024, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000
@@ -147,7 +148,7 @@ def test_nobody_sees_a_rewrite(bars):
     assert ((), ()) == (captured.pieces, captured.per_version)
     assert 40 == after.transaction_version("app")
     assert (table.metadata(), table.schema()) == (after.metadata(), after.schema())
-    assert [("maintain", 0, "")] == [(n.kind, n.n, n.plan_id) for n in find_notes(bars.path, before)]
+    assert [("maintain", 0)] == [(n.kind, n.n) for n in find_notes(bars.path, before)]
 
 
 def test_what_is_written_later_goes_on_as_before(bars):
@@ -198,7 +199,7 @@ def test_a_rewrite_that_comes_too_late_commits_nothing(bars):
         bars.rewrite(group, 30, before_commit=lost)
 
     assert (rows, version) == (bars.rows, bars.opened.version())
-    assert not list(Path(bars.path).glob(f"{SCRATCH}*"))
+    assert not list(Path(bars.path).glob(f"{OTHERS}*/_delta_log"))
 
 
 def test_a_rewrite_goes_on_over_commits_that_leave_its_files_alone(bars):
@@ -215,12 +216,14 @@ def test_a_rewrite_goes_on_over_commits_that_leave_its_files_alone(bars):
 
 def test_files_that_lack_rows_are_not_taken_in(bars):
     """
-    New files that do not hold as many rows as the old ones are refused before anything is moved.
+    New files that do not hold as many rows as the old ones are refused, and removed.
     """
     [group] = bars.found(30)
     version = bars.opened.version()
-    with scratch(bars.path) as folder, pytest.raises(ValueError, match="became 0"):
-        exchange(bars.path, group, folder, NOTE)
+    with new_files(bars.path) as files:
+        files.begin(bars.opened)
+        with pytest.raises(ValueError, match="became 0"):
+            exchange(bars.path, group, files, NOTE)
 
     assert version == bars.opened.version()
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.rewrite import SCRATCH
+from materializer.lake.write.new_files import LOG, OF_PLAN, OTHERS
 from materializer.lake.write.vacuum import Leftover, leftovers, log_state, remove, shorten_log
 from tests.lake.tables import Trades
 
@@ -83,20 +83,23 @@ def test_a_version_within_the_retention_keeps_its_files(trades):
 
 def test_files_of_writes_that_failed_go_when_they_are_old(trades):
     """
-    A file that no commit knows goes after the retention, with its checksum; the folder of a dead maintenance at once.
+    A file that no commit knows goes after the retention, with its checksum; the folder of a dead plan at once, and that of a
+    dead maintenance of an earlier version.
     """
     orphan, checksum = Path(trades.path, "part-9.parquet"), Path(trades.path, ".part-9.parquet.crc")
-    folder = Path(trades.path, f"{SCRATCH}dead")
-    for path in (orphan, checksum, folder / "part-0.parquet"):
-        path.parent.mkdir(exist_ok=True)
+    dead, former = Path(trades.path, f"{OF_PLAN}dead"), Path(trades.path, "_maintain-dead")
+    other = Path(trades.path, f"{OTHERS}dead", "part-0.parquet")
+    for path in (orphan, checksum, dead / LOG / "0.json", dead / "part-0.parquet", former / "part-0.parquet", other):
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text("rows")
-    assert [Leftover(folder.name, 4)] == leftovers(trades.path, before=NEVER)
-    os.utime(orphan, (0, 0))
+    assert [Leftover(former.name, 4), Leftover(dead.name, 8)] == leftovers(trades.path, before=NEVER)
+    for path in (orphan, other):
+        os.utime(path, (0, 0))
     found = leftovers(trades.path, before=10.0**9)
     remove(trades.path, found)
 
-    assert {orphan.name, folder.name} == names(found)
-    assert not any(p.exists() for p in (orphan, checksum, folder))
+    assert {orphan.name, dead.name, former.name, f"{other.parent.name}/{other.name}"} == names(found)
+    assert not any(p.exists() for p in (orphan, checksum, dead, former, other.parent))
     assert 1 == trades.table.to_pyarrow_table().num_rows
     remove(trades.path, found)
 

@@ -6,7 +6,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deltalake import DeltaTable
 
@@ -55,14 +55,13 @@ def opened(world: World, **options: Any) -> World:
     return world
 
 
+BORROW: Final = "--borrow"
+"""A child computes with the JVM of the tests."""
+
+
 def errors(world: World) -> set[tuple[str, str]]:
     """Return what ``doctor`` finds wrong."""
     return {(found.subject, found.code) for found in world.lake.doctor() if found.level == "error"}
-
-
-def options(situation: Situation) -> list[str]:
-    """Return how a child computes."""
-    return [] if situation.has_own_jvm else ["--borrow"]
 
 
 def again(world: World, situation: Situation) -> None:
@@ -106,7 +105,6 @@ def expect_whole(lake: Prepared, *, is_verified: bool) -> None:
     known = {"bars", "_materializer", "output", "partials", "changes", "failing", "build"}
     assert {p.name for p in left} <= known, "something lies about"
     assert not list((world.root / "bars").glob("build/*"))
-    assert not list(world.root.rglob("_maintain-*"))
     numbers = [ended.n for ended in world.lake.history("bars", None)]
     assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
     assert errors(world) <= lake.errors
@@ -116,6 +114,8 @@ def expect_whole(lake: Prepared, *, is_verified: bool) -> None:
         assert lake.rows == sorted(map(world.told, received(world.folder))), "the handler was not given everything"
     situation.also(world)
     if is_verified:
+        world.lake.maintain("bars")
+        assert not list(world.root.rglob("plan-*/_delta_log")), "files of a dead plan are left"
         report = world.lake.verify("bars")
         assert report.is_equal, report.examples
 

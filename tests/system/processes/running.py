@@ -45,8 +45,7 @@ DEATHS: Final = {
     "nothing is written": ("write", "", (1, 1), "aborted"),
     "only the partials are": ("wrote_partials", "writing_output", (2, 1), "finished"),
     "only the output is": ("wrote_output", "writing_partials", (1, 2), "aborted"),
-    "both are": ("check", "", (2, 2), "finished"),
-    "both are and looked at": ("done", "", (2, 2), "finished"),
+    "both are": ("done", "", (2, 2), "finished"),
 }
 """Where refresh 2 dies, what it never comes to, refresh numbers of partials and output then, and how it is recovered."""
 

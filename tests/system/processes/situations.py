@@ -40,7 +40,7 @@ FOLD: Final = "fold_history fold_journal"
 
 _LEASE: Final = "lease recover"
 _AGAIN: Final = "lease:2 recover:2"
-_COMPUTE: Final = "compute audit write writing_partials writing_output wrote_partials wrote_output check done end"
+_COMPUTE: Final = "compute audit write writing_partials writing_output wrote_partials wrote_output done end"
 _TORN: Final = "compute wrote_partials wrote_output done end"
 _REFRESH: Final = f"{_LEASE} plan {_COMPUTE}"
 _REFRESH_AGAIN: Final = " ".join(f"{name}:2" for name in _REFRESH.split())
@@ -74,7 +74,6 @@ class Situation:
         only: Where it is killed, when not everywhere: what else it reaches is killed elsewhere too.
         also: Asserts what else holds in the end.
         kind: What lake it is.
-        has_own_jvm: Whether its lease names the JVM, which has to die with it then; else it borrows that of the tests.
     """
 
     name: str
@@ -88,7 +87,6 @@ class Situation:
     is_gone: bool = False
     also: Callable[[World], None] = lambda _: None
     kind: type[World] = World
-    has_own_jvm: bool = False
     only: str = ""
 
     @property
@@ -595,12 +593,11 @@ SITUATIONS: Final = [
     ),
     Situation("tables ahead of their journal", "repair", f"lease {_REPAIR}", ahead),
     Situation("partials that are missing", "repair", f"lease {_REPAIR}", _no_partials),
-    Situation("an output that is missing", "repair", f"lease {_REPAIR} repair_swap", _no_output, has_own_jvm=True),
+    Situation("an output that is missing", "repair", f"lease {_REPAIR} repair_swap", _no_output),
     Situation(
         "somebody else's table",
         *("repair", f"lease {_REPAIR} repair_swap", _foreign),
         leaves=("bars/output.aside",),
-        has_own_jvm=True,
     ),
     Situation("an event that nobody can read", "repair", "repair_events lease", _unreadable),
     Situation("a check", "check", _CHECK, _met, then=("refresh",), also=_is_checked),

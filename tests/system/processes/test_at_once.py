@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from materializer.core.spec.spec import AggregateSpec
-from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
+from tests.system.processes.mended import BORROW, Prepared, again, expect_whole, opened
 from tests.system.processes.running import PLAINLY, World
 from tests.system.processes.situations import OTHER, OTHERLY, SITUATIONS, Situation, put_definition
 
@@ -83,10 +83,10 @@ def test_two_wait_for_one_that_dies(
     situation = next(s for s in SITUATIONS if s.name == name)
     lake = prepared(situation)
     world = lake.put_back()
-    with world.child(situation.command, "--wait", checkpoint, *options(situation)) as dying, ExitStack() as stack:
+    with world.child(situation.command, "--wait", checkpoint, BORROW) as dying, ExitStack() as stack:
         dying.wait_at(checkpoint)
         owner = owner_of(world)
-        often = ["--times", "2", "--wait", "lease", *options(situation)]
+        often = ["--times", "2", "--wait", "lease", BORROW]
         waiting = [stack.enter_context(world.child(others, *often)) for _ in range(2)]
         for child in waiting:
             child.wait_at("lease")

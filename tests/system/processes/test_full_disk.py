@@ -51,7 +51,7 @@ def test_disk_of_the_tables_is_full(
 @pytest.mark.parametrize("driver_lane_rows", LANES)
 @pytest.mark.parametrize(
     "checkpoint",
-    ["wrote_partials", *(pytest.param(c, marks=pytest.mark.slow) for c in ("lease", "plan", "write", "check", "done"))],
+    ["wrote_partials", *(pytest.param(c, marks=pytest.mark.slow) for c in ("lease", "plan", "write", "done"))],
 )
 def test_disk_of_the_whole_lake_fills_up(
     tmp_path: Path, spark: SparkSession, disk_at: Callable[[Path], Disk], checkpoint: str, driver_lane_rows: int

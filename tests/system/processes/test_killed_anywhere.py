@@ -8,8 +8,7 @@ from typing import Final
 import pytest
 
 from tests.system.processes.checkpoints import checkpoint_names
-from tests.system.processes.mended import Prepared, again, expect_whole, opened, options
-from tests.system.processes.running import gone
+from tests.system.processes.mended import BORROW, Prepared, again, expect_whole
 from tests.system.processes.situations import FOLD, SITUATIONS, Situation
 
 NAMED: Final = {situation.name: situation for situation in SITUATIONS}
@@ -23,12 +22,8 @@ QUICK: Final = {
 
 
 def kill(lake: Prepared, checkpoint: str) -> None:
-    """Put the lake back, and kill the command there; return when a JVM of its own has gone too."""
-    world = lake.put_back()
-    world.killed_at(checkpoint, lake.situation.command, *options(lake.situation))
-    lease = opened(world).state.lease if lake.situation.has_own_jvm else None
-    if lease is not None:
-        gone(lease.jvm_pid)
+    """Put the lake back, and kill the command there."""
+    lake.put_back().killed_at(checkpoint, lake.situation.command, BORROW)
 
 
 LATER: Final = (":3", ":4", ":5", ":6")
@@ -61,7 +56,7 @@ def test_checkpoints_are_those_that_are_declared(prepared: Callable[[Situation],
     """
     lake = prepared(NAMED[name])
     world = lake.put_back()
-    with world.child(lake.situation.command, *options(lake.situation)) as child:
+    with world.child(lake.situation.command, BORROW) as child:
         said = child.heard()
 
     declared = {c for c in lake.situation.reached.split() if c[-2:] not in LATER}

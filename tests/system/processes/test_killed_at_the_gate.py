@@ -101,7 +101,6 @@ KILLED: Final = [
     pytest.param("nothing is written", "apply", 200_000, **SLOW),
     pytest.param("only the partials are", "refresh", 200_000, **SLOW),
     pytest.param("only the output is", "refresh", 200_000, **SLOW),
-    pytest.param("both are and looked at", "apply", 200_000, **SLOW),
     *(pytest.param(death, "refresh", 0, **SLOW) for death in DEATHS),
 ]
 """Where a refresh is killed, which command recovers it, and rows that the driver commits."""

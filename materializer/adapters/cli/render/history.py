@@ -64,5 +64,5 @@ def ended_text(e: Ended) -> str:
     if e.outcome != "done":
         return e.reason or "given back; its buckets are dirty again"
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"
-    lane = f", committed by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
+    lane = f", written by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
     return f"version {r.source_version}, {read}, {count(r.jobs, 'Spark job')}, {count(r.commits, 'commit')}, {duration(r.seconds)}{lane}"

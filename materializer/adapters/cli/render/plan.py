@@ -24,7 +24,7 @@ from materializer.core.time.spans import SpanSet
 if TYPE_CHECKING:
     from materializer.services.refresh.preview import Preview
 
-_LANES = {Lane.DRIVER: "the driver (small result)", Lane.SPARK: "Spark (large result)"}
+_LANES = {Lane.DRIVER: "by the driver (small result)", Lane.SPARK: "by Spark (large result)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class PlanResult(Result):
             pairs += [
                 ("reads", reads_text(plan.estimate)),
                 ("makes", _makes(plan.windows)),
-                ("commits", f"by {_LANES[plan.lane]}"),
+                ("written", _LANES[plan.lane]),
                 ("runs", first if preview.runs > 1 else "1"),
             ]
         outside = f"{spans(preview.outside, kind)}, outside" if preview.outside else "nothing outside"
