@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := $(VENV)/.installed-extras
 QUICKER := $(VENV)/.class-data
+S3 := .servers/bin/versitygw
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -70,6 +71,12 @@ docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is
 format: $(STAMP) ## Format and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+servers: $(S3) ## Install the servers that some tests need, as far as this machine can (Go)
+
+$(S3):
+	@command -v go >/dev/null || { echo "Go was not found: tests that need an S3 server will be skipped"; exit 0; }; \
+	GOBIN=$(CURDIR)/.servers/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 clean: ## Remove the environment and what tools left behind
 	rm -rf $(VENV) .demo .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

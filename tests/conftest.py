@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers import s3 as servers
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -128,3 +130,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         started.conf.set(setting, "false")
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.S3Server]:
+    """A real S3 server, one for the run or for each worker; a test that needs it is skipped where it is not installed."""
+    if not servers.BINARY.exists():
+        pytest.skip(servers.MISSING)
+    with servers.started(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: servers.S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, which the environment of the test has the keys of."""
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3.bucket(f"bucket-{secrets.token_hex(4)}")
