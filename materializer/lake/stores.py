@@ -1,0 +1,152 @@
+"""What is asked of an object store, by its client; :mod:`materializer.lake.places` loads this module when it meets one."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+import obstore
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import ObjectStore, from_url
+from pyarrow import fs
+
+from materializer.lake.store_settings import options_of, without_secrets
+
+WHOLE: Final = 8 << 20
+"""A file of up to this size is read in one request."""
+MOST: Final = 1000
+"""How many files one request lists or deletes."""
+_EMPTY: Final = "416 Range Not Satisfiable"
+"""What a store says of the first bytes of an empty file."""
+_NUMBERS: Final[Sequence[tuple[Any, int]]] = (
+    (FileNotFoundError, errno.ENOENT),
+    ((AlreadyExistsError, PreconditionError), errno.EEXIST),
+    ((PermissionDeniedError, UnauthenticatedError), errno.EACCES),
+)
+_CONNECTION: Final = frozenset({"allow_http", "allow_invalid_certificates"})
+_clients: dict[tuple[str, tuple[tuple[str, str], ...]], ObjectStore] = {}
+_guard: Final = threading.Lock()
+
+
+def _opened(bucket: str, options: dict[str, str]) -> ObjectStore:
+    """Return a client; it takes settings of its connections apart from the others."""
+    connection = {key.partition("_")[2]: key for key in options if key.partition("_")[2] in _CONNECTION}
+    config = {key: value for key, value in options.items() if key not in connection.values()}
+    client: dict[str, Any] = {name: options[key] == "true" for name, key in connection.items()}
+    return from_url(bucket, config=config, client_options=client)  # type: ignore[call-overload,no-any-return]
+
+
+class StorePlace:
+    """A place on a store; failures are of the classes of the operating system.
+
+    Args:
+        place: Its URL.
+    """
+
+    def __init__(self, place: str) -> None:
+        scheme, _, rest = place.partition("://")
+        self.place = place
+        self.bucket, _, self.key = rest.partition("/")
+        options = options_of(scheme)
+        known = (f"{scheme}://{self.bucket}", tuple(sorted(options.items())))
+        with _guard:  # one client for each bucket and settings, so that connections are used again
+            if known not in _clients:
+                _clients[known] = _opened(known[0], options)
+            self.client = _clients[known]
+
+    def head(self) -> Any | None:
+        """Return what the store says of a file; None if there is none."""
+        if not self.key:
+            return None
+        try:
+            with self._failures():
+                return obstore.head(self.client, self.key)
+        except FileNotFoundError:
+            return None
+
+    def listed(self, *, before: str = "", most: int = MOST) -> Iterator[tuple[str, Any]]:
+        """Yield the name of each file below this folder and what the store says of it, by name.
+
+        Args:
+            before: Only names from this one on.
+            most: How many files the caller needs, about.
+        """
+        # a listing starts after a name: after one that is a character shorter
+        offset = f"{self.key}/{before[:-1]}" if before else None
+        with self._failures():
+            for chunk in obstore.list(self.client, self.key or None, offset=offset, chunk_size=most):
+                yield from ((meta["path"].removeprefix(self.key).lstrip("/"), meta) for meta in chunk)
+
+    def level(self) -> tuple[list[str], list[tuple[str, Any]]]:
+        """Return the names of the folders in this folder, and its files as :meth:`listed` yields them."""
+        with self._failures():
+            level = obstore.list_with_delimiter(self.client, self.key or None)
+        folders = [prefix.rstrip("/").rpartition("/")[2] for prefix in level["common_prefixes"]]
+        return folders, [(meta["path"].rpartition("/")[2], meta) for meta in level["objects"]]
+
+    def read(self) -> bytes:
+        """Return the content of a file."""
+        with self._failures():
+            return bytes(obstore.get(self.client, self.key).bytes())
+
+    def opened(self) -> Any:
+        """Return a file for `pyarrow`; a small one is read in one request."""
+        try:
+            with self._failures():
+                first = obstore.get(self.client, self.key, options={"range": (0, WHOLE)})
+                if first.meta["size"] <= WHOLE:
+                    return pa.BufferReader(pa.py_buffer(bytes(first.bytes())))
+        except OSError as exc:
+            if _EMPTY not in str(exc):
+                raise
+            return pa.BufferReader(b"")
+        folder, _, name = self.place.rpartition("/")
+        return StorePlace(folder).file_system().open_input_file(name)
+
+    def file_system(self) -> fs.FileSystem:
+        """Return the file system of `pyarrow` for the files below this folder, on the client of `deltalake`."""
+        return fs.PyFileSystem(DeltaStorageHandler(self.place, options_of(self.place.partition("://")[0])))
+
+    def put(self, data: bytes, mode: Literal["create", "overwrite"]) -> None:
+        """Write a file as a whole; ``create`` fails if it exists."""
+        with self._failures():
+            obstore.put(self.client, self.key, data, mode=mode, use_multipart=False)
+
+    def copy(self, to: StorePlace) -> None:
+        """Copy a file within the store, or to another one."""
+        with self._failures():
+            if self.client is to.client:
+                obstore.copy(self.client, self.key, to.key)
+                return
+        to.put(self.read(), "overwrite")
+
+    def delete(self, names: Sequence[str] = ("",)) -> None:
+        """Delete files below this folder, in order, or the file itself; those that do not exist are not an error."""
+        keys = [f"{self.key}/{name}" if name else self.key for name in names]
+        with self._failures():
+            for first in range(0, len(keys), MOST):
+                obstore.delete(self.client, keys[first : first + MOST])
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, FileNotFoundError) as exc:
+            number = next((number for kind, number in _NUMBERS if isinstance(exc, kind)), errno.EIO)
+            text = without_secrets(str(exc).strip().partition("\n")[0])
+            if "NoSuchBucket" in str(exc):
+                number, text = errno.ENODEV, f"there is no bucket '{self.bucket}'"
+            raise OSError(
+                number, text, self.place
+            ) from None  # the cause would print what was signed, and with which key
