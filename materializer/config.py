@@ -58,7 +58,7 @@ class Config:
     """All settings of one lake.
 
     Args:
-        lake: Root of the lake, a path or a URI.
+        lake: Root of the lake, a path or a URL.
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
@@ -69,6 +69,8 @@ class Config:
         snapshot_every: Journal commits between two snapshots.
         python_aggregates: Aggregates written in Python, as ``module:attribute``.
         output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
+        storage: Credentials and endpoints of stores, by the names of environment variables in small letters.
+        single_writer: Whether a store without conditional writes may have a lake, because only one process writes to it.
         expectations: Folder of Great Expectations suites, ``<aggregate>.json`` and ``<aggregate>.source.json``.
         file: The configuration file that was read, or None.
     """
@@ -85,6 +87,8 @@ class Config:
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
     expectations: Path = Path("expectations")
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    single_writer: bool = False
     file: Path | None = None
 
 
@@ -184,7 +188,8 @@ class _Table:
         try:
             found[key] = convert(value, self.base)
         except _Invalid as wanted:
-            self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {value!r}")
+            found_value = "" if key == "storage" else f", found {value!r}"  # which may have a secret
+            self.problems.append(f"{self.place}: {name!r} must be {wanted}{found_value}")
 
     def _unknown(self, key: str, known: list[str]) -> None:
         near = get_close_matches(key, known, 1, 0.6)
@@ -273,6 +278,22 @@ def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 raise _Invalid(f"a table of texts, numbers and truth values (at {name!r})")
 
 
+def _storage(value: Any, _: Path) -> dict[str, str]:
+    known = ("aws_", "azure_", "google_")
+    if not isinstance(value, Mapping) or not all(k.lower().startswith(known) for k in value):
+        raise _Invalid(f"a table of texts, whose keys begin with {', '.join(known)}")
+    if not all(isinstance(v, (str, int)) for v in value.values()):
+        raise _Invalid("a table of texts")
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
+
+
+def _truth(value: Any, _: Path) -> bool:
+    found = value if isinstance(value, bool) else _TRUTH.get(str(value).strip().lower())
+    if found is None:
+        raise _Invalid("true or false")
+    return found
+
+
 def _names(value: Any, _: Path) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
@@ -297,9 +318,13 @@ KEYS: dict[str, _Convert] = {
     "spark.memory": _memory,
     "spark.jars": _folder,
     "spark.options": _options,
+    "storage": _storage,
+    "single_writer": _truth,
 }
 """Every setting with what reads its value."""
 VARIABLES: dict[str, str] = {
-    PREFIX + key.replace(".", "_").upper(): key for key in KEYS if key not in {"sources", "spark.options", "spark.jars"}
+    PREFIX + key.replace(".", "_").upper(): key
+    for key in KEYS
+    if key not in {"sources", "spark.options", "spark.jars", "storage"}
 } | {PREFIX + "JARS": "spark.jars"}
 """Every environment variable with the setting that it sets."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.core.quality.library import ExpectationLibrary
-from materializer.errors import ConfigError
 from materializer.journal.journal import Journal
+from materializer.lake import places
+from materializer.lake.store_settings import configure
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.delivery.handlers import by_name as handlers_by_name
 from materializer.spark.run.executor import Executor
@@ -33,11 +34,12 @@ def wired(
     """Return a lake and the executor that computes in it.
 
     Raises:
-        ConfigError: If *root* is no folder of this machine.
+        ConfigError: If *root* is a URL that cannot be a lake's.
         ForeignSettingError: If *session* skips unreadable files.
         UsageError: If a Python aggregate or an output handler cannot be imported, or has an unfit name.
     """
-    folder = _folder(str(root))
+    configure(config.storage)
+    folder = places.resolved(root)
     if session is not None:
         from materializer.spark.runtime.session import refuse_unsafe_settings
 
@@ -46,13 +48,6 @@ def wired(
     journal = Journal(folder, snapshot_every=config.snapshot_every, on_checkpoint=on_checkpoint)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers), executor
-
-
-def _folder(lake: str) -> Path:
-    if "://" in lake:
-        hint = "name a folder of this machine, perhaps a mounted one"
-        raise ConfigError(f"the lake must be a folder, found '{lake}'", hint=hint)
-    return Path(lake).resolve()
 
 
 def _library() -> ExpectationLibrary:

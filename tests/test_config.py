@@ -146,13 +146,34 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         config.read(tmp_path / "other.toml", environ={})
 
 
-@pytest.mark.parametrize("lake", ["s3://bucket/lake", "file:///lake"])
-def test_a_lake_is_a_folder(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lake", ["hdfs://host/lake", "s3://key:hidden@bucket/lake"])
+def test_a_lake_is_at_a_place(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A URI is refused, given or configured, before it becomes a folder with that name.
+    A URL that cannot be a lake's is refused, given or configured, before it becomes a folder with that name.
     """
     monkeypatch.chdir(tmp_path)
     for call in (lambda: Materializer(lake), lambda: Materializer(config=Config(lake=lake))):
-        with pytest.raises(ConfigError, match="the lake must be a folder"):
+        with pytest.raises(ConfigError, match=r"the place|unknown scheme"):
             call()
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_lake_may_have_the_url_of_its_folder(tmp_path: Path) -> None:
+    """
+    A `file` URL is the path that it names.
+    """
+    assert tmp_path / "a lake" == Materializer((tmp_path / "a lake").as_uri()).root
+
+
+def test_secrets_of_stores_are_never_shown(tmp_path: Path) -> None:
+    """
+    Settings of stores are taken as they are, and neither the settings nor a complaint about them show a value.
+    """
+    file = tmp_path / config.FILE_NAME
+    file.write_text('[storage]\naws_secret_access_key = "hidden"\naws_allow_http = true\n')
+    settings = config.read(file, environ={})
+
+    assert {"aws_secret_access_key": "hidden", "aws_allow_http": "true"} == settings.storage
+    assert "hidden" not in repr(settings)
+    for wrong in ('[storage]\nsecret = "hidden"', 'storage = "hidden"', '[storage]\naws_x = ["hidden"]'):
+        assert not any("hidden" in line for line in problems(tmp_path, wrong))

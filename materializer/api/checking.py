@@ -29,7 +29,7 @@ class Checking(OpenedLake):
         Raises:
             RetryableError: If another version of the definition was published meanwhile.
         """
-        verifier = Verifier(self.root, self.journal, self._lake.engine)
+        verifier = Verifier(self._lake.root, self.journal, self._lake.engine)
         return verifier.verify(name, self._part(name, start, end))
 
     def check(

@@ -78,4 +78,4 @@ class Looking(OpenedLake):
         Args:
             name: The aggregate; None for all, the environment and the journal.
         """
-        return Doctor(self.root, self.journal, self.config, Maintainer(self._lake)).examine(name)
+        return Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake)).examine(name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import EVERYTHING, Span
+from materializer.lake import places
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.texts import Texts
@@ -28,7 +31,6 @@ class OpenedLake:
 
     def __init__(self, lake: Lake, executor: Executor) -> None:
         self.config = lake.config
-        self.root = lake.root
         self.journal = lake.journal
         self._lake = lake
         self._executor = executor
@@ -40,6 +42,11 @@ class OpenedLake:
         self._looker = Looker(lake.root, lake.journal)
         self._versions = Versions(lake, self._definitions)
         self._policies = Policies(lake, self._definitions, self._refresher)
+
+    @property
+    def root(self) -> Path | str:
+        """The root of the lake: a path, or the URL of a store."""
+        return Path(self._lake.root) if places.is_local(self._lake.root) else self._lake.root
 
     def names(self) -> list[str]:
         """Return the names of all aggregates, parents first; broken ones come last."""

@@ -11,6 +11,7 @@ from materializer.api.opened import OpenedLake
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import JournalError
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.services.commit.lake import Lake
 from materializer.services.repair.apply import Repairer, RepairReport
 from materializer.services.repair.backup import BackupReport, Backups, RestoreReport
@@ -73,7 +74,7 @@ class Repairing(OpenedLake):
             UsageError: If the folder is not empty.
             JournalError: If the copy cannot be read back.
         """
-        return Backups(self._lake).backup(Path(folder))
+        return Backups(self._lake).backup(places.normalised(folder))
 
     def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
         """Replace the journal by that of a backup; the replaced one is renamed.
@@ -88,7 +89,7 @@ class Repairing(OpenedLake):
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
         """
         backups = Backups(self._lake)
-        return backups.plan(Path(folder)) if dry_run else backups.restore(Path(folder))
+        return backups.plan(places.normalised(folder)) if dry_run else backups.restore(places.normalised(folder))
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
         """Hold the lease of an aggregate during a block, after recovery of an open refresh; for code that writes.

@@ -113,7 +113,7 @@ def _make(config: Config, target: Path) -> None:
 
 
 def _exercise(m: Materializer) -> None:
-    source = str(m.root / "trades")
+    source = f"{m.root}/trades"
     DeltaTable.create(source, _SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
     _insert(source, 2_000)
     m.apply(_DEFINITION)

@@ -243,7 +243,7 @@ class _Demo:
         from materializer.demo.reference import write_recomputed  # noqa: PLC0415 - Spark is imported when it is there
 
         state = self.m.journal.view().named(name)
-        definition = Aggregate.of(state, self.m.root).definition
+        definition = Aggregate.of(state, str(self.m.root)).definition
         spec = definition.spec
         extent = files(state.source.path, state.cursor, spec.time_column, definition.time_type)
         scratch = self.lake / SCRATCH

@@ -9,7 +9,6 @@ that changes the list.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.codec import as_json, from_json
+from materializer.lake import places
+from materializer.lake.log import commit_file, tail
 
 if TYPE_CHECKING:
     from materializer.journal.view import View
 
 _FILE: Final = "_materializer/listing.json"
-_LOG: Final = "_materializer/journal/_delta_log"
+_JOURNAL: Final = "_materializer/journal"
 _FORMAT: Final = 1
 """A higher number when the content of the file changes its meaning."""
 _CHANGES_NO_LIST: Final = frozenset(
@@ -82,53 +83,44 @@ def listed(view: View) -> list[Listed]:
     return rows
 
 
-def write(root: Path, view: View) -> None:
+def write(root: str | Path, view: View) -> None:
     """Write the list for :func:`read`. A failure is ignored: readers then read the journal."""
-    commit = _commit(root, view.version)
-    if commit is None or view.broken:
+    run = tail(f"{root}/{_JOURNAL}", view.version)
+    if not run or view.broken:
         return
+    commit = list(run[0])
     rows = [as_json(row) for row in listed(view)]
     text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
-    own = root / f"{_FILE}.{os.getpid()}"
-    with suppress(OSError, ValueError):
-        if (root / _FILE).read_text(encoding="utf-8") == text:
+    file, content = f"{root}/{_FILE}", text.encode()
+    with suppress(OSError):
+        if places.read(file) == content:
             return
     with suppress(OSError):
-        own.write_text(text, encoding="utf-8")
-        own.replace(root / _FILE)  # atomic: readers find a whole file, also when two processes write
-    with suppress(OSError):
-        own.unlink(missing_ok=True)
+        places.put(file, content)
 
 
-def read(root: Path) -> list[Listed] | None:
+def read(root: str | Path) -> list[Listed] | None:
     """Return the list that was written, or None when the journal may have changed it since."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        stored = json.loads((root / _FILE).read_text(encoding="utf-8"))
-        if stored["format"] != _FORMAT or stored["commit"] != _commit(root, stored["version"]):
+        stored = json.loads(places.read(f"{root}/{_FILE}"))
+        if stored["format"] != _FORMAT:
             return None
-        version = stored["version"] + 1
-        while (commit := root / _LOG / f"{version:020d}.json").exists():
-            if not _kinds(commit) <= _CHANGES_NO_LIST:
-                return None
-            version += 1
+        journal, version = f"{root}/{_JOURNAL}", stored["version"]
+        run = tail(journal, version)
+        if not run or stored["commit"] != list(run[0]):
+            return None
+        if not all(_kinds(commit_file(journal, version + i)) <= _CHANGES_NO_LIST for i in range(1, len(run))):
+            return None
         return [from_json(Listed, row) for row in stored["rows"]]
     return None
 
 
-def _commit(root: Path, version: int) -> list[int] | None:
-    """Return the identity of the commit file of *version*, None when it is gone."""
-    with suppress(OSError):
-        stat = (root / _LOG / f"{version:020d}.json").stat()
-        return [stat.st_ino, stat.st_mtime_ns, stat.st_size]
-    return None
-
-
-def _kinds(commit: Path) -> set[str]:
+def _kinds(commit: str) -> set[str]:
     """Return the kinds of events in a commit, from its commit info.
 
     Raises:
         ValueError, KeyError: If the commit info does not list them.
     """
-    lines = (json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines())
+    lines = (json.loads(line) for line in places.read(commit).decode().splitlines())
     [info] = (line["commitInfo"] for line in lines if "commitInfo" in line)
     return set(json.loads(info["userMetadata"])["kinds"])

@@ -27,6 +27,7 @@ from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.unreadable import fold_each
 from materializer.journal.view import View
+from materializer.lake import places
 
 WORTH_FOLDING: Final = 10
 """Maintenance folds this many commits or more into one file."""
@@ -69,7 +70,7 @@ class Journal:
     """The journal of one lake.
 
     Args:
-        root: Root folder of the lake.
+        root: The lake's root.
         snapshot_every: Commits after which the journal is folded.
         now: Returns the text for ``at``, which only people read.
         on_checkpoint: Called with a name before each commit of a fold.
@@ -85,8 +86,8 @@ class Journal:
         on_checkpoint: Callable[[str], None] = lambda _: None,
         stores: Callable[[str], RowStore] | None = None,
     ) -> None:
-        self.root = Path(root)
-        self._stores = stores or partial(JournalStore, root)
+        self.root = places.normalised(root)
+        self._stores = stores or partial(JournalStore, self.root)
         self._store, self._history = self._stores("journal"), self._stores("history")
         self._snapshot_every = snapshot_every
         self._now = now

@@ -7,12 +7,9 @@ complete.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -22,6 +19,7 @@ from materializer.errors import JournalError, SourceDamagedError, StorageError, 
 from materializer.journal.journal import Journal
 from materializer.journal.store import FOLDER
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import is_begun
 from materializer.lake.table import open_table
@@ -31,6 +29,7 @@ FORMAT: Final = 1
 TABLES: Final = ("journal", "history")
 """In the order in which they are copied. A fold writes to the history first, so a copy in this order lacks no row."""
 ATTEMPTS: Final = 5
+_LAST: Final = "_last_checkpoint"
 _VERSIONED: Final = re.compile(r"(\d{20})\..*(json|parquet)")
 
 
@@ -53,34 +52,32 @@ class Manifest:
     format: int = FORMAT
 
 
-def copy_journal(root: Path, to: Path) -> View:
+def copy_journal(root: str, to: str) -> View:
     """Copy the journal of a lake and its history, and return the copy, folded.
 
     Args:
-        root: Root folder of the lake.
+        root: The lake's root.
         to: Folder of the copy; ``_materializer`` is created there.
 
     Raises:
         JournalError: If there is no journal, or if it or its copy cannot be read.
         StorageError: If the copy cannot be written.
     """
-    if not is_begun(str(root / FOLDER / TABLES[0])):
+    if not is_begun(f"{root}/{FOLDER}/{TABLES[0]}"):
         raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake")
     for name in TABLES:
-        if is_begun(str(root / FOLDER / name)):
-            _copy_table(root / FOLDER / name, to / FOLDER / name)
+        if is_begun(f"{root}/{FOLDER}/{name}"):
+            _copy_table(f"{root}/{FOLDER}/{name}", f"{to}/{FOLDER}/{name}")
     return Journal(to).view()
 
 
-def seal(to: Path, manifest: Manifest) -> None:
+def seal(to: str, manifest: Manifest) -> None:
     """Write the manifest, which completes a copy."""
-    part = to / (MANIFEST + ".part")
-    with translated(str(to), "writing to"):
-        part.write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
-        part.rename(to / MANIFEST)
+    with translated(to, "writing to"):
+        places.put(f"{to}/{MANIFEST}", (json.dumps(asdict(manifest), indent=2) + "\n").encode())
 
 
-def manifest_of(folder: Path) -> Manifest:
+def manifest_of(folder: str) -> Manifest:
     """Return the manifest of a backup.
 
     Raises:
@@ -88,7 +85,7 @@ def manifest_of(folder: Path) -> Manifest:
     """
     hint = "name a folder that 'materializer backup' has written whole"
     try:
-        data: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(places.read(f"{folder}/{MANIFEST}"))
         manifest = Manifest(**data)
     except FileNotFoundError as exc:
         raise UsageError(f"'{folder}' holds no backup, or one that was interrupted", hint=hint) from exc
@@ -99,11 +96,11 @@ def manifest_of(folder: Path) -> Manifest:
     return manifest
 
 
-def _copy_table(path: Path, to: Path) -> None:
+def _copy_table(path: str, to: str) -> None:
     for attempt in range(ATTEMPTS):
-        shutil.rmtree(to, ignore_errors=True)
+        places.delete_folder(to, ignore_errors=True)
         try:
-            with translated(str(to), "copying to"):
+            with translated(to, "copying to"):
                 _copy_version(path, to)
         except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
             # a file that is gone was cleaned up meanwhile: copy again. A full disk is not tried again
@@ -115,23 +112,19 @@ def _copy_table(path: Path, to: Path) -> None:
         return
 
 
-def _copy_version(path: Path, to: Path) -> None:
+def _copy_version(path: str, to: str) -> None:
     """Copy the files of the newest version, its log included, byte by byte."""
-    table = open_table(str(path))
+    table = open_table(path)
     version = table.version()
     files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
-    log = to / "_delta_log"
-    log.mkdir(parents=True)
     for name in map(unquote, files):
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path / name, to / name)
-    for name in sorted(os.listdir(path / "_delta_log")):  # noqa: PTH208
-        match = _VERSIONED.fullmatch(name)
-        if match and int(match[1]) <= version:
-            shutil.copyfile(path / "_delta_log" / name, log / name)
-    last = path / "_delta_log" / "_last_checkpoint"
-    if last.exists():
-        text = last.read_text(encoding="utf-8")
+        places.copy(f"{path}/{name}", f"{to}/{name}")
+    names = sorted(places.names(f"{path}/_delta_log"))
+    copied = [name for name in names if (match := _VERSIONED.fullmatch(name)) and int(match[1]) <= version]
+    for name in copied:
+        places.copy(f"{path}/_delta_log/{name}", f"{to}/_delta_log/{name}")
+    if _LAST in names:
+        content = places.read(f"{path}/_delta_log/{_LAST}")
         # it may be newer than the list of names, and then its checkpoint was not copied
-        if any(log.glob(f"{json.loads(text)['version']:020d}.checkpoint*")):
-            (log / last.name).write_text(text, encoding="utf-8")
+        if any(name.startswith(f"{json.loads(content)['version']:020d}.checkpoint") for name in copied):
+            places.put(f"{to}/_delta_log/{_LAST}", content)

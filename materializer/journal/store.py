@@ -18,7 +18,6 @@ commits. If one of them did anything but append rows, the Delta library reads th
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -39,8 +38,9 @@ from materializer.errors import (
 )
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
+from materializer.lake import places
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit
+from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit, tail
 from materializer.lake.table import identity, open_table
 from materializer.lake.write.vacuum import Leftover, leftovers, remove, retention_of
 
@@ -80,20 +80,20 @@ class JournalStore:
     """One journal table; may be used from several threads.
 
     Args:
-        root: Root folder of the lake.
+        root: The lake's root.
         name: Name of the table under ``_materializer``.
     """
 
     def __init__(self, root: str | Path, name: str = "journal") -> None:
-        self.path = f"{Path(root)}/{FOLDER}/{name}"
-        self._restoring = f"{Path(root)}/{RESTORING}"
+        self.path = f"{places.normalised(root)}/{FOLDER}/{name}"
+        self._restoring = f"{places.normalised(root)}/{RESTORING}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
-        self._seen: tuple[int, ...] | None = None
+        self._seen: places.Identity | None = None
         self._lock = threading.RLock()
 
     def read(self) -> JournalSnapshot:
-        """Return all rows; costs two ``stat`` calls when nothing changed.
+        """Return all rows; costs two ``stat`` calls, or one listing of a store, when nothing changed.
 
         Raises:
             JournalError: If the table is damaged, or is not a journal.
@@ -101,17 +101,15 @@ class JournalStore:
         """
         with self._lock:
             cached = self._cached
-            if cached.version >= 0 and identity(self.path, cached.version) == self._seen:
-                upto = cached.version
-                while os.path.exists(commit_file(self.path, upto + 1)):  # noqa: PTH110  text, later a URL
-                    upto += 1
-                if upto == cached.version:
+            run = tail(self.path, cached.version) if cached.version >= 0 else []
+            if run and run[0] == self._seen:
+                if len(run) == 1:
                     return cached
-                return self._remember(self._extended(cached, upto) or self._loaded())
+                return self._remember(self._extended(cached, cached.version + len(run) - 1) or self._loaded())
             if not is_begun(self.path):
                 if cached.version >= 0:
                     raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
-                if os.path.isdir(self._restoring):  # noqa: PTH112  text, later a URL
+                if places.is_folder(self._restoring):
                     message = f"the journal at '{self.path}' is being restored, or that was interrupted"
                     raise JournalError(message, hint="run the same 'materializer restore' again")
                 return cached
@@ -182,7 +180,7 @@ class JournalStore:
         if is_begun(self.path):
             raise self._conflict(-1)
         with translated(self.path, "creating", wrote="nothing was committed"):
-            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103  text, later a URL
+            places.make_folder(self.path)
             try:
                 DeltaTable.create(
                     self.path,
@@ -194,9 +192,10 @@ class JournalStore:
                         max_commit_retries=0
                     ),  # with retries a loser would create it again, as version 1
                     post_commithook_properties=_NO_HOOKS,
+                    storage_options=places.options_of(self.path),
                 )
             except DeltaError as exc:
-                if os.path.exists(commit_file(self.path, 0)):  # noqa: PTH110  text, later a URL
+                if places.is_file(commit_file(self.path, 0)):
                     raise self._conflict(-1) from exc
                 raise
         return 0
@@ -230,9 +229,10 @@ class JournalStore:
 
     def _opened(self, expected: int) -> DeltaTable:
         """Return the table at *expected*; raises JournalConflictError when another version is the newest."""
-        if os.path.exists(commit_file(self.path, expected + 1)):  # noqa: PTH110  text, later a URL
+        run = tail(self.path, expected)
+        if len(run) > 1:
             raise self._conflict(expected)
-        is_same = self._cached.version == expected and identity(self.path, expected) == self._seen
+        is_same = self._cached.version == expected and run[:1] == [self._seen]
         if self._table is None or not is_same:
             self._table = open_table(self.path)
         elif self._table.version() != expected:
@@ -351,7 +351,7 @@ class JournalStore:
     def _numbered(self, name: str) -> list[tuple[int, int, Row]]:
         """Return the rows of one file with their version and position."""
         try:
-            table = pq.ParquetFile(f"{self.path}/{name}").read()
+            table = pq.ParquetFile(places.opened(f"{self.path}/{name}")).read()
         except (OSError, pa.ArrowException) as exc:
             raise JournalError(
                 f"file {name} of the journal at '{self.path}' cannot be read: {first_line(exc)}", hint=_BACKUP

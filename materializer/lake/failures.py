@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from materializer.errors import (
     StorageError,
     TableNotFoundError,
 )
+from materializer.lake import places
+from materializer.lake.store_settings import without_secrets
 
 _STORAGE = re.compile(
     r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
@@ -63,7 +64,7 @@ def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]
 
 def missing(path: str) -> MaterializerError:
     """Return the error for a path that holds no Delta table."""
-    if not os.path.lexists(path):
+    if not places.exists(path):
         return TableNotFoundError(
             f"there is no table at '{path}'", hint="check the path, or create the table first", path=path
         )
@@ -78,7 +79,7 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
     if _STORAGE.search(str(exc)) or (isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}):
         hint = "free some space or mend the permission, then run the same command again"
         return StorageError(f"{doing} '{path}' failed: {reason}", hint=hint, wrote=wrote, path=path)
-    if not os.path.isdir(os.path.join(path, "_delta_log")):  # noqa: PTH112, PTH118  paths here are text, later URLs
+    if not places.is_folder(f"{path}/_delta_log"):
         return missing(path)
     if "catalog-managed" in str(exc):
         msg = f"the table at '{path}' is managed by a catalog and cannot be read by path"
@@ -105,7 +106,7 @@ def unfit(path: str) -> str:
 
 
 def first_line(exc: BaseException) -> str:
-    """Return the readable part of a message: no colours, no stack trace, at most 300 characters."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip()
+    """Return the readable part of a message: no colours, no stack trace, no secrets, at most 300 characters."""
+    text = without_secrets(re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip())
     lines = [line.strip() for line in text.splitlines() if line.strip() and "<unknown>" not in line]
     return (lines[0] if lines else type(exc).__name__)[:300]

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyarrow import fs
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError
+from materializer.lake import places
 from materializer.lake.arrow import plain
 from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.int96 import why_misread
@@ -118,7 +118,7 @@ def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDat
         return dataset if len(fragments) == len(wanted) else None
     # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
     form = ds.ParquetFileFormat(options, pre_buffer=True)
-    folder = fs.SubTreeFileSystem(path, fs.LocalFileSystem())
+    folder = places.file_system(path)
     fragments = [form.make_fragment(name, folder) for name in sorted(wanted)]
     return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, folder)
 

@@ -10,16 +10,17 @@ Source: the Delta protocol, sections *Delta Log Entries* and *Actions*.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
 from materializer.errors import LogGapError, SourceDamagedError, StorageError
-from materializer.lake.failures import first_line, missing
+from materializer.lake import places
+from materializer.lake.failures import first_line, missing, translated
 from materializer.lake.statistics import TimeColumn, bounds
 
 __all__ = [
@@ -225,19 +226,26 @@ def latest_version(path: str) -> int:
 
 def is_attempt(path: str) -> bool:
     """Return whether *path* holds only a log without a commit: the rest of a table whose creation failed on a full disk."""
-    if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
-        return False
-    return set(os.listdir(path)) <= {"_delta_log"} and not _versions(path)  # noqa: PTH208  text, later a URL
+    return places.is_folder(path) and set(places.names(path)) <= {"_delta_log"} and not _versions(path)
 
 
 def is_begun(path: str) -> bool:
     """Return whether *path* holds a table or the rest of one; a failed creation (:func:`is_attempt`) is neither."""
-    return bool(_versions(path)) or (os.path.isdir(f"{path}/_delta_log") and not is_attempt(path))  # noqa: PTH112  text, later a URL
+    return bool(_versions(path)) or (places.is_folder(f"{path}/_delta_log") and not is_attempt(path))
 
 
 def commit_file(path: str, version: int) -> str:
     """Return the name of the file that holds *version*."""
     return f"{path}/_delta_log/{version:020d}.json"
+
+
+def tail(path: str, version: int) -> list[places.Identity]:
+    """Return the identities of the commit files from *version* on, up to the newest; none if *version* has no file.
+
+    For a version that is the newest this costs two ``stat`` calls, or one listing of a store.
+    """
+    with translated(path, "reading the log of"):
+        return places.run_of(f"{path}/_delta_log", (f"{number:020d}.json" for number in count(version)))
 
 
 def find_notes(path: str, after_version: int) -> list[CommitNote]:
@@ -287,8 +295,8 @@ def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
 
 def _lines(path: str, version: int) -> Iterator[str]:
     try:
-        with open(commit_file(path, version), encoding="utf-8") as file:  # noqa: PTH123  text, later a URL
-            return iter([line for line in file if line.strip()])
+        text = places.read(commit_file(path, version)).decode()
+        return iter([line for line in text.split("\n") if line.strip()])
     except FileNotFoundError:
         raise _gap(path, version) from None
     except UnicodeDecodeError as exc:
@@ -327,9 +335,7 @@ def _gap(path: str, version: int) -> Exception:
 def _versions(path: str) -> list[int]:
     """Return all versions that have a commit file; if there are none, the versions of checkpoints."""
     try:
-        names = os.listdir(f"{path}/_delta_log")  # noqa: PTH208  text, later a URL
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        names = places.names(f"{path}/_delta_log")
     except OSError as exc:
         hint = "check that the folder is mounted and readable, then run the same command again"
         raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc

@@ -6,7 +6,6 @@ A version's removed files hold the old rows and its added files the new ones. A 
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeTy
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SourceDamagedError
+from materializer.lake import places
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import translated
 from materializer.lake.log import DataFile
@@ -50,10 +50,12 @@ def rows_of(path: str, files: Sequence[DataFile], shape: pa.Schema) -> pa.Table:
     parts = [shape.empty_table()]
     for file in files:
         name = f"{path}/{unquote(file.path)}"
-        if not os.path.exists(name):  # noqa: PTH110  text, later a URL
-            raise SourceDamagedError(f"'{name}' is gone", hint="", path=path)
         with translated(path, "reading"):
-            parts.append(shaped(pq.ParquetFile(name, coerce_int96_timestamp_unit="us").read(), shape))
+            try:
+                rows = pq.ParquetFile(places.opened(name), coerce_int96_timestamp_unit="us").read()
+            except FileNotFoundError:
+                raise SourceDamagedError(f"'{name}' is gone", hint="", path=path) from None
+            parts.append(shaped(rows, shape))
     return pa.concat_tables(parts)
 
 

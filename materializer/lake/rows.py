@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.lake import places
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside
@@ -34,7 +34,7 @@ def lost_file(path: str) -> str | None:
     table = open_table(path)
     with translated(path, "reading"):
         names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
-    return next((n for n in names if not os.path.exists(f"{path}/{unquote(n)}")), None)  # noqa: PTH110  text, later a URL
+    return next(places.missing_of(path, map(unquote, names)), None)
 
 
 def to_pandas(path: str) -> pd.DataFrame:
@@ -80,7 +80,7 @@ def newest_rows(
         if not SpanSet.of(span) & wanted:
             continue
         with translated(path, "reading"):
-            rows = pq.ParquetFile(f"{path}/{name}").read().select(shape.names).cast(shape)
+            rows = pq.ParquetFile(places.opened(f"{path}/{name}")).read().select(shape.names).cast(shape)
         values = instants_of(rows[column.name], column.type).to_numpy()
         rows = rows.filter(pa.array(inside(values, wanted)))
         tables.append(rows)

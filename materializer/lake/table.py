@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from materializer.errors import NotADeltaTableError, TableNotFoundError
+from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.log import commit_file, latest_version
+from materializer.lake.log import commit_file, latest_version, tail
 from materializer.lake.types import columns_of
 
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
@@ -75,8 +75,8 @@ class TableFeatures:
 class DeltaFolder:
     """A Delta table in a folder, for repeated reads of its newest version.
 
-    To check an unchanged table costs two ``stat`` calls: the newest commit file must be the same file as before (a table
-    that was dropped and recreated has another one), and the next commit file must not exist.
+    To check an unchanged table costs two ``stat`` calls, or one listing of a store: the newest commit file must be the same
+    file as before (a table that was dropped and recreated has another one), and the next commit file must not exist.
 
     Args:
         path: Folder of the table; nothing is read before the first call.
@@ -88,13 +88,13 @@ class DeltaFolder:
     def __init__(self, path: str) -> None:
         self.path = str(path).rstrip("/")
         self._table: DeltaTable | None = None
-        self._identity: tuple[int, ...] | None = None
+        self._identity: places.Identity | None = None
         self._lock = threading.RLock()
 
     @classmethod
     def at(cls, path: str) -> DeltaFolder:
         """Return this process's only object for *path*, so that repeated checks stay cheap."""
-        key = os.path.abspath(path)  # noqa: PTH100  text, later a URL
+        key = places.absolute(path)
         with cls._guard:
             return cls._folders.setdefault(key, cls(key))
 
@@ -148,9 +148,9 @@ class DeltaFolder:
         """Return the open handle at the newest version; this object owns the handle and updates it."""
         with self._lock:
             if self._table is not None:
-                version = self._table.version()
-                if identity(self.path, version) == self._identity is not None:
-                    if not os.path.exists(commit_file(self.path, version + 1)):  # noqa: PTH110  text, later a URL
+                run = tail(self.path, self._table.version())
+                if run and run[0] == self._identity:
+                    if len(run) == 1:
                         return self._table
                     if self._update(self._table):
                         return self._table
@@ -190,13 +190,10 @@ class DeltaFolder:
                 self._table, self._identity = table, identity(self.path, table.version())
 
 
-def identity(path: str, version: int) -> tuple[int, ...] | None:
+def identity(path: str, version: int) -> places.Identity | None:
     """Return an identity of the commit file of *version* that no other file has; None if the file does not exist."""
-    try:
-        stat = os.stat(commit_file(path, version))  # noqa: PTH116  text, later a URL
-    except OSError:
-        return None
-    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    with translated(path, "reading the log of"):
+        return places.identity(commit_file(path, version))
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
@@ -204,10 +201,10 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
     This reads the log of the table. For repeated reads of one table, use its :class:`DeltaFolder`.
     """
-    if not os.path.isdir(path):  # noqa: PTH112  text, later a URL
+    if places.is_local(path) and not places.is_folder(path):  # the library would make the folder
         raise missing(path)
     with translated(path, "reading"):
-        return DeltaTable(path, version=version)
+        return DeltaTable(path, version=version, storage_options=places.options_of(path))
 
 
 def features_of(table: DeltaTable) -> TableFeatures:

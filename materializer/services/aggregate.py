@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
@@ -51,7 +50,7 @@ class Aggregate:
     kept_from: int = NEG_INF
 
     @classmethod
-    def of(cls, state: AggregateState, root: Path) -> Aggregate:
+    def of(cls, state: AggregateState, root: str) -> Aggregate:
         """Return the aggregate of *state* in the lake at *root*."""
         definition = compiled(state)
         paths = {
@@ -59,9 +58,9 @@ class Aggregate:
             "output": build_path(root, state.name, state.data_version)
             if state.builds
             else output_path(root, state.name),
-            "quarantine": str(root / state.name / "quarantine"),
-            "failing": str(root / state.name / "failing"),
-            "changes": str(root / state.name / "changes"),
+            "quarantine": f"{root}/{state.name}/quarantine",
+            "failing": f"{root}/{state.name}/failing",
+            "changes": f"{root}/{state.name}/changes",
         }
         app_ids = {
             "partials": f"materializer/{state.data_version}",
@@ -126,19 +125,19 @@ def _compile(state: AggregateState) -> Definition:
     return Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
 
 
-def partials_path(root: Path, name: str, data_version: str) -> str:
+def partials_path(root: str, name: str, data_version: str) -> str:
     """Return where the partials of a version of an aggregate lie."""
-    return str(root / name / "partials" / data_version)
+    return f"{root}/{name}/partials/{data_version}"
 
 
-def build_path(root: Path, name: str, data_version: str) -> str:
+def build_path(root: str, name: str, data_version: str) -> str:
     """Return where the output of a version lies while it is built."""
-    return str(root / name / "build" / data_version)
+    return f"{root}/{name}/build/{data_version}"
 
 
-def output_path(root: Path, name: str) -> str:
+def output_path(root: str, name: str) -> str:
     """Return where the output of an aggregate lies, for readers."""
-    return str(root / name / "output")
+    return f"{root}/{name}/output"
 
 
 def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:

@@ -75,7 +75,7 @@ Names: TypeAlias = Annotated[
     list[str] | None, Argument(help="Names of aggregates, or --all.", metavar="NAME", show_default=False)
 ]
 Paths: TypeAlias = Annotated[
-    list[Path], Argument(help="SQL files, or folders of them.", metavar="PATH", show_default=False)
+    list[str], Argument(help="SQL files, or folders of them.", metavar="PATH", show_default=False)
 ]
 
 # -- windows -------------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ BuildNow: TypeAlias = Annotated[
 NoSwitch: TypeAlias = Annotated[bool, Option("--no-switch", help="Build, and leave publishing to 'switch'.")]
 Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; kept in the journal.", metavar="TEXT")]
 DefinitionFiles: TypeAlias = Annotated[
-    list[Path] | None,
+    list[str] | None,
     Option(
         "--definitions",
         help="Take over the tables of a lost journal: SQL files, or folders of them.",
@@ -187,9 +187,9 @@ DefinitionFiles: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-NewFolder: TypeAlias = Annotated[Path, Argument(help="A new or empty folder.", metavar="FOLDER", show_default=False)]
+NewFolder: TypeAlias = Annotated[str, Argument(help="A new or empty folder.", metavar="FOLDER", show_default=False)]
 BackupFolder: TypeAlias = Annotated[
-    Path, Argument(help="A folder that 'backup' has written.", metavar="FOLDER", show_default=False)
+    str, Argument(help="A folder that 'backup' has written.", metavar="FOLDER", show_default=False)
 ]
 Again: TypeAlias = Annotated[bool, Option("--again", help="Make the archive even when there is one.")]
 Yes: TypeAlias = Annotated[bool, Option("--yes", help="Really do it.")]

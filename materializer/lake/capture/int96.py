@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from materializer.core.spec.spec import TimeType
 from materializer.errors import MaterializerError
+from materializer.lake import places
 from materializer.lake.log import Commit, DataFile
 from materializer.lake.statistics import instant
 from materializer.lake.table import open_table
@@ -107,6 +108,6 @@ def _holds_near(rows: int | None, nulls: int | None, lowest: Any, highest: Any) 
 
 def _int96_columns(file: str) -> set[str]:
     """Return the columns of a Parquet file that hold INT96."""
-    schema = pq.read_metadata(file).schema
+    schema = pq.read_metadata(places.opened(file)).schema
     columns = (schema.column(i) for i in range(len(schema)))
     return {c.path.split(".")[0] for c in columns if c.physical_type == "INT96"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from materializer.config import Config
@@ -36,7 +35,7 @@ class Lake:
     """One lake: what every use case needs.
 
     Args:
-        root: Its root folder.
+        root: Its root.
         journal: Its journal.
         config: Settings.
         engine: Starts Spark on first use.
@@ -45,7 +44,7 @@ class Lake:
         handlers: Output handlers by name.
     """
 
-    root: Path
+    root: str
     journal: Journal
     config: Config
     engine: Callable[[], Spark]

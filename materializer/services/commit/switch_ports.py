@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from materializer.core.refresh.plan import Plan
@@ -14,6 +13,7 @@ from materializer.errors import FrozenHistoryError, NotCoveredError
 from materializer.journal.events import Event
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import fence
 from materializer.lake.write.copying import copy_rows
@@ -88,7 +88,7 @@ class SwitchTables:
         return int(AggregateSpec.from_json(build.spec).property_map.get(KEEP, "1"))
 
     def _build(self, build: AggregateState) -> Aggregate:
-        return Aggregate.of(build, Path(self.aggregate.paths["output"]).parent.parent)
+        return Aggregate.of(build, places.parent(places.parent(self.aggregate.paths["output"])))
 
     def _note(self, plan: Plan, kind: str) -> dict[str, Any]:
         raise NotImplementedError

@@ -6,11 +6,9 @@ leaves folders that no aggregate owns and the next ``apply`` says so.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
@@ -35,6 +33,7 @@ from materializer.journal.events import Defined, Described, Event, SourceIdentit
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
@@ -67,7 +66,7 @@ class Definitions:
     """Applies and drops definitions in one lake.
 
     Args:
-        root: The lake's root folder.
+        root: The lake's root.
         journal: Its journal.
         config: Settings; ``sources`` names tables.
         engine: Starts Spark on first use.
@@ -77,7 +76,7 @@ class Definitions:
 
     def __init__(
         self,
-        root: Path,
+        root: str,
         journal: Journal,
         config: Config,
         engine: Callable[[], Spark],
@@ -294,11 +293,11 @@ class Definitions:
 
     def _create(self, prepared: CheckedDefinition) -> None:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
-        folder = self._root / spec.name
+        folder = f"{self._root}/{spec.name}"
         self._checkpoint("apply_tables")
-        with translated(str(folder), "creating", wrote="nothing was written"):
+        with translated(folder, "creating", wrote="nothing was written"):
             try:
-                folder.mkdir(parents=True)  # of two processes one makes it, and only that one may remove it again
+                places.make_new_folder(folder)  # of two processes one makes it, and only that one may remove it again
             except FileExistsError:
                 raise ForeignTableError(
                     f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
@@ -311,7 +310,7 @@ class Definitions:
             self._make_known(defined, aggregate_id)
         except MaterializerError:
             if aggregate_id not in self._journal.view().all:  # or it could not be applied again
-                shutil.rmtree(folder, ignore_errors=True)
+                places.delete_folder(folder, ignore_errors=True)
             raise
 
     def _make_known(self, defined: Defined, aggregate_id: str) -> None:

@@ -7,7 +7,6 @@ known of its output stands in for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from materializer.core.spec.spec import AggregateSpec
@@ -15,6 +14,7 @@ from materializer.errors import Problem
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.table import TableFeatures, TableHead
 from materializer.lake.types import schema_of
 from materializer.services.aggregate import output_path
@@ -61,13 +61,13 @@ class Batch:
     """The definitions of one command, over what a lake has.
 
     Args:
-        root: The lake's root folder.
+        root: The lake's root.
         sources: Named sources of the configuration.
         view: The journal.
         specs: The definitions, as given.
     """
 
-    def __init__(self, root: Path, sources: Mapping[str, str], view: View, specs: Sequence[AggregateSpec]) -> None:
+    def __init__(self, root: str, sources: Mapping[str, str], view: View, specs: Sequence[AggregateSpec]) -> None:
         self.view = view
         self.states: dict[str, AggregateState] = dict(view.states)
         """The aggregates of the lake, and those of the batch that are checked already and new."""
@@ -83,13 +83,15 @@ class Batch:
         """Return the definition of the batch that makes what *spec* reads, or None."""
         if spec.source not in self._sources:
             named = self._specs.get(spec.source.lower())
-            is_folder = named is not None and named.name == spec.name and (self._root / spec.source).exists()
+            is_folder = (
+                named is not None and named.name == spec.name and places.exists(places.inside(self._root, spec.source))
+            )
             if named is not None and not is_folder:
                 return named
             if named is None and by_name(self.view.states, spec.source) is not None:
                 return None
-        given = Path(self._sources.get(spec.source, spec.source))
-        paths = {str((self._root / given).resolve()), str(given.resolve())}
+        given = self._sources.get(spec.source, spec.source)
+        paths = {places.resolved(places.inside(self._root, given)), places.resolved(given)}
         return next((s for s in self._specs.values() if self.output(s.name) in paths), None)
 
     def ordered(self) -> Iterator[AggregateSpec]:
@@ -162,7 +164,7 @@ class Batch:
 
     def output(self, name: str) -> str:
         """Return where the output of an aggregate lies."""
-        return str(Path(output_path(self._root, name)).resolve())
+        return places.resolved(output_path(self._root, name))
 
     def misfits_of_child(self, spec: AggregateSpec, path: str) -> list[Problem]:
         """Return why *spec* may not divide what the aggregate at *path* divides, published or not yet."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
@@ -68,7 +67,7 @@ def _rows_of(spec: AggregateSpec) -> tuple[object, ...]:
     return time, spec.grid, keys, where, spec.lateness
 
 
-def rows_to_copy(old: AggregateState, root: Path) -> tuple[int, int, int]:
+def rows_to_copy(old: AggregateState, root: str) -> tuple[int, int, int]:
     """Return what making another version from the partials of *old* copies: rows, bytes, files, as their log has them.
 
     Raises:

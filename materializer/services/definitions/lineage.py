@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from materializer.core.aggregates.parts import group
@@ -22,6 +21,7 @@ from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
 from materializer.journal.state import AggregateState, States
+from materializer.lake import places
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
     "sum": frozenset({"sum", "count", "count_if"}),
@@ -40,9 +40,9 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 MISFIT: Final = "definition.not-nested"
 
 
-def parent_of(path: str, root: Path, states: States) -> AggregateState | None:
+def parent_of(path: str, root: str, states: States) -> AggregateState | None:
     """Return the aggregate whose output lies at *path*, or None."""
-    return next((s for s in states.values() if str((root / s.name / "output").resolve()) == path), None)
+    return next((s for s in states.values() if places.resolved(f"{root}/{s.name}/output") == path), None)
 
 
 def readers_of(path: str, states: States) -> list[AggregateState]:
@@ -50,10 +50,10 @@ def readers_of(path: str, states: States) -> list[AggregateState]:
     return sorted((s for s in states.values() if str(s.source.path) == path), key=lambda s: s.name.lower())
 
 
-def dropped_with(state: AggregateState, root: Path, everything: States) -> list[AggregateState]:
+def dropped_with(state: AggregateState, root: str, everything: States) -> list[AggregateState]:
     """Return what reads an aggregate, and what reads that, the last first: aggregates and next versions of aggregates."""
     found: dict[str, AggregateState] = {}
-    for reader in readers_of(str((root / state.name / "output").resolve()), everything):
+    for reader in readers_of(places.resolved(f"{root}/{state.name}/output"), everything):
         found |= {s.id: s for s in [*dropped_with(reader, root, everything), reader] if s.id not in found}
     return list(found.values()) if not state.builds else []
 
@@ -63,9 +63,9 @@ def is_materialised(state: AggregateState) -> bool:
     return state.threshold != NEG_INF
 
 
-def parents_first(root: Path, states: States) -> list[str]:
+def parents_first(root: str, states: States) -> list[str]:
     """Return the names of all aggregates, those that others read before these."""
-    outputs = {str(root / s.name / "output"): s.name for s in states.values()}
+    outputs = {f"{root}/{s.name}/output": s.name for s in states.values()}
     parents = {s.name: outputs.get(str(s.source.path)) for s in states.values()}
 
     def depth(name: str) -> int:
@@ -77,7 +77,7 @@ def parents_first(root: Path, states: States) -> list[str]:
     return sorted(parents, key=lambda name: (depth(name), name.lower()))
 
 
-def over_final_rows(spec: AggregateSpec, path: str, root: Path, states: States) -> AggregateSpec:
+def over_final_rows(spec: AggregateSpec, path: str, root: str, states: States) -> AggregateSpec:
     """Return *spec*, which reads the table at *path*, so that open windows of an engine do not count."""
     parent = parent_of(path, root, states)
     if parent is None or not AggregateSpec.from_json(parent.spec).is_engine:
@@ -86,7 +86,7 @@ def over_final_rows(spec: AggregateSpec, path: str, root: Path, states: States) 
     return replace(spec, where=where, reads=tuple(sorted({*spec.reads, "is_final"})))
 
 
-def problems_of(spec: AggregateSpec, path: str, root: Path, states: States) -> list[Problem]:
+def problems_of(spec: AggregateSpec, path: str, root: str, states: States) -> list[Problem]:
     """Return why *spec* may not read the table at *path*, if that is an aggregate's output."""
     parent = parent_of(path, root, states)
     if parent is None:
@@ -102,7 +102,7 @@ def problems_of(spec: AggregateSpec, path: str, root: Path, states: States) -> l
     return [p for name, call in calls if (p := _again(spec, name, call, formulas))]
 
 
-def _leads_to(state: AggregateState, name: str, root: Path, states: States) -> bool:
+def _leads_to(state: AggregateState, name: str, root: str, states: States) -> bool:
     at: AggregateState | None = state
     for _ in range(len(states) + 1):
         if at is None:

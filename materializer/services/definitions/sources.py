@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import States, by_name
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def resolve_source(
-    name: str, root: Path, sources: Mapping[str, str], states: States, engine: Callable[[], Spark]
+    name: str, root: str, sources: Mapping[str, str], states: States, engine: Callable[[], Spark]
 ) -> SourceIdentity:
     """Return the table that a source name stands for.
 
@@ -32,24 +32,23 @@ def resolve_source(
     """
     state = by_name(states, name)
     if name in sources:
-        candidates = [Path(sources[name])]
+        candidates = [places.inside(root, sources[name])]
     elif state is not None:
-        candidates = [Path(output_path(root, state.name))]
+        candidates = [output_path(root, state.name)]
     else:
-        candidates = [root / name, Path(name)]
-    candidates = [p if p.is_absolute() else root / p for p in candidates[:1]] + candidates[1:]
-    if not candidates[0].exists() and re.fullmatch(r"\w+(\.\w+){1,2}", sources.get(name, name)):
+        candidates = list(dict.fromkeys([places.inside(root, name), places.normalised(name)]))
+    if not places.exists(candidates[0]) and re.fullmatch(r"\w+(\.\w+){1,2}", sources.get(name, name)):
         return engine().table_named(sources.get(name, name))
     for path in candidates:
-        if path.exists():
-            return SourceIdentity(str(path.resolve()), DeltaFolder.at(str(path.resolve())).head().table_id)
+        if places.exists(path):
+            return SourceIdentity(places.resolved(path), DeltaFolder.at(places.resolved(path)).head().table_id)
     known = ", ".join(sorted(sources)) or "none"
     raise TableNotFoundError(
-        f"there is no table '{name}' (looked at {', '.join(str(p) for p in candidates)}; named sources: {known})",
+        f"there is no table '{name}' (looked at {', '.join(candidates)}; named sources: {known})",
         hint="name it in [sources] of materializer.toml, or give its path",
     )
 
 
 def named_in(error: MaterializerError, name: str) -> str:
     """Return how an error of :func:`resolve_source` names the source: by its name, or by its folder where that exists."""
-    return name if isinstance(error, TableNotFoundError) else str(Path(name).resolve())
+    return name if isinstance(error, TableNotFoundError) else places.resolved(name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table
 
@@ -37,6 +36,6 @@ def create_tables(
     return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
 
 
-def remove_tables(root: Path, state: AggregateState) -> None:
+def remove_tables(root: str, state: AggregateState) -> None:
     """Remove the tables of an aggregate; what is missing already is not an error."""
-    shutil.rmtree(root / state.name, ignore_errors=True)
+    places.delete_folder(f"{root}/{state.name}", ignore_errors=True)

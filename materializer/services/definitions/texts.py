@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
+from materializer.lake import places
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
 """SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
@@ -99,14 +100,16 @@ class Texts:
 def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
     if isinstance(item, AggregateSpec):
         return [(item, "")]
-    path = Path(item)
     if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith("CREATE ")):
         return [(item, "")]
-    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
-    if not files or not files[0].exists():
-        raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
+    path = places.normalised(item)
+    files = [path]
     try:
-        return [(f.read_text(encoding="utf-8"), str(f)) for f in files]
+        if places.is_folder(path):
+            files = [f"{path}/{name}" for name in sorted(places.names(path)) if name.endswith(".sql")]
+        if not files or not places.exists(files[0]):
+            raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
+        return [(places.read(f).decode(), f) for f in files]
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.engines.clock import ClosingClock
 from materializer.errors import WriteFencedError
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.lake.write.replace import append_files
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark]) -> None:
     """Bring the quarantine up to the captured source version."""
     path, app_id = aggregate.paths["quarantine"], aggregate.app_ids["quarantine"]
-    known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if Path(path).exists() else -1
+    known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if places.exists(path) else -1
     if state.cursor <= known:
         return
     clock = ClosingClock.of(state.engine)
     schema, rows, is_fetched = spark().windows.late_rows(
         aggregate.definition, aggregate.source, known, state.cursor, clock
     )
-    if not Path(path).exists():
+    if not places.exists(path):
         columns = [(f.name, f.dataType.simpleString()) for f in schema]
         create_table(path, columns, name=f"{aggregate.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}

@@ -14,7 +14,6 @@ anywhere: all tables have the same rows, and a later vacuum removes new files th
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +25,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import LeaseLostError, MaterializerError
 from materializer.journal.events import Maintained
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import CHECKPOINT_EVERY, CommitResult
 from materializer.lake.write.new_files import new_files
@@ -268,7 +268,7 @@ class Maintainer:
         removed = self._leftovers(leased, aggregate, table)
         remove(path, removed)
         for orphan in (orphans := self._orphans(leased, table)):
-            shutil.rmtree(orphan.name, ignore_errors=True)
+            places.delete_folder(orphan.name, ignore_errors=True)
         removed = [*removed, *orphans]
         written = self._rewritten(leased, aggregate, table)
         self._checkpoint("maintain_log")

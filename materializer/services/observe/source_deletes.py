@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import AggregateSpec, TimeType
@@ -100,7 +99,7 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
 
 
 def left_to_owner(
-    state: AggregateState, definition: Definition, root: Path, view: View
+    state: AggregateState, definition: Definition, root: str, view: View
 ) -> tuple[str, tuple[OtherReader, ...]]:
     """Return how the owner of a source deletes the raw rows of frozen history, and who else needs them.
 

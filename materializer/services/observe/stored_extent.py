@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from materializer.core.compiled.definition import SLICE
 from materializer.core.policy.retention import SOURCE
@@ -13,6 +12,7 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
 from materializer.journal.state import AggregateState, States
+from materializer.lake import places
 from materializer.lake.extent import Extent, files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
@@ -109,7 +109,7 @@ def _followed_end(state: AggregateState, aggregate: Aggregate) -> int:
 def _first_edge(state: AggregateState, aggregate: Aggregate, states: States) -> int:
     """Return the start of the bucket of the source's first row, where our tables hold rows before it; else ``NEG_INF``."""
     definition, path = aggregate.definition, state.source.path
-    if lineage.parent_of(path, Path(aggregate.paths["output"]).parent.parent, states) is not None:
+    if lineage.parent_of(path, places.parent(places.parent(aggregate.paths["output"])), states) is not None:
         return NEG_INF
     try:
         head = DeltaFolder.at(path).head()

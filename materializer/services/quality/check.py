@@ -55,14 +55,14 @@ class Checker:
     """Checks aggregates of one lake.
 
     Args:
-        root: The lake's root folder.
+        root: The lake's root.
         journal: Its journal.
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called when the answers are there, and when the journal has them.
     """
 
-    root: Path
+    root: str
     journal: Journal
     engine: Callable[[], Spark]
     library: Library

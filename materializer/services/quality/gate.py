@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
@@ -217,7 +217,7 @@ class Gate:
         if not rows:
             return
         path, app_id = self.aggregate.paths["failing"], self.aggregate.app_ids["failing"]
-        if not Path(path).exists():
+        if not places.exists(path):
             name = f"{self.aggregate.name}_failing"
             create_table(path, FAILING_COLUMNS, name=name, description="rows that failed an expectation")
         names = [name for name, _ in FAILING_COLUMNS]

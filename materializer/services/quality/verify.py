@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
@@ -78,7 +77,7 @@ class VerifyReport:
 class Verifier:
     """Verifies aggregates of one lake."""
 
-    root: Path
+    root: str
     journal: Journal
     engine: Callable[[], Spark]
 

@@ -7,12 +7,10 @@ process that still works for the lost journal cannot write to it; no reader look
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
@@ -24,6 +22,7 @@ from materializer.journal.events import Defined, Dropped, Event, Repaired
 from materializer.journal.state import AggregateState, States, by_name
 from materializer.journal.store import FOLDER
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.log import is_attempt
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table, fence
@@ -54,7 +53,7 @@ class Left:
     old_id: str
     n: int
     columns: tuple[tuple[str, str], ...] | None
-    partials: tuple[Path, ...]
+    partials: tuple[str, ...]
 
 
 class TakeOver:
@@ -83,7 +82,7 @@ class TakeOver:
             if by_name(states, spec.name) is not None:
                 reports.append(RepairReport(spec.name, "sound", Mending(spec.name, ())))
                 continue
-            left = left_in(self._root / spec.name)
+            left = left_in(f"{self._root}/{spec.name}")
             reports.append(RepairReport(spec.name, "planned", _plan_of(spec.name, left, left.columns, lost)))
         return reports
 
@@ -102,8 +101,8 @@ class TakeOver:
             self._journal.view()
         except JournalError as exc:
             self._checkpoint("takeover_journal_aside")
-            path = self._root / FOLDER
-            aside = put_aside(path) if path.exists() else ()
+            path = f"{self._root}/{FOLDER}"
+            aside = put_aside(path) if places.exists(path) else ()
             self._journal.reopen()
             return ((exc.code, exc.message),), aside
         return (), ()
@@ -114,11 +113,11 @@ class TakeOver:
         began = time.perf_counter()
         if by_name(self._journal.view().states, spec.name) is not None:
             return RepairReport(spec.name, "sound", Mending(spec.name, ()))
-        left = left_in(self._root / spec.name)
+        left = left_in(f"{self._root}/{spec.name}")
         self._drop_unreadable(spec.name, left)
         [prepared] = self._definitions.prepare([spec])
         todo = _plan_of(spec.name, left, prepared.schemas["output"], lost)
-        if not (self._root / spec.name).exists():
+        if not places.exists(f"{self._root}/{spec.name}"):
             self._definitions.apply(prepared, lease=self._lake.lease)
         else:
             aside = (*aside, *self._adopt(prepared, left, todo))
@@ -149,8 +148,8 @@ class TakeOver:
         spec, schemas = prepared.spec, prepared.schemas
         new_id = _next_id(left.old_id) if left.old_id else uuid4().hex
         data_version = uuid5(NAMESPACE_OID, f"{new_id} partials").hex
-        folder, note = self._root / spec.name, _note(todo.n, prepared.change.source_version)
-        output, partials = str(folder / "output"), str(folder / "partials" / data_version)
+        folder, note = f"{self._root}/{spec.name}", _note(todo.n, prepared.change.source_version)
+        output, partials = f"{folder}/output", f"{folder}/partials/{data_version}"
         self._checkpoint("takeover_retire")
         if todo.output is Table.KEPT:
             fence(output, f"materializer/{left.old_id}", RETIRED, note)
@@ -162,16 +161,16 @@ class TakeOver:
         self._checkpoint("takeover_output")
         aside: tuple[str, ...] = ()
         if todo.output is not Table.KEPT:
-            if Path(output).exists() and not is_attempt(output):
-                aside = put_aside(Path(output))
+            if places.exists(output) and not is_attempt(output):
+                aside = put_aside(output)
             words = f"materializer output {new_id}: {spec.comment}".rstrip(": ")
             create_table(output, schemas["output"], name=spec.name, description=words)
         fence(output, f"materializer/{new_id}", todo.n, note)
         self._append(prepared, new_id, data_version, {"partials": partials, "output": output}, todo)
         self._checkpoint("takeover_clean")
         for old in left.partials:
-            if old.name != data_version:
-                shutil.rmtree(old, ignore_errors=True)
+            if places.name(old) != data_version:
+                places.delete_folder(old, ignore_errors=True)
         return aside
 
     def _append(
@@ -211,21 +210,22 @@ class TakeOver:
         self._journal.transact(decide)
 
 
-def left_in(folder: Path) -> Left:
+def left_in(folder: str) -> Left:
     """Return the tables of an aggregate in *folder*, without those that cannot be read."""
     old_id, n, columns = "", 0, None
-    output = DeltaFolder.at(str(folder / "output"))
+    output = DeltaFolder.at(f"{folder}/output")
     with suppress(MaterializerError):
         old_id = _newest_id(output, made_for(output, "output"))
         n = output.transaction_version(f"materializer/{old_id}") or 0
         columns = tuple(output.schema())
     partials = []
-    for path in sorted((folder / "partials").glob("*")):
-        table = DeltaFolder.at(str(path))
+    for name in sorted(places.names(f"{folder}/partials")):
+        path = f"{folder}/partials/{name}"
+        table = DeltaFolder.at(path)
         with suppress(MaterializerError):
             if made_for(table, "partials"):
                 partials.append(path)
-                n = max(n if n < RETIRED else 0, table.transaction_version(f"materializer/{path.name}") or 0)
+                n = max(n if n < RETIRED else 0, table.transaction_version(f"materializer/{name}") or 0)
     return Left(old_id, n if n < RETIRED else 0, columns, tuple(partials))
 
 

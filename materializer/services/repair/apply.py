@@ -11,12 +11,10 @@ journal.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
@@ -36,13 +34,14 @@ from materializer.journal.events import Aborted, BuildOpened, Event, Frozen, Inv
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.unreadable import Broken
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.extent import files
 from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.lake.write.replace import replace_by_files
 from materializer.services import processes
-from materializer.services.aggregate import Aggregate, made_for
+from materializer.services.aggregate import Aggregate, made_for, output_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
@@ -139,11 +138,9 @@ class Repairer:
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
         root, view = self.lake.root, self.lake.journal.view()
-        if not root.is_dir():
-            return []
         known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
-        folders = [f for f in sorted(root.iterdir()) if f.name.lower() not in known and (f / "output").is_dir()]
-        return [f.name for f in folders if _is_ours(f / "output")]
+        unknown = [name for name in sorted(places.names(root)) if name.lower() not in known]
+        return [name for name in unknown if _is_ours(output_path(root, name))]
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
         """Return the state of an aggregate, and why one of its events cannot be read, "" when all can."""
@@ -282,18 +279,18 @@ class _Work:
             if todo.n:
                 fence(path, aggregate.app_ids["output"], todo.n, self._note("fence"))
             return ()
-        new = Path(path).parent / REBUILDING
-        shutil.rmtree(new, ignore_errors=True)
+        new = f"{places.parent(path)}/{REBUILDING}"
+        places.delete_folder(new, ignore_errors=True)
         comment = aggregate.definition.spec.comment
         words = f"materializer output {self.state.id}: {comment}".rstrip(": ")
-        create_table(str(new), self.state.schemas["output"], name=aggregate.name, description=words)
+        create_table(new, self.state.schemas["output"], name=aggregate.name, description=words)
         if todo.output is Table.REBUILT:
-            self._rebuild(aggregate, str(new))
+            self._rebuild(aggregate, new)
         elif todo.n:
-            fence(str(new), aggregate.app_ids["output"], todo.n, self._note("fence"))
+            fence(new, aggregate.app_ids["output"], todo.n, self._note("fence"))
         self._checkpoint("repair_swap")
-        aside = cleared(Path(path), self.todo.old_output)
-        new.rename(path)
+        aside = cleared(path, self.todo.old_output)
+        places.move_folder(new, path)
         return aside
 
     def _rebuild(self, aggregate: Aggregate, path: str) -> None:
@@ -326,12 +323,12 @@ class _Work:
     def _repaired(self, aggregate: Aggregate, tables: dict[str, str]) -> Repaired:
         todo, reason = self.todo, "; ".join(words for _, words in self.todo.wrong)
         if not todo.is_everything_dirty:
-            return Repaired(todo.n, Path(aggregate.paths["partials"]).name, tables, reason, is_everything_dirty=False)
+            return Repaired(todo.n, places.name(aggregate.paths["partials"]), tables, reason, is_everything_dirty=False)
         threshold = stored_extent.end_of(aggregate)
         source = self.diagnosis.source
         return Repaired(
             todo.n,
-            Path(aggregate.paths["partials"]).name,
+            places.name(aggregate.paths["partials"]),
             tables,
             reason,
             is_everything_dirty=True,
@@ -377,14 +374,14 @@ class _Work:
 
     def _removed_partials(self) -> tuple[str, ...]:
         """Remove the old partials if they are ours; else return their folder."""
-        old = Path(self.lake.aggregate(self.state).paths["partials"])
-        if not old.exists():
+        old = self.lake.aggregate(self.state).paths["partials"]
+        if not places.exists(old):
             return ()
         table = self.diagnosis.partials
         if table.table_id == self.state.tables["partials"] or table.verdict is TableCondition.OTHER:
-            shutil.rmtree(old, ignore_errors=True)
+            places.delete_folder(old, ignore_errors=True)
             return ()
-        return (str(old),)
+        return (old,)
 
 
 def _opened_again(state: AggregateState, view: View) -> list[tuple[str, Event]]:
@@ -401,9 +398,9 @@ def source_rows(state: AggregateState, aggregate: Aggregate) -> int:
     return sum(f.rows for f in extent.files) + extent.unknown.rows
 
 
-def _is_ours(output: Path) -> bool:
+def _is_ours(output: str) -> bool:
     with suppress(MaterializerError):
-        return bool(made_for(DeltaFolder.at(str(output)), "output"))
+        return places.is_folder(output) and bool(made_for(DeltaFolder.at(output), "output"))
     return False
 
 

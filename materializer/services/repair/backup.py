@@ -10,13 +10,11 @@ the aggregate dirty. A build whose tables do not agree with the journal is dropp
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from materializer.core.time.spans import Span
@@ -27,6 +25,7 @@ from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, s
 from materializer.journal.state import AggregateState
 from materializer.journal.store import FOLDER, RESTORING
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.failures import translated, unfit
 from materializer.lake.write.commit import fence
 from materializer.services import processes
@@ -106,7 +105,7 @@ class Backups:
 
     lake: Lake
 
-    def backup(self, folder: Path) -> BackupReport:
+    def backup(self, folder: str) -> BackupReport:
         """Copy one version of the journal into a new or empty folder, and read the copy; refreshes may run meanwhile.
 
         Raises:
@@ -116,11 +115,11 @@ class Backups:
         """
         began = time.perf_counter()
         with translated(str(folder), "looking at"):
-            is_taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+            is_taken = places.exists(folder) and (not places.is_folder(folder) or bool(places.names(folder)))
         if is_taken:
             raise UsageError(f"'{folder}' is not empty", hint="name a new folder for each backup")
-        place = folder.absolute()
-        if reason := unfit(str(place)):
+        place = places.absolute(folder)
+        if reason := unfit(place):
             message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
             raise UsageError(message, hint="name another folder")
         view = copy_journal(self.lake.root, place)
@@ -129,18 +128,18 @@ class Backups:
             raise JournalError(error.message, hint=error.hint, wrote=f"the copy in '{folder}' is no backup")
         made_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         numbers = {s.name: s.written_n for s in sorted(view.states.values(), key=lambda s: s.name)}
-        manifest = Manifest(made_at, str(self.lake.root), view.version, numbers)
+        manifest = Manifest(made_at, self.lake.root, view.version, numbers)
         self.lake.on_checkpoint("backup_seal")
         seal(place, manifest)
-        return BackupReport(str(folder), manifest, time.perf_counter() - began)
+        return BackupReport(folder, manifest, time.perf_counter() - began)
 
-    def plan(self, folder: Path) -> RestoreReport:
+    def plan(self, folder: str) -> RestoreReport:
         """Return what a restore of *folder* would do; writes nothing."""
         manifest, view = self._checked(folder)
         current, problem = self._current()
-        return RestoreReport(str(folder), manifest, "planned", _differences(view, current), problem)
+        return RestoreReport(folder, manifest, "planned", _differences(view, current), problem)
 
-    def restore(self, folder: Path) -> RestoreReport:
+    def restore(self, folder: str) -> RestoreReport:
         """Replace the journal by that of a backup, and rename the replaced one.
 
         Raises:
@@ -157,22 +156,22 @@ class Backups:
         try:
             self._fence(current)
             self.lake.on_checkpoint("restore_copy")
-            ready = root / RESTORING
-            shutil.rmtree(ready, ignore_errors=True)
-            copy_journal(folder.absolute(), ready / _COPY)
+            ready = f"{root}/{RESTORING}"
+            places.delete_folder(ready, ignore_errors=True)
+            copy_journal(places.absolute(folder), f"{ready}/{_COPY}")
             if current is not None:
-                self._carry_on(Journal(ready / _COPY), current)
-            given_up = self._given_up(Journal(ready / _COPY))
-            (ready / _COPY / FOLDER).rename(ready / FOLDER)
+                self._carry_on(Journal(f"{ready}/{_COPY}"), current)
+            given_up = self._given_up(Journal(f"{ready}/{_COPY}"))
+            places.move_folder(f"{ready}/{_COPY}/{FOLDER}", f"{ready}/{FOLDER}")
         except BaseException:
             self._give_back(taken)
             raise
         self.lake.on_checkpoint("restore_aside")
-        aside = put_aside(root / FOLDER) if (root / FOLDER).exists() else ()
+        aside = put_aside(f"{root}/{FOLDER}") if places.exists(f"{root}/{FOLDER}") else ()
         self.lake.on_checkpoint("restore_put")
-        (ready / FOLDER).rename(root / FOLDER)
+        places.move_folder(f"{ready}/{FOLDER}", f"{root}/{FOLDER}")
         self.lake.on_checkpoint("restore_clean")
-        shutil.rmtree(ready, ignore_errors=True)
+        places.delete_folder(ready, ignore_errors=True)
         self.lake.journal.reopen()
         return RestoreReport(
             planned.folder,
@@ -191,14 +190,14 @@ class Backups:
 
         Only the prepared journal has both the frozen boundaries of the backup and later ones.
         """
-        ready, place = self.lake.root / RESTORING / FOLDER, self.lake.root / FOLDER
-        if ready.exists() and not place.exists():
-            ready.rename(place)
+        ready, place = f"{self.lake.root}/{RESTORING}/{FOLDER}", f"{self.lake.root}/{FOLDER}"
+        if places.exists(ready) and not places.exists(place):
+            places.move_folder(ready, place)
             self.lake.journal.reopen()
 
-    def _checked(self, folder: Path) -> tuple[Manifest, View]:
+    def _checked(self, folder: str) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)
-        view = Journal(folder.absolute()).view()
+        view = Journal(places.absolute(folder)).view()
         numbers = {s.name: s.written_n for s in view.states.values()}
         if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, numbers):
             msg = f"the backup in '{folder}' is not what was copied: version {view.version} of {manifest.version}"
@@ -288,7 +287,7 @@ class Backups:
         return problems
 
 
-def _frozen_since(backup: AggregateState, current: AggregateState | None, root: Path) -> list[Event]:
+def _frozen_since(backup: AggregateState, current: AggregateState | None, root: str) -> list[Event]:
     """Return the event that moves the boundary of a backup up to the current one, below which raw rows may be gone."""
     if current is None or current.frozen <= backup.frozen:
         return []

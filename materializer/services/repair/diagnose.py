@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from materializer.core.refresh.plan import Plan, TableBase
@@ -116,12 +115,12 @@ _CODES: Final = {
 }
 
 
-def diagnose(state: AggregateState, root: Path, states: States, events: str = "") -> Diagnosis:
+def diagnose(state: AggregateState, root: str, states: States, events: str = "") -> Diagnosis:
     """Return the diagnosis of an aggregate, from the logs of its tables; writes nothing and starts no JVM.
 
     Args:
         state: Its state in the journal, or the part of it that can be read.
-        root: The lake's root folder.
+        root: The lake's root.
         states: All aggregates.
         events: Why one of its events cannot be read.
 
@@ -182,7 +181,7 @@ def _numbered(state: AggregateState, which: str, n: int, table_id: str, version:
     return DiagnosedTable(which, TableCondition.SOUND, "", n, table_id, fits, version)
 
 
-def _new_source(state: AggregateState, root: Path, states: States) -> SourceIdentity | None:
+def _new_source(state: AggregateState, root: str, states: States) -> SourceIdentity | None:
     """Return the source of an aggregate over another one, if its table was replaced or is older than the cursor."""
     if lineage.parent_of(state.source.path, root, states) is None:
         return None

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import count
 
+from materializer.lake import places
 from materializer.services.repair.plan import Old
 
 
-def cleared(path: Path, old: Old) -> tuple[str, ...]:
+def cleared(path: str, old: Old) -> tuple[str, ...]:
     """Make room at *path*: remove the folder there, or rename it and return its new name."""
-    if not path.exists():
+    if not places.exists(path):
         return ()
     if old is Old.REMOVED:
-        shutil.rmtree(path)
+        places.delete_folder(path)
         return ()
     return put_aside(path)
 
 
-def put_aside(path: Path) -> tuple[str, ...]:
+def put_aside(path: str) -> tuple[str, ...]:
     """Rename a folder within its parent, and return its new name."""
-    name = next(p for p in _beside(path) if not p.exists())
-    path.rename(name)
-    return (str(name),)
+    free = next(p for p in _beside(path) if not places.exists(p))
+    places.move_folder(path, free)
+    return (free,)
 
 
-def _beside(path: Path) -> Iterator[Path]:
-    number = 1
-    while True:
-        yield path.with_name(f"{path.name}.aside" + (f"-{number}" if number > 1 else ""))
-        number += 1
+def _beside(path: str) -> Iterator[str]:
+    yield f"{path}.aside"
+    yield from (f"{path}.aside-{number}" for number in count(2))

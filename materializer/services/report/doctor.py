@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from materializer.config import Config
 from materializer.core.policy.policies import length_of, policies_of
@@ -38,13 +37,13 @@ class Doctor:
     """Examines one lake; writes nothing and starts no JVM.
 
     Args:
-        root: The lake's root folder.
+        root: The lake's root.
         journal: Its journal.
         config: Settings.
         maintainer: Plans maintenance.
     """
 
-    root: Path
+    root: str
     journal: Journal
     config: Config
     maintainer: Maintainer

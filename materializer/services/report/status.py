@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.policy.policies import has_clock, promise_of
@@ -148,7 +147,7 @@ class Status:
 class Looker:
     """Reports on the aggregates of one lake; writes nothing."""
 
-    root: Path
+    root: str
     journal: Journal
 
     def names(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from materializer.core.time.spans import NEG_INF
 from materializer.core.time.trading_days import DAYS
 from materializer.errors import LogGapError
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
 from materializer.lake.write.commit import PROPERTIES
 from materializer.lake.write.vacuum import hours
@@ -156,7 +156,7 @@ def _gone(state: AggregateState, newest: int) -> int:
     for commit in commits(path, state.cursor, upto):
         changed = [f.path for f in (*commit.adds, *commit.removes) if f.data_change]
         names.update(f.path for f in commit.change_files) if commit.change_files else names.update(changed)
-    return sum(not os.path.exists(f"{path}/{unquote(name)}") for name in names)  # noqa: PTH110  text, later a URL
+    return sum(1 for _ in places.missing_of(path, map(unquote, names)))
 
 
 def written_by_others(state: AggregateState, table: str, path: str) -> Iterator[DoctorFinding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.spec.spec import AggregateSpec, TimeType
@@ -60,7 +59,7 @@ class PreviousVersion:
     differences: tuple[str, ...]
 
 
-def next_version(state: AggregateState, build: AggregateState | None, root: Path) -> NextVersion | None:
+def next_version(state: AggregateState, build: AggregateState | None, root: str) -> NextVersion | None:
     """Return the progress of *build*, the next version of *state*; None without a build."""
     if build is None:
         return None

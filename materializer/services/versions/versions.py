@@ -14,7 +14,6 @@ the aggregate, except for the runs of a build, which are done under the lease of
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -38,6 +37,7 @@ from materializer.errors import (
 from materializer.journal.events import Checked, Described, Dropped, Event
 from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
+from materializer.lake import places
 from materializer.lake.rows import row_count
 from materializer.services import processes
 from materializer.services.commit.lake import Lake
@@ -252,7 +252,7 @@ class Versions:
         self._checkpoint("version_sweep")
         view = self.lake.journal.view()
         for _, folder in orphans(self.lake.root, view, view.named(name)):
-            shutil.rmtree(folder, ignore_errors=True)
+            places.delete_folder(folder, ignore_errors=True)
 
     def rollback(self, name: str, back: int = 1) -> None:
         """Make a previous version the next one, from its partials; a build then brings it up to date.

@@ -1,4 +1,4 @@
-"""What the journal may rely on, of its store in memory as of its Delta table."""
+"""What the journal may rely on, of its store in memory as of its Delta table, on a disk and on S3."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ def row(n: int) -> Row:
     return Row("a", "done", "2024-01-01T00:00:00Z", json.dumps({"n": n}))
 
 
-@pytest.fixture(params=["memory", "delta"])
+@pytest.fixture(params=["memory", "delta", "s3"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     """Open one store again and again, as one process each."""
     if request.param == "delta":
         return lambda: JournalStore(tmp_path)
+    if request.param == "s3":
+        bucket = request.getfixturevalue("bucket")
+        return lambda: JournalStore(f"{bucket}/lake")
     store = MemoryStore()
     return lambda: store
 
 
 class TestAStoreOfRows:
-    """The contract of the port; each test runs over both stores."""
+    """The contract of the port; each test runs over all stores."""
 
     def test_one_that_does_not_exist_is_empty(self, opened: Opened) -> None:
         """
