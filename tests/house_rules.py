@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -25,6 +26,10 @@ _BY_NAME: Final = {"setattr", "getattr", "delattr", "hasattr", "patch", "object"
 """Functions that are given a name as text."""
 _OF_TUPLES: Final = {"_replace", "_asdict", "_fields", "_make"}
 """What a named tuple has, and is public although it begins with an underscore."""
+_OF_FILES: Final = re.compile(
+    r"os\.(?!getpid|kill|cpu_count|environ|devnull|dup2|getppid).*|shutil\.(?!get_terminal_size).*|glob\..*"
+)
+"""Calls that reach files."""
 _OF_MOCKS: Final = {"call_args", "call_args_list", "call_count", "mock_calls", "method_calls"}
 
 
@@ -44,6 +49,23 @@ def private_names() -> frozenset[str]:
     """Return the private names that the product defines: functions, classes, attributes and values."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "materializer").rglob("*.py"))
     return frozenset(name for tree in trees for name in _defined(tree)) - _OF_TUPLES
+
+
+def product() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the path and the syntax tree of each module of the product."""
+    for path in sorted((ROOT / "materializer").rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def file_calls(tree: ast.AST) -> list[str]:
+    """Return how a module asks the operating system for files: calls of ``Path``, ``open``, ``os`` and ``shutil``.
+
+    Examples:
+        >>> file_calls(ast.parse("os.path.exists(p); os.getpid(); Path(p).stat(); shutil.rmtree(p); open(p)"))
+        ['Path', 'open', 'os.path.exists', 'shutil.rmtree']
+    """
+    calls = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return sorted({name for name in calls if name in {"Path", "open"} or _OF_FILES.fullmatch(name)})
 
 
 def imported_tests(tree: ast.AST) -> list[str]:

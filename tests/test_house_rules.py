@@ -51,6 +51,36 @@ def test_the_list_can_only_be_lowered() -> None:
     assert {} == {file: n for file, n in after.items() if n > before.get(file, 0)}
 
 
+ON_THIS_MACHINE = {
+    "materializer/lake/places.py": "the one module that knows what a place is",
+    "materializer/lake/store_settings.py": "each cloud's files with credentials, in the user's home",
+    "materializer/services/processes.py": "/proc: which processes of this machine live",
+    "materializer/services/definitions/suites.py": "suites are beside the configuration, not in the lake",
+    "materializer/api/checking.py": "a suite beside the configuration, and a folder for pages that people read",
+    "materializer/api/opened.py": "the root of a lake on this machine, as its callers know it",
+    "materializer/adapters/cli/output.py": "the terminal",
+    "materializer/adapters/cli/commands/about.py": "the demo's folder",
+}
+"""Modules that reach files other than through places, and why."""
+
+
+def test_only_places_reach_files_of_a_lake() -> None:
+    """
+    What touches a lake asks `materializer.lake.places`, so that it works on a store as in a folder.
+    """
+    rooms = tuple(
+        f"materializer/{room}" for room in ("lake", "journal", "services", "api", "wiring.py", "adapters/cli")
+    )
+    found = {
+        path: calls
+        for path, tree in house_rules.product()
+        if path.startswith(rooms) and (calls := house_rules.file_calls(tree))
+    }
+
+    assert {} == {path: calls for path, calls in found.items() if path not in ON_THIS_MACHINE}
+    assert set(found) == set(ON_THIS_MACHINE)
+
+
 def test_folders_of_tests_are_rooms() -> None:
     """
     Below a floor of the house each folder with tests has the name of a room of that floor.

@@ -202,8 +202,12 @@ def entries(folder: str) -> list[FileEntry]:
 def files(folder: str) -> list[FileEntry]:
     """Return all files below a folder, by name; none if there is no folder."""
     if is_local(folder):
-        walked = ((f"{path}/{n}", os.stat(f"{path}/{n}")) for path, _, found in os.walk(folder) for n in found)
-        all_files = [FileEntry(os.path.relpath(path, folder), stat.st_size, stat.st_mtime) for path, stat in walked]
+        walked = [f"{path}/{n}" for path, _, found in os.walk(folder) for n in found]
+        all_files = []
+        for path in walked:
+            with suppress(FileNotFoundError):  # it has gone meanwhile
+                stat = os.stat(path)
+                all_files.append(FileEntry(os.path.relpath(path, folder), stat.st_size, stat.st_mtime))
     else:
         all_files = [_entry(n, meta) for n, meta in _store(folder).listed()]
     return sorted(all_files, key=lambda entry: entry.name)
@@ -365,6 +369,13 @@ def delete_folder(place: str, *, ignore_errors: bool = False) -> None:
         found = [entry.name for entry in files(place)]
         if found:
             _store(place).delete(sorted(found, key=lambda n: _LOG not in n))  # a table without a log is none
+
+
+def delete_if_empty(place: str) -> None:
+    """Delete a folder in which nothing is; a store has no such folders."""
+    if is_local(place):
+        with suppress(OSError):
+            os.rmdir(place)
 
 
 # -- settings ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +33,7 @@ from materializer.errors import (
     StorageError,
     WriteFencedError,
 )
+from materializer.lake import places
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, is_begun, read_commit
@@ -105,7 +105,7 @@ def create_table(
     shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
     configuration = {**PROPERTIES, **(properties or {})}
     with translated(path, "creating", wrote=NOT_COMMITTED):
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103  text, later a URL
+        places.make_folder(path)
         DeltaTable.create(
             path,
             shape,
@@ -115,6 +115,7 @@ def create_table(
             configuration=configuration,
             commit_properties=CommitProperties(max_commit_retries=0),  # a retry would create it again, as version 1
             post_commithook_properties=NO_HOOKS,
+            storage_options=places.options_of(path),
         )
 
 

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
+from materializer.lake import places
 from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.table import open_table
@@ -70,6 +71,6 @@ def copy_rows(
 
 
 def _tables(opened: DeltaTable, file: str, shape: pa.Schema) -> Iterator[pa.Table]:
-    with translated(str(opened.table_uri), "reading"), pq.ParquetFile(file) as parquet:
+    with translated(str(opened.table_uri), "reading"), pq.ParquetFile(places.opened(file)) as parquet:
         for batch in parquet.iter_batches(columns=shape.names):
             yield pa.Table.from_batches([batch]).select(shape.names).cast(shape)

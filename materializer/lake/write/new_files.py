@@ -15,12 +15,10 @@ A process that dies leaves the folder, which ``maintain`` removes; see :mod:`mat
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
@@ -30,6 +28,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from materializer.errors import RetryableError, WriteFencedError
+from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import DataFile, latest_version, read_commit
 from materializer.lake.write.commit import NO_HOOKS, NOT_COMMITTED
@@ -69,9 +68,13 @@ class NewFiles:
         with translated(self.path, "writing beside", wrote=NOT_COMMITTED):
             properties = opened.metadata().configuration
             configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
-            os.makedirs(self.folder)  # noqa: PTH103  text, later a URL
+            places.make_folder(self.folder)
             DeltaTable.create(
-                self.folder, opened.schema(), configuration=configuration, post_commithook_properties=NO_HOOKS
+                self.folder,
+                opened.schema(),
+                configuration=configuration,
+                post_commithook_properties=NO_HOOKS,
+                storage_options=places.options_of(self.folder),
             )
         return self.folder
 
@@ -98,9 +101,8 @@ class NewFiles:
     def committed(self) -> None:
         """Remove the folder's log, and the folder if it has no files."""
         if self.folder:
-            shutil.rmtree(f"{self.folder}/{LOG}", ignore_errors=True)
-            with suppress(OSError):
-                os.rmdir(self.folder)  # noqa: PTH106  text, later a URL
+            places.delete_folder(f"{self.folder}/{LOG}", ignore_errors=True)
+            places.delete_if_empty(self.folder)
 
     def failed(self, *, is_refused: bool) -> None:
         """Remove the folder, unless its files may be in a commit whose answer was lost."""
@@ -109,7 +111,7 @@ class NewFiles:
 
     def _clear(self) -> None:
         if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            places.delete_folder(self.folder, ignore_errors=True)
 
 
 @contextmanager

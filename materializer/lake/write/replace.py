@@ -29,6 +29,7 @@ from deltalake import DeltaTable
 from materializer.core.policy.compaction import target_rows
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
+from materializer.lake import places
 from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside
@@ -271,7 +272,10 @@ def _remaining(
     for file in run:
         with translated(replacement.path, "reading", wrote=NOT_COMMITTED):
             old = shaped(
-                pq.ParquetFile(f"{replacement.path}/{file.name}", coerce_int96_timestamp_unit="us").read(), shape
+                pq.ParquetFile(
+                    places.opened(f"{replacement.path}/{file.name}"), coerce_int96_timestamp_unit="us"
+                ).read(),
+                shape,
             )
         remains = np.ones(old.num_rows, dtype=bool)
         has_time = old[replacement.column.name].is_valid().to_numpy()

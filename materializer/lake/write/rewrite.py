@@ -21,6 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.core.policy.compaction import FileExtent, Group, cuts
 from materializer.core.spec.spec import TimeType
+from materializer.lake import places
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.statistics import unit
@@ -117,6 +118,7 @@ def write_parts(folder: str, rows: pa.Table, column: str, time_type: TimeType, t
                 target_file_size=_WHOLE,
                 writer_properties=WRITER,
                 post_commithook_properties=NO_HOOKS,
+                storage_options=places.options_of(folder),
             )
 
 
@@ -125,7 +127,7 @@ def _rows(path: str, group: Group, order: Sequence[str]) -> pa.Table:
     parts = []
     for piece in group.pieces:
         with translated(path, "reading", wrote=NOT_COMMITTED):
-            file = pq.ParquetFile(f"{path}/{piece.path}", coerce_int96_timestamp_unit="us")
+            file = pq.ParquetFile(places.opened(f"{path}/{piece.path}"), coerce_int96_timestamp_unit="us")
             parts.append(shaped(file.read(), shape))
     by = [(name, "ascending") for name in order if not pa.types.is_nested(shape.field(name).type)]
     return pa.concat_tables(parts).sort_by(by)

@@ -12,9 +12,7 @@ once and whole: the plan has ended, so its commit is fenced and no version will 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,8 +23,10 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from materializer.errors import LogGapError
+from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import commit_file, latest_version, read_commit
+from materializer.lake.places import FileEntry
 from materializer.lake.table import open_table
 from materializer.lake.write.new_files import LOG, OF_PLAN, OTHERS
 
@@ -42,6 +42,7 @@ class Leftover:
 
     name: str
     bytes: int
+    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +84,26 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
         return unneeded
     with translated(path, "reading"):
         # a file newer than the newest commit may belong to a commit in progress, even if this machine's clock runs ahead
-        before = min(before, os.stat(commit_file(path, latest_version(path))).st_mtime)  # noqa: PTH116  text, later a URL
+        before = min(before, places.entry(commit_file(path, latest_version(path))).modified)
         for name, files in _listed(path).items():
-            size = sum(size for size, _ in files.values())
-            is_dead = name.startswith(OF_PLAN) and any(f.startswith(f"{name}/{LOG}/") for f in files)
-            if is_dead and needed.isdisjoint(files):
-                unneeded.append(Leftover(name, size))
+            is_dead = name.startswith(OF_PLAN) and any(f.name.startswith(f"{name}/{LOG}/") for f in files)
+            if is_dead and needed.isdisjoint(f.name for f in files):
+                unneeded.append(Leftover(name, sum(f.bytes for f in files), is_folder=True))
                 continue
-            unneeded += [Leftover(f, size) for f, (size, at) in files.items() if f not in needed and at < before]
+            unneeded += [Leftover(f.name, f.bytes) for f in files if f.name not in needed and f.modified < before]
     return sorted(unneeded, key=lambda f: f.name)
 
 
-def _listed(path: str) -> dict[str, dict[str, tuple[int, float]]]:
-    """Return the size and the time of each file, by the folder in which it lies; "" for the table's own."""
-    listed: dict[str, dict[str, tuple[int, float]]] = {"": {}}
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.name.startswith(("_", ".")):
-                continue
-            if entry.is_file():
-                stat = entry.stat()
-                listed[""][entry.name] = (stat.st_size, stat.st_mtime)
-            elif entry.name.startswith((OF_PLAN, OTHERS)):
-                listed[entry.name] = dict(_below(path, entry.name))
+def _listed(path: str) -> dict[str, list[FileEntry]]:
+    """Return the files of a table, by the folder of new files in which they lie; "" for the table's own."""
+    listed: dict[str, list[FileEntry]] = {"": []}
+    for file in places.files(path):
+        folder, _, name = file.name.partition("/")
+        if not name:
+            listed[""] += [] if file.name.startswith(("_", ".")) else [file]
+        elif folder.startswith((OF_PLAN, OTHERS)):
+            listed.setdefault(folder, []).append(file)
     return listed
-
-
-def _below(path: str, folder: str) -> Iterator[tuple[str, tuple[int, float]]]:
-    for at, _, names in os.walk(f"{path}/{folder}"):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                stat = os.stat(f"{at}/{name}")  # noqa: PTH116  text, later a URL
-                yield f"{at[len(path) + 1 :]}/{name}", (stat.st_size, stat.st_mtime)
 
 
 def remove(path: str, files: Iterable[Leftover]) -> None:
@@ -125,15 +114,15 @@ def remove(path: str, files: Iterable[Leftover]) -> None:
     """
     with translated(path, "removing files of", wrote="some files that nobody needs are gone, the table is whole"):
         for file in files:
-            folder, _, name = file.name.rpartition("/")
-            if not folder and os.path.isdir(f"{path}/{name}"):  # noqa: PTH112  text, later a URL
-                shutil.rmtree(f"{path}/{name}", ignore_errors=True)
+            if file.is_folder:
+                places.delete_folder(f"{path}/{file.name}", ignore_errors=True)
                 continue
+            folder, _, name = file.name.rpartition("/")
             for each in (name, f".{name}.crc"):  # Spark keeps a checksum beside what it writes to a folder
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(f"{path}/{folder}/{each}")  # noqa: PTH107  text, later a URL
-            with contextlib.suppress(OSError):  # it still has files
-                os.rmdir(f"{path}/{folder}" if folder else "")  # noqa: PTH106  text, later a URL
+                    places.delete(f"{path}/{folder}/{each}")
+            if folder:
+                places.delete_if_empty(f"{path}/{folder}")
 
 
 def log_state(path: str, *, seconds: float, since: int | None = None) -> LogState:
@@ -158,7 +147,7 @@ def shorten_log(path: str, *, seconds: float, since: int | None = None) -> bool:
     try:
         opened.create_checkpoint()
         for file in _expired(_log_files(path), seconds, since):
-            os.remove(f"{path}/_delta_log/{file.name}")  # noqa: PTH107  text, later a URL
+            places.delete(f"{path}/_delta_log/{file.name}")
     except (DeltaError, OSError):
         return False  # a shorter log only makes opening faster
     return True
@@ -172,21 +161,22 @@ def _expired(files: Iterable[_LogFile], seconds: float, since: int | None) -> li
 
 
 def _log_files(path: str) -> list[_LogFile]:
-    with translated(path, "reading"), os.scandir(f"{path}/_delta_log") as entries:
-        matches = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
-        return [
-            _LogFile(int(match[1]), entry.name, entry.stat().st_mtime, bool(_CHECKPOINT.fullmatch(entry.name)))
-            for match, entry in matches
-        ]
+    with translated(path, "reading"):
+        entries = places.entries(f"{path}/_delta_log")
+    matches = [(match, entry) for entry in entries if (match := _LOG_FILE.fullmatch(entry.name))]
+    return [
+        _LogFile(int(match[1]), entry.name, entry.modified, bool(_CHECKPOINT.fullmatch(entry.name)))
+        for match, entry in matches
+    ]
 
 
 def _unfinished(path: str) -> Iterator[Leftover]:
     """Yield the folders that a crashed maintenance of an earlier version left; the caller has the lease, so none is running."""
-    with translated(path, "reading"), os.scandir(path) as entries:
-        for entry in entries:
-            if entry.name.startswith(_FORMER) and entry.is_dir():
-                sizes = (os.path.getsize(f"{folder}/{n}") for folder, _, names in os.walk(entry.path) for n in names)  # noqa: PTH202
-                yield Leftover(entry.name, sum(sizes))
+    with translated(path, "reading"):
+        for entry in places.entries(path):
+            if entry.name.startswith(_FORMER) and entry.is_folder:
+                size = sum(file.bytes for file in places.files(f"{path}/{entry.name}"))
+                yield Leftover(entry.name, size, is_folder=True)
 
 
 def _needed(path: str, before: float, since: int | None) -> set[str] | None:

@@ -92,7 +92,9 @@ def test_files_of_writes_that_failed_go_when_they_are_old(trades):
     for path in (orphan, checksum, dead / LOG / "0.json", dead / "part-0.parquet", former / "part-0.parquet", other):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text("rows")
-    assert [Leftover(former.name, 4), Leftover(dead.name, 8)] == leftovers(trades.path, before=NEVER)
+    assert [Leftover(former.name, 4, is_folder=True), Leftover(dead.name, 8, is_folder=True)] == leftovers(
+        trades.path, before=NEVER
+    )
     for path in (orphan, other):
         os.utime(path, (0, 0))
     found = leftovers(trades.path, before=10.0**9)
