@@ -21,7 +21,7 @@ setup: $(QUICKER) ## Make the environment, and what lets Spark start quicker
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; name it: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect]'
 	@touch $@
 
 $(QUICKER): $(STAMP)
@@ -29,7 +29,7 @@ $(QUICKER): $(STAMP)
 	@touch $@
 
 $(EXTRAS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,airflow,quality,calendars,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect,airflow,quality,calendars,docs]'
 	@touch $@
 
 hooks: ## Let git check the message of each commit

@@ -26,19 +26,29 @@ Profile = Literal["short", "long"]
 
 @dataclass(frozen=True, slots=True)
 class SparkConfig:
-    """How the embedded Spark is started; a session that the user supplies ignores all of this.
+    """Which Spark computes, and how it is started; a session that the user supplies ignores all of this.
 
     Args:
+        master: The cluster that computes for the driver in this process, such as ``spark://host:7077`` or ``local[4]``; ""
+            for all cores of this machine.
+        remote: The Spark Connect server that computes, such as ``sc://host:15002``; then no JVM is started here. "" for none.
         profile: ``short`` starts quickly, for commands that take seconds; ``long`` has the full compiler, for backfills.
         memory: Heap of the JVM in Spark's notation, such as ``2g``.
         jars: Folder with the two Delta jars, or None for the user's cache.
         options: Spark options, passed on unchanged; they override ours.
     """
 
+    master: str = ""
+    remote: str = field(default="", repr=False)  # it may hold a token
     profile: Profile = "short"
     memory: str = "2g"
     jars: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the driver computes by itself, in this process's JVM."""
+        return not self.remote and (self.master or self.options.get("spark.master", "local")).startswith("local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,7 @@ def read(
     if path is not None:
         found |= _Table(str(path), path.parent, problems).read(_parsed(path))
     found |= _Table("environment", here, problems).read_environment(env)
+    problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
     spark, limits = (
@@ -123,6 +134,14 @@ def read(
         for name in _SECTIONS
     )
     return Config(spark=SparkConfig(**spark), limits=Limits(**limits), file=path, **found)
+
+
+def _contradictions(found: Mapping[str, Any]) -> list[str]:
+    """Return the problems of settings that are valid alone and not together."""
+    options = found.get("spark.options", {})
+    named = [key for key in ("spark.master", "spark.remote") if key in found]
+    named += [f"{key} under [spark.options]" for key in ("spark.master", "spark.remote") if key in options]
+    return [f"{' and '.join(named)} are given, but only one of them can say where Spark runs"] if len(named) > 1 else []
 
 
 def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path | None:
@@ -188,8 +207,8 @@ class _Table:
         try:
             found[key] = convert(value, self.base)
         except _Invalid as wanted:
-            found_value = "" if key == "storage" else f", found {value!r}"  # which may have a secret
-            self.problems.append(f"{self.place}: {name!r} must be {wanted}{found_value}")
+            shown = "another value, which is not shown because it may hold a secret" if key in _SECRET else repr(value)
+            self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {shown}")
 
     def _unknown(self, key: str, known: list[str]) -> None:
         near = get_close_matches(key, known, 1, 0.6)
@@ -209,6 +228,7 @@ def _with_one_level(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 _Convert = Callable[[Any, Path], Any]
 _SECTIONS = ("spark", "limits")
+_SECRET = ("spark.remote", "storage")
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -224,6 +244,22 @@ def _profile(value: Any, _: Path) -> str:
     if value not in {"short", "long"}:
         raise _Invalid("'short' or 'long'")
     return str(value)
+
+
+def _master(value: Any, _: Path) -> str:
+    # Spark has no list of masters: another scheme is that of a cluster manager of the user's
+    known = r"local(\[.+\])?|local-cluster\[.+\]|yarn|[a-z0-9+.-]+://\S+"
+    if not isinstance(value, str) or not re.fullmatch(known, value.strip()) or value.strip().startswith("sc://"):
+        raise _Invalid("a Spark master such as 'local[4]', 'spark://host:7077', 'yarn' or 'k8s://https://host:6443'")
+    return value.strip()
+
+
+def _remote(value: Any, _: Path) -> str:
+    if not isinstance(value, str) or not re.fullmatch(
+        r"sc://[^/;:\s]+(:[0-9]+)?(/(;[^;=\s]+=[^;\s]*)*;?)?", value.strip()
+    ):
+        raise _Invalid("a Spark Connect server such as 'sc://host:15002' or 'sc://host:443/;use_ssl=true'")
+    return value.strip()
 
 
 def _memory(value: Any, _: Path) -> str:
@@ -314,6 +350,8 @@ KEYS: dict[str, _Convert] = {
     "output_handlers": _names,
     "expectations": _folder,
     "limits.windows": _count,
+    "spark.master": _master,
+    "spark.remote": _remote,
     "spark.profile": _profile,
     "spark.memory": _memory,
     "spark.jars": _folder,

@@ -26,6 +26,8 @@ SLOW = pytest.StashKey[list[str]]()
 QUICK = pytest.StashKey[list[str]]()
 MOVED: list[dict[str, str]] = tomllib.loads((HERE / "slow.toml").read_text(encoding="utf-8"))["slow"]
 """Tests that are slow, by how their names begin, each with a quick one that guards the same rule."""
+STARTS_JVM = {"spark", "connect_server", "standalone_cluster"}
+"""The fixtures that start a JVM."""
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
 FRESH = int(os.environ.setdefault("MATERIALIZER_FRESH_SEED", str(secrets.randbelow(10**9))))
@@ -54,7 +56,7 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark by folder or by fixture what starts a JVM."""
     for item in items:
-        starts_jvm = "spark" in getattr(item, "fixturenames", ())
+        starts_jvm = not STARTS_JVM.isdisjoint(getattr(item, "fixturenames", ()))
         if starts_jvm or item.path.is_relative_to(HERE / "spark"):
             item.add_marker(pytest.mark.spark)
         if item.nodeid.startswith(tuple(entry["test"] for entry in MOVED)):
@@ -114,17 +116,18 @@ def rng(seed: int) -> random.Random:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one Spark session of a run, or of each worker: local[2], short profile, few partitions."""
+    """The one Spark session of a run, or of each worker: local[2], short profile, few partitions; or a server's."""
     from materializer.config import Config, SparkConfig
     from materializer.spark.runtime import session
 
     options = {
-        "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    started = session.start(Config(spark=SparkConfig(profile="short", options=options)))
+    remote = os.environ.get("MATERIALIZER_TEST_REMOTE", "")
+    config = SparkConfig(remote=remote) if remote else SparkConfig(master="local[2]", options=options)
+    started = session.start(Config(spark=config))
     # for what tests ask Spark themselves, of a few rows; what is tested has a session of its own with its own settings
     for setting in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
         started.conf.set(setting, "false")

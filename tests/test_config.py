@@ -109,6 +109,14 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
         ("limits = 3", "'limits' must be a table, found 3"),
         ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
         ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
+        (
+            "[spark]\nmaster = 'lokal'",
+            "'spark.master' must be a Spark master such as 'local[4]', 'spark://host:7077', 'yarn' or 'k8s://https://host:6443', found",
+        ),
+        (
+            "[spark]\nremote = 'host:15002'",
+            "'spark.remote' must be a Spark Connect server such as 'sc://host:15002' or 'sc://host:443/;use_ssl=true', found",
+        ),
         ("[spark]\nmemory = '2gb'", "'spark.memory' must be a size such as '2g' or '900m', found '2gb'"),
         ("[sources]\nflights = 3", "'sources' must be a table of name = \"path, URI or catalog name\""),
         ("[spark.options]\na = [1]", "'spark.options' must be a table of texts, numbers and truth values (at 'a')"),
@@ -121,6 +129,48 @@ def test_a_problem_names_file_key_found_and_wanted(tmp_path: Path, text: str, wa
     (line,) = problems(tmp_path, text)
 
     assert line.startswith(f"{tmp_path / config.FILE_NAME}: {wanted}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[spark]\nmaster = 'yarn'\nremote = 'sc://host'",
+        "[spark]\nmaster = 'yarn'\n[spark.options]\n'spark.master' = 'yarn'",
+        "[spark]\nremote = 'sc://host'\n[spark.options]\n'spark.master' = 'yarn'",
+    ],
+)
+def test_one_setting_says_where_spark_runs(tmp_path: Path, text: str) -> None:
+    """
+    Two that could contradict each other are refused, wherever they are given.
+    """
+    (line,) = problems(tmp_path, text)
+
+    assert line.endswith("are given, but only one of them can say where Spark runs")
+
+
+def test_a_token_is_never_shown(tmp_path: Path) -> None:
+    """
+    Neither a problem nor the settings themselves print what a server's address holds.
+    """
+    (line,) = problems(tmp_path, "[spark]\nremote = 'sc:/host/;token=secret'")
+    good = read(tmp_path, "[spark]\nremote = 'sc://host/;token=secret'")
+
+    assert "secret" not in line
+    assert "secret" not in repr(good)
+    assert good.spark.remote.endswith("secret")
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[4]", "local[*]", "spark://a:7077,b:7077", "yarn", "k8s://https://h:1"]
+)
+def test_masters_are_as_spark_has_them(tmp_path: Path, master: str) -> None:
+    """
+    Those of this machine are local; a cluster's are not, nor is a server.
+    """
+    found = read(tmp_path, MATERIALIZER_SPARK_MASTER=master).spark
+
+    assert (master, master.startswith("local")) == (found.master, found.is_local)
+    assert not read(tmp_path, MATERIALIZER_SPARK_REMOTE="sc://host:1").spark.is_local
 
 
 def test_all_problems_come_at_once(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
     began = time.perf_counter()
     if session.is_running():
         raise UsageError("this process runs Spark already", hint="call it in a process of its own")
+    if config.spark.remote:
+        return PreparedDemo((), None, 0, time.perf_counter() - began, False, "a Spark Connect server computes")
     cache = jars.cache_dir()
     if jars.find(config.spark.jars, cache) is None:
         session.end(session.start(config))
@@ -80,8 +82,10 @@ def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
     if cached is None:
         return PreparedDemo((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
     names = tuple(p.name for p in cached)
-    if config.spark.profile != "short":
-        reason = f"profile '{config.spark.profile}' starts without one"
+    reason = f"profile '{config.spark.profile}' starts without one" if config.spark.profile != "short" else ""
+    if not config.spark.is_local:
+        reason = "the driver of a cluster starts without one"
+    if reason:
         return PreparedDemo(names, None, 0, time.perf_counter() - began, False, reason)
     target = archive.place(cache, cached)
     if target.is_file() and not again:

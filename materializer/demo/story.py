@@ -176,13 +176,15 @@ def when(instant: int) -> str:
     return f"{_EPOCH + timedelta(microseconds=instant):%Y-%m-%d %H:%M}"
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """Return a number with its noun.
+def count(n: int | None, one: str, many: str = "") -> str:
+    """Return a number with its noun; None is an unknown number.
 
     Examples:
         >>> count(1, "row"), count(2_400, "row")
         ('1 row', '2,400 rows')
     """
+    if n is None:
+        return f"an unknown number of {many or one + 's'}"
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 

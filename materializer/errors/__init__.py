@@ -22,6 +22,7 @@ from materializer.errors.definitions import (
 )
 from materializer.errors.environment import (
     CalendarLibraryMissingError,
+    ConnectLibraryMissingError,
     JarsUnreachableError,
     JavaMissingError,
     JavaTooOldError,
@@ -30,6 +31,7 @@ from materializer.errors.environment import (
     ResultTooLargeError,
     SparkDiedError,
     SparkError,
+    SparkUnreachableError,
     StorageError,
 )
 from materializer.errors.findings import (
@@ -136,7 +138,9 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "JarsUnreachableError",
     "QualityLibraryMissingError",
     "CalendarLibraryMissingError",
+    "ConnectLibraryMissingError",
     "SparkError",
+    "SparkUnreachableError",
     "SparkDiedError",
     "ResultTooLargeError",
     "StorageError",

@@ -42,6 +42,14 @@ class CalendarLibraryMissingError(MaterializerError):
     default_hint = "pip install 'materializer[calendars]'"
 
 
+class ConnectLibraryMissingError(MaterializerError):
+    """A Spark Connect server is named, and the libraries of Spark's client are not installed."""
+
+    code = "connect.not-installed"
+    exit_status = 71
+    default_hint = "pip install 'materializer[connect]'"
+
+
 class SparkError(MaterializerError):
     """Spark failed, and neither the data nor the definition caused it."""
 
@@ -53,6 +61,13 @@ class SparkDiedError(SparkError):
     """The process of Spark ended while it was needed."""
 
     code = "spark.died"
+
+
+class SparkUnreachableError(SparkError):
+    """No Spark Connect server answers where the configuration says that one is."""
+
+    code = "spark.unreachable"
+    default_hint = "start the server, or correct spark.remote; then run the same command again"
 
 
 class ResultTooLargeError(SparkError):

@@ -98,7 +98,7 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
         defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
         if isinstance(value, int) and not isinstance(value, bool):
             defaults[key] = str(value)
-    defaults["spark.jars"] = "the user's cache"
+    defaults |= {"spark.jars": "the user's cache", "spark.master": "all cores of this machine", "spark.remote": "none"}
 
     assert {k: variables.get(k, "") for k in config.KEYS} == {k: name for k, name, _ in rows}
     assert defaults == {k: default.strip() for k, _, default in rows}

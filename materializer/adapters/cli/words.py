@@ -23,13 +23,17 @@ def number(n: int) -> str:
     return f"{n:,}"
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """Return a number with its noun.
+def count(n: int | None, one: str, many: str = "") -> str:
+    """Return a number with its noun; None is an unknown number.
 
     Examples:
         >>> count(1, "row"), count(2_400, "row"), count(3, "commit by hand", "commits by hand")
         ('1 row', '2,400 rows', '3 commits by hand')
+        >>> count(None, "Spark job")
+        'an unknown number of Spark jobs'
     """
+    if n is None:
+        return f"an unknown number of {many or one + 's'}"
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 

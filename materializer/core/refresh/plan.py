@@ -390,7 +390,7 @@ class RunReport:
         partials_written: Rows of the partials commit.
         rows_written: Rows of the output commit.
         null_times: Source rows left out because their time is null, when counted.
-        jobs: Number of Spark jobs.
+        jobs: Number of Spark jobs; None if Spark does not count them (Connect).
         commits: Number of Delta commits, those of the journal included.
         files_rewritten: Number of files removed from our tables.
         seconds: Wall time.
@@ -405,7 +405,7 @@ class RunReport:
     partials_written: int = 0
     rows_written: int = 0
     null_times: int = 0
-    jobs: int = 0
+    jobs: int | None = 0
     commits: int = 0
     files_rewritten: int = 0
     seconds: float = 0.0
@@ -418,10 +418,10 @@ class ReadCost:
 
     Args:
         rows_read: Source rows aggregated on the fly; where changes were merged, the changed rows. Counted as for a refresh.
-        jobs: Number of Spark jobs.
+        jobs: Number of Spark jobs; None if Spark does not count them (Connect).
         seconds: Wall time.
     """
 
     rows_read: int = 0
-    jobs: int = 0
+    jobs: int | None = 0
     seconds: float = 0.0

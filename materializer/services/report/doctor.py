@@ -75,12 +75,17 @@ class Doctor:
 
     def _environment(self) -> Iterator[DoctorFinding]:
         from materializer.spark.runtime import class_data, jars
+        from materializer.spark.runtime.connect import place_of
         from materializer.spark.runtime.session import check_java, refuse_unsafe_options
 
         try:
             refuse_unsafe_options(self.config.spark.options)
         except MaterializerError as exc:
             yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
+        if remote := self.config.spark.remote:
+            message = f"Spark is a Connect server, {place_of(remote)}: neither Java nor jars are needed here"
+            yield DoctorFinding("ok", "environment", "doctor.remote", message)
+            return
         try:
             yield DoctorFinding("ok", "environment", "doctor.java", f"Java {check_java()}")
         except MaterializerError as exc:

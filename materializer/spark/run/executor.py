@@ -37,7 +37,7 @@ class Executor:
     _starting: RLock = field(default_factory=RLock)
 
     def engine(self) -> Spark:
-        """Return Spark, started on the first call, and once more after its process has died.
+        """Return Spark, started on the first call, and once more after its process has died; over Connect after each loss.
 
         Raises:
             SparkDiedError: If it has died again, or runs in a session that was given.
@@ -46,7 +46,8 @@ class Executor:
             if self.started is not None and (death := self.started.death()):
                 if self.session is not None or self._died is not None:
                     raise death.error()
-                self.started, self._died = None, death
+                # a server may be restarted any number of times; a session there takes little from it
+                self.started, self._died = None, None if death.loss else death
             elif self.started is None and self._died is not None:
                 raise self._died.error()  # what was to take its place did not start
             if self.started is None:

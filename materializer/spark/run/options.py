@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from materializer.core.aggregates.registry import find
 from materializer.core.compiled.definition import Definition
+from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.jvm import death_behind
 
 _GROUP_KEYS: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -38,8 +39,10 @@ def is_plain(definition: Definition) -> bool:
     return definition.engine is None and known and types <= _PLAIN
 
 
-def jobs_in(spark: SparkSession, group: str) -> int:
-    """Return how many Spark jobs ran under a group; 0 if Spark does not count them (Connect) or is dead."""
+def jobs_in(spark: SparkSession, group: str) -> int | None:
+    """Return how many Spark jobs ran under a group; None if Spark does not count them (Connect), 0 if it is dead."""
+    if is_connect(spark):
+        return None
     try:
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
     except (PySparkException, AttributeError):
@@ -74,11 +77,10 @@ def planned_simply(spark: SparkSession, *, compiles: bool) -> Iterator[None]:
 @contextmanager
 def counted(spark: SparkSession, group: str) -> Iterator[None]:
     """Count the jobs of the block under a group, then restore the thread's own group."""
-    try:
-        context = spark.sparkContext
-    except (PySparkException, AttributeError):
+    if is_connect(spark):
         yield
         return
+    context = spark.sparkContext
     before = {key: context.getLocalProperty(key) for key in _GROUP_KEYS}
 
     def put_back() -> None:

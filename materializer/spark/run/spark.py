@@ -47,6 +47,7 @@ from materializer.spark.run.capture import Changes, changes
 from materializer.spark.run.computed import Computed
 from materializer.spark.run.fresh import Observed, OnTheFly
 from materializer.spark.runtime import jvm
+from materializer.spark.runtime.connect import is_connect, is_lost
 from materializer.spark.runtime.failures import feed_gaps, spoken
 from materializer.spark.runtime.jvm import Death, death_behind, watched
 from materializer.spark.runtime.python_aggregates import refuse_unknown, register
@@ -74,6 +75,7 @@ class Spark:
         refuse_unsafe_settings(spark)
         self.spark = work_session(spark)
         self._bridge = jvm.bridge_of(self.spark)
+        self._losses = jvm.RECORD.losses
         # this logger repeats every refusal, with the whole plan
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self.windows = Windowing(self.spark)
@@ -87,7 +89,11 @@ class Spark:
         return jvm_pid(self.spark) or 0
 
     def death(self) -> Death | None:
-        """Return how Spark's process ended; None while it is alive."""
+        """Return how Spark's process ended, or how its server lost the session; None while it is alive."""
+        if is_connect(self.spark) and self._losses != jvm.RECORD.losses:
+            if is_lost(self.spark):
+                return jvm.RECORD.last
+            self._losses = jvm.RECORD.losses  # another session of this process was lost
         return jvm.death(self._bridge)
 
     # -- a refresh -------------------------------------------------------------------------------------------------------
@@ -439,12 +445,12 @@ class Spark:
             raw = c.read_version(self.spark, source, version)
             return compare(definition, raw, published, spans, inside, examples=examples)
 
-    def jobs_of(self, computed: Computed) -> int:
-        """Return how many Spark jobs a computation and its commits took; 0 if Spark does not count them (Connect)."""
+    def jobs_of(self, computed: Computed) -> int | None:
+        """Return how many Spark jobs a computation and its commits took; see :func:`materializer.spark.run.options.jobs_in`."""
         return self.jobs_in(computed.group)
 
-    def jobs_in(self, group: str) -> int:
-        """Return how many Spark jobs ran under a group; 0 if Spark does not count them (Connect) or is dead."""
+    def jobs_in(self, group: str) -> int | None:
+        """Return how many Spark jobs ran under a group; see :func:`materializer.spark.run.options.jobs_in`."""
         return options.jobs_in(self.spark, group)
 
     @contextmanager

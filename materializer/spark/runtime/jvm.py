@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from materializer.errors import MaterializerError, SparkDiedError
+from materializer.spark.runtime.connect import loss_behind
 
 PATIENCE: Final = 5.0
 """Seconds to wait for the end of a process that has closed its sockets, or is about to close them."""
@@ -39,11 +40,14 @@ class Death:
         status: Exit status, negative for a signal, as far as known.
         is_ours: Whether this process started it; False if the session came from the user.
         log: The last lines of its output.
+        loss: How contact with a Spark Connect server was lost, after "the Spark Connect server"; "" if Spark ran in a JVM of
+            this host.
     """
 
     status: int | None
     is_ours: bool
     log: str = ""
+    loss: str = ""
 
     @property
     def by_signal(self) -> int:
@@ -64,6 +68,8 @@ class Death:
         """Return what the user can do about it."""
         if not self.is_ours:
             return _NEW
+        if self.loss:
+            return f"see that the server runs, {_AGAIN}"
         if self.by_signal == signal.SIGKILL:
             return (
                 "most often the system was short of memory and killed it (its log tells): give the machine more memory, or "
@@ -83,17 +89,28 @@ class Death:
         whose = "Spark" if self.is_ours else "the Spark of the session that was given"
         values: dict[str, Any] = {"status": self.status, "signal": self.by_signal, "log": self.log}
         more = {} if wrote is None else {"wrote": wrote}
-        message = f"{f'{doing} failed: ' if doing else ''}{whose} died: its process {self.words()}"
+        how = f"the Spark Connect server {self.loss}" if self.loss else f"{whose} died: its process {self.words()}"
+        message = f"{f'{doing} failed: ' if doing else ''}{how}"
         return SparkDiedError(message, hint=self.hint(), **values, **more)
 
 
 @dataclass(slots=True)
 class JvmRecord:
-    """The JVM state of this process: the bridge to the JVM that it started, the log of that JVM, and the last death."""
+    """Which Spark this process uses: the bridge to the JVM that it started and its log, or a server; and the last death.
+
+    Args:
+        gateway: The bridge to the JVM.
+        log: The file of the output of the JVM.
+        last: The last death.
+        is_client: Whether this process has opened a session of a Spark Connect server.
+        losses: How many calls a server did not answer.
+    """
 
     gateway: Any = None
     log: Path | None = None
     last: Death | None = None
+    is_client: bool = False
+    losses: int = 0
 
 
 RECORD: Final = JvmRecord()
@@ -140,6 +157,10 @@ def death_behind(exc: BaseException) -> Death | None:
     context = _context()
     if context is None or isinstance(exc, MaterializerError):
         return None
+    if loss := loss_behind(exc):
+        RECORD.losses += 1
+        RECORD.last = Death(None, RECORD.is_client, loss=loss)
+        return RECORD.last
     gateway = context._gateway  # noqa: SLF001 (there is no public way to the process)
     is_lost = _is_lost_connection(exc)
     found = death(gateway)

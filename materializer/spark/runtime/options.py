@@ -19,6 +19,7 @@ _FLAGS: Final[Mapping[Profile, str]] = {
     "short": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
     "long": "-XX:+UseParallelGC",
 }
+_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 WORK: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -42,9 +43,11 @@ def embedded_options(
         archive_to: Where the JVM writes a class-data archive when it ends; it then uses none itself.
     """
     given = dict(config.spark.options)
+    if config.spark.master:
+        given["spark.master"] = config.spark.master
     loaded = jars.options(found, cache)
     archived = ""
-    if found is not None and config.spark.profile == "short" and given.get("spark.master", "local").startswith("local"):
+    if found is not None and config.spark.profile == "short" and config.spark.is_local:
         loaded = class_data.options(found, given.pop(class_data.CLASS_PATH, ""))
         archived = class_data.making(archive_to) if archive_to else class_data.using(class_data.place(cache, found))
     # our flags come first: of two equal JVM flags the later one counts, and the user's flag is to win
@@ -58,8 +61,7 @@ def embedded_options(
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": config.spark.memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **(_LOOPBACK if config.spark.is_local else {}),  # the executors of a cluster have to reach the driver
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(max(4, cores)),

@@ -33,7 +33,8 @@ from materializer.errors import (
     SparkError,
     StorageError,
 )
-from materializer.spark.runtime import jars, jvm
+from materializer.spark.runtime import connect, jars, jvm
+from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.options import CONF, WORK, embedded_options
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str] = ()) -> SparkSession:
     """Start the embedded Spark with Delta, or return the session that this process already has.
 
+    If the configuration names a Spark Connect server, open a session there instead.
+
     The call sets the process's time zone to UTC and `PYSPARK_PYTHON` to this interpreter, because Python workers and
     `collect` use them. The JVM's output goes to a file, and the error of a failed start quotes its last lines.
 
@@ -68,13 +71,17 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         JarsUnreachableError: If the Delta jars are neither cached nor given, and cannot be fetched.
         ForeignSettingError: If the options switch on a setting that loses rows silently.
         SparkDiedError: If another caller created this process's session, and its JVM is dead.
+        SparkUnreachableError: If no Spark Connect server answers where the configuration names one.
         SparkError: If Spark does not start for another reason.
     """
+    refuse_unsafe_options(config.spark.options)
+    if config.spark.remote:
+        jvm.RECORD.is_client = True
+        return connect.open_session(config)
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    refuse_unsafe_options(config.spark.options)
     died = jvm.forget()
     if died is not None and not died.is_ours:
         raise died.error()
@@ -179,6 +186,8 @@ def work_session(spark: SparkSession) -> SparkSession:
     refuse_unsafe_settings(spark)
     if is_connect(spark):
         work: SparkSession = spark.cloneSession()  # type: ignore[attr-defined]  # only Connect's class has it
+        connect.wait_at_most(work, connect.PATIENCE)
+        connect.let_go_of(work)
     else:
         work = spark.newSession()
         for key, value in spark.conf.getAll.items():
@@ -189,9 +198,9 @@ def work_session(spark: SparkSession) -> SparkSession:
     return work
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether *spark* talks to a server over Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
+def computes_here(spark: SparkSession) -> bool:
+    """Whether the Python functions of *spark* run on this machine, beside this process."""
+    return not is_connect(spark) and (spark.conf.get("spark.master", "local") or "local").startswith("local")
 
 
 def refuse_unsafe_settings(spark: SparkSession) -> None:

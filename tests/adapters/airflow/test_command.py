@@ -54,7 +54,7 @@ def test_every_error_is_retried_only_if_it_says_so():
     }
     temporary = {c.code for c in classes(errors.RetryableError)}
 
-    spark = {"spark.failed", "spark.died", "spark.result-too-large"}
+    spark = {"spark.failed", "spark.died", "spark.unreachable", "spark.result-too-large"}
     assert temporary | spark | {"storage.failed", "output.handler"} == retried
 
 

@@ -40,7 +40,7 @@ class TaskVerdict(Enum):
 _IDLE: Final = 3
 _RETRIED: Final = frozenset({74, 75, 130})
 """Exit statuses for storage, conflicts and leases, interruptions: the same command may succeed later."""
-_RETRIED_CODES: Final = frozenset({"spark.failed", "spark.died", "spark.result-too-large"})
+_RETRIED_CODES: Final = frozenset({"spark.failed", "spark.died", "spark.unreachable", "spark.result-too-large"})
 """Errors to retry although their exit status is not retried: a lost executor, for example, but not a missing Java."""
 
 

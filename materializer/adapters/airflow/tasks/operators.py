@@ -10,7 +10,7 @@ the command                                the task
 did something                              succeeds and emits its outlets, with what was done
 found nothing to do (3)                    is skipped with its summary; emits nothing
 conflict, lease held (75), storage (74),   fails and is retried, as its ``retries`` say
-lost Spark (71 ``spark.failed``, ``spark.died``, ``spark.result-too-large``), signal
+lost Spark (71 ``spark.failed``, ``spark.died``, ``spark.unreachable``, ``spark.result-too-large``), signal
 everything else                            fails at once: the same call would fail again
 =========================================  ===============================================================
 """

@@ -1,0 +1,157 @@
+"""Sessions of a Spark Connect server: how one is opened, how long a lost server is waited for, and how it is released.
+
+No JVM is started here. A server keeps a session for an hour after its client has gone, so a session of ours is released when it
+is no longer used, and at the end of the process.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+from materializer.config import Config
+from materializer.errors import ConfigError, ConnectLibraryMissingError, SparkError, SparkUnreachableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_NEEDED: Final = (4, 1)
+FIRST_PATIENCE: Final = 3
+"""Attempts to reach a server for the first time: about one second."""
+PATIENCE: Final = 10
+"""Attempts to reach a server that a session was open on: about half a minute, in which a broken connection heals."""
+
+
+_WARNINGS: Final = (
+    r"\[RETRIES_EXCEEDED\]",  # the failure itself is raised, too
+    "WARN WindowExpression: No Partition Defined",  # without keys there is one partition on purpose
+)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether *spark* talks to a server over Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def place_of(remote: str) -> str:
+    """Return host and port of a server's address; what follows may hold a token and is never shown.
+
+    Examples:
+        >>> place_of("sc://host:443/;use_ssl=true;token=secret")
+        'sc://host:443'
+    """
+    return "sc://" + remote.removeprefix("sc://").partition("/")[0]
+
+
+def open_session(config: Config) -> SparkSession:
+    """Open a session on the server that the configuration names.
+
+    Args:
+        config: Settings; of those under ``[spark]`` only ``remote`` and ``options`` count.
+
+    Raises:
+        ConnectLibraryMissingError: If the libraries of Spark's client are not installed.
+        SparkUnreachableError: If no server answers.
+        ConfigError: If an option cannot be set in a session.
+        SparkError: If the server refuses, or is too old.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    place = place_of(config.spark.remote)
+    try:
+        spark: Any = SparkSession.builder.remote(config.spark.remote).create()
+    except ImportError as exc:
+        raise ConnectLibraryMissingError(f"{place} needs the client of Spark Connect: {exc}") from exc
+    except PySparkException as exc:
+        raise SparkError(f"no session can be opened on {place}: {exc}", hint="give spark.remote another form") from exc
+    try:
+        wait_at_most(spark, FIRST_PATIENCE)
+        version = str(spark.version)
+    except PySparkException as exc:
+        raise _unreachable(place, exc) from exc
+    if tuple(int(part) for part in version.split(".")[:2]) < SPARK_NEEDED:
+        needed = ".".join(map(str, SPARK_NEEDED))
+        raise SparkError(f"{place} runs Spark {version}", hint=f"name a server that runs Spark {needed} or newer")
+    wait_at_most(spark, PATIENCE)
+    let_go_of(spark)
+    for key, value in config.spark.options.items():
+        try:
+            spark.conf.set(key, value)
+        except PySparkException as exc:
+            raise ConfigError(
+                f"Spark option {key!r} cannot be set in a session of {place}: {exc.getCondition() or exc}",
+                hint="set it where the server is started, or take it out of [spark.options]",
+            ) from exc
+    return spark  # type: ignore[no-any-return]
+
+
+_ENDED: Final = ("INVALID_HANDLE.SESSION_CLOSED", "INVALID_HANDLE.SESSION_NOT_FOUND", "RESPONSE_ALREADY_RECEIVED")
+
+
+def loss_behind(exc: BaseException) -> str:
+    """Return how contact with a server was lost, if that is why *exc* was raised, as the end of a sentence; else "".
+
+    Args:
+        exc: An exception of Spark's client.
+    """
+    if not type(exc).__module__.startswith("pyspark.errors"):
+        return ""
+    code = getattr(getattr(exc, "getGrpcStatusCode", lambda: None)(), "name", "")
+    condition = getattr(exc, "getCondition", lambda: None)() or ""
+    if condition == "INVALID_HANDLE.SESSION_CHANGED" or "Received incorrect server side session" in str(exc):
+        return "was restarted, and the session is gone"
+    if condition.startswith(_ENDED) or condition == "NO_ACTIVE_SESSION":
+        return "has ended the session"
+    return "does not answer any more" if code == "UNAVAILABLE" else ""
+
+
+def is_lost(spark: SparkSession) -> bool:
+    """Return whether a server does not know a session any more, or still does not answer, by asking it."""
+    wait_at_most(spark, FIRST_PATIENCE)
+    try:
+        spark.conf.get("spark.sql.session.timeZone")
+    except Exception as exc:
+        if loss_behind(exc):
+            return True
+        raise
+    wait_at_most(spark, PATIENCE)
+    return False
+
+
+def wait_at_most(spark: Any, attempts: int) -> None:
+    """Let a session ask a server that does not answer this many times; Spark's own client would go on for ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=attempts, max_backoff=5_000)])
+
+
+def let_go_of(spark: Any) -> None:
+    """Release a session on its server when nothing here refers to it any more, at the latest when the process ends."""
+    weakref.finalize(spark, _release, spark.client)
+
+
+def _release(client: Any) -> None:
+    if client.is_closed:
+        return
+    client.set_retry_policies([])  # a server that is gone holds no session
+    try:
+        client.release_session()
+        client.close()
+    except Exception:  # noqa: BLE001 (the server ends the session later by itself)
+        return
+
+
+def _unreachable(place: str, exc: Exception) -> SparkError:
+    code = getattr(exc, "getGrpcStatusCode", lambda: None)()
+    name = getattr(code, "name", "")
+    if name == "UNAVAILABLE":
+        return SparkUnreachableError(f"no Spark Connect server answers at {place}")
+    if name in {"UNAUTHENTICATED", "PERMISSION_DENIED"}:
+        return SparkError(
+            f"{place} refuses the session: {name}", hint="give spark.remote a token that the server accepts"
+        )
+    return SparkError(f"{place} does not open a session: {name or type(exc).__name__}", hint="look at the server's log")
