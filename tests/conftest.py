@@ -20,6 +20,8 @@ from tests.servers import s3 as servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.servers.spark import SparkProcess
+
 HERE = Path(__file__).parent
 LONGEST = ("test_sources.py", "test_stateful.py", "test_scheduler.py", "test_processes.py")
 SLOW = pytest.StashKey[list[str]]()
@@ -150,3 +152,16 @@ def bucket(s3: servers.S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in s3.environment().items():
         monkeypatch.setenv(name, value)
     return s3.bucket(f"bucket-{secrets.token_hex(4)}")
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
+    """The one Spark Connect server of a run; what ends it has one of its own."""
+    from tests.servers import connect, spark
+
+    if reason := spark.why_not():
+        pytest.skip(reason)
+    server = connect.connect_server(tmp_path_factory.mktemp("connect"))
+    server.start()
+    yield server
+    server.kill()

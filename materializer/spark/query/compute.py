@@ -117,8 +117,15 @@ def except_buckets(definition: Definition, partials: DataFrame, starts: DataFram
     return partials.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_anti").drop(AT)
 
 
-def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
+def build(definition: Definition, rows: DataFrame, spans: SpanSet, unobserved: DataFrame | None = None) -> DataFrame:
     """Return the partials of *rows*, which lie inside *spans*.
+
+    Args:
+        definition: The definition to compute.
+        rows: The source rows that count.
+        spans: Spans that contain the times of the rows.
+        unobserved: The same rows without an observation, for a second use of them: Spark Connect refuses a query in which one
+            observation stands twice.
 
     Shape:
         ``slice``, keys, partial columns. Grain (slice, keys).
@@ -130,7 +137,8 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
     ]
     foreign = {p.build for p in partials if p.is_foreign}
     names = definition.group_columns
-    built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign)
+    again = None if unobserved is None else unobserved.groupBy(*groups)
+    built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign, again)
     return built.select(*map(quoted, names), *[p.name for p in partials])
 
 
@@ -205,8 +213,8 @@ def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]
 
 def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
     """Return fetched *rows* as a frame with Spark's types."""
-    if not rows.num_rows:
-        rows = rows.schema.empty_table()  # PySpark fails on columns without a chunk
+    if not rows.num_rows:  # PySpark fails on columns without a chunk, and over Connect on no rows at all
+        return spark.range(0).select(*[sf.lit(None).cast(types[n]).alias(n) for n in rows.column_names])
     frame = spark.createDataFrame(rows)
     return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
 
@@ -284,7 +292,11 @@ def reference(
 
 
 def aggregated(
-    grouped: GroupedData, groups: Sequence[str], columns: Sequence[tuple[str, str]], foreign: set[str]
+    grouped: GroupedData,
+    groups: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    foreign: set[str],
+    again: GroupedData | None = None,
 ) -> DataFrame:
     """Return aggregates of grouped rows.
 
@@ -295,13 +307,18 @@ def aggregated(
         groups: Names of the grouping columns.
         columns: (name, aggregate) of each column.
         foreign: SQL texts of the calls that only the session knows.
+        again: The grouped rows for a second use, where the query may not have *grouped* twice.
 
     Shape:
         *groups*, then *columns*, the foreign ones last.
     """
     own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
     apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
-    frames = [grouped.agg(*[sf.expr(sql).alias(n) for n, sql in part]) for part in (own, apart) if part]
+    parts = [part for part in (own, apart) if part]
+    frames = [
+        rows.agg(*[sf.expr(sql).alias(n) for n, sql in part])
+        for rows, part in zip((grouped, again or grouped), parts, strict=False)
+    ]
     if len(frames) == 1:
         return frames[0]
     right = frames[1].select(

@@ -75,8 +75,8 @@ def _raw(
     else:
         rows = c.read_version(spark, source, plan.source_version)
     rows, inside = _inside(definition, rows, around, starts, hull)
-    rows, seen = c.observed(rows, "recompute")
-    return c.build(definition, rows, inside), seen
+    observed, seen = c.observed(rows, "recompute")
+    return c.build(definition, observed, inside, unobserved=rows), seen
 
 
 def _inside(
