@@ -288,7 +288,7 @@ def _sources(value: Any, base: Path) -> dict[str, str]:
 
 def _source(text: str, base: Path) -> str:
     # `bronze.trades` is a catalog name, `trades` or `lake/trades` is a path; a path with a dot needs a slash
-    if "://" in text or re.fullmatch(r"\w+(\.\w+){1,2}", text):
+    if "://" in text or re.fullmatch(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){1,2}", text):
         return text
     return str(base / Path(text).expanduser())
 

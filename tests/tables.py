@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,25 @@ def append_trades(root: Path, day: int, *, rows: int = 72, volume: int = 1) -> N
     times = pa.array([start + timedelta(minutes=20 * i) for i in range(rows)], pa.timestamp("us", tz="UTC"))
     symbols = [("A", "B")[i % 2] for i in range(rows)]
     append(root / "trades", pa.table({"ts": times, "sym": symbols, "volume": [volume] * rows}))
+
+
+def with_features(path: str | Path, *features: str) -> None:
+    """Let the first commit of a table say that it has these features, each of which readers and writers have to know."""
+    log = Path(path) / "_delta_log"
+    file = log / f"{0:020d}.json"
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            known = {"readerFeatures": list(features), "writerFeatures": [*features, "inCommitTimestamp"]}
+            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **known}
+        if "metaData" in line:
+            line["metaData"]["configuration"]["delta.enableInCommitTimestamps"] = "true"
+        if "commitInfo" in line:
+            line["commitInfo"]["inCommitTimestamp"] = line["commitInfo"]["timestamp"]
+    lines.sort(key=lambda line: "commitInfo" not in line)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for checksum in [*log.glob("*.crc"), *log.glob(".*.crc")]:
+        checksum.unlink()
 
 
 def _configuration(*, feed: bool) -> dict[str, str]:

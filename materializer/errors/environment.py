@@ -84,6 +84,22 @@ class StorageError(MaterializerError):
     exit_status = 74
 
 
+class CatalogUnreachableError(MaterializerError):
+    """A catalog of the session does not answer."""
+
+    code = "catalog.unreachable"
+    exit_status = 74
+    default_hint = "start the catalog, or correct its address under [spark.options], then run the same command again"
+
+
+class CatalogRefusedError(MaterializerError):
+    """A catalog refuses to register an output, or to give its name up."""
+
+    code = "catalog.refused"
+    exit_status = 74
+    default_hint = "mend what the catalog says, then run the same command again"
+
+
 class OutputHandlerError(MaterializerError):
     """The output handler failed: the function that receives the output."""
 

@@ -27,6 +27,30 @@ class CatalogManagedError(MaterializerError):
     default_hint = "read a table that is not managed by a catalog, such as a copy of it"
 
 
+class AmbiguousNameError(MaterializerError):
+    """A name without a catalog stands for tables in several catalogs of the session."""
+
+    code = "catalog.ambiguous"
+    exit_status = 66
+    default_hint = "write the name with its catalog, as catalog.schema.table"
+
+
+class NameTakenError(MaterializerError):
+    """The name that an output is to have in a catalog belongs to another table or view."""
+
+    code = "catalog.name-taken"
+    exit_status = 66
+    default_hint = "choose another name for output.table, or drop or rename that table"
+
+
+class SourceMovedError(MaterializerError):
+    """The name of the source in its catalog no longer stands for the table on which the aggregate was defined."""
+
+    code = "source.moved"
+    exit_status = 66
+    default_hint = "apply the definition again with the name that the table has now, or give the table its name back"
+
+
 class SourceReplacedError(MaterializerError):
     """The source is not the table on which the aggregate was defined: it was dropped and recreated."""
 

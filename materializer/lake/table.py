@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from materializer.errors import NotADeltaTableError, TableNotFoundError
+from materializer.errors import CatalogManagedError, MaterializerError, NotADeltaTableError, TableNotFoundError
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.log import commit_file, latest_version, tail
+from materializer.lake.log import commit_file, latest_version, read_commit, tail
 from materializer.lake.types import columns_of
 
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
@@ -203,8 +203,21 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     """
     if places.is_local(path) and not places.is_folder(path):  # the library would make the folder
         raise missing(path)
-    with translated(path, "reading"):
-        return DeltaTable(path, version=version, storage_options=places.options_of(path))
+    try:
+        with translated(path, "reading"):
+            return DeltaTable(path, version=version, storage_options=places.options_of(path))
+    except CatalogManagedError as exc:
+        feature = _managing_feature(path)
+        raise CatalogManagedError(f"{exc.message} (table feature {feature})", path=path) if feature else exc from exc
+
+
+def _managing_feature(path: str) -> str:
+    """Return the feature by which a catalog manages a table, as the newest protocol in the commits of its log names it; else ""."""
+    with suppress(MaterializerError):
+        for version in range(latest_version(path), -1, -1):
+            if (protocol := read_commit(path, version).protocol) is not None:
+                return next(iter(sorted(CATALOG_FEATURES & protocol.features)), "")
+    return ""
 
 
 def features_of(table: DeltaTable) -> TableFeatures:

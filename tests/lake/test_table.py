@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from materializer.errors import NotADeltaTableError, SourceDamagedError, TableNotFoundError
+from materializer.errors import CatalogManagedError, NotADeltaTableError, SourceDamagedError, TableNotFoundError
 from materializer.lake.table import DeltaFolder, TableHead
+from tests.tables import with_features
 
 
 def test_a_head_follows_commits_of_others(trades) -> None:
@@ -118,4 +119,16 @@ def test_a_damaged_log(trades, damage: str) -> None:
         table.commit_file(2).write_text('{"add":')
 
     with pytest.raises(SourceDamagedError, match="damaged"):
+        DeltaFolder(table.path).head()
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_a_table_of_a_catalog_is_refused_by_the_name_of_its_feature(trades, feature) -> None:
+    """
+    Commits that only its catalog knows would be missed without a word.
+    """
+    table = trades()
+    with_features(Path(table.path), feature)
+
+    with pytest.raises(CatalogManagedError, match=rf"managed by a catalog .*\(table feature {feature}\)"):
         DeltaFolder(table.path).head()

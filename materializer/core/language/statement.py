@@ -17,6 +17,7 @@ from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
 from materializer.core.language.selection import select_outputs
 from materializer.core.spec.spec import CONTINUOUS
+from materializer.core.spec.table_names import dotted
 from materializer.core.sql.tokens import Fragment, Refused, is_name, string_value, words
 from materializer.errors import Problem
 
@@ -200,7 +201,7 @@ def _source_name(fragment: Fragment, parts: list[Token]) -> str:
         )
     if len(parts) == 1 and looks_like_path:
         return last if "/" in last or ":" in last else f"./{last}"
-    return ".".join(part.text for part in parts)
+    return last if len(parts) == 1 else dotted(part.text for part in parts)
 
 
 def _source_alias(rest: Fragment) -> str:

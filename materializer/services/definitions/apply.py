@@ -21,6 +21,7 @@ from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
+    AmbiguousNameError,
     CatalogManagedError,
     DefinitionError,
     ForeignTableError,
@@ -288,7 +289,7 @@ class Definitions:
         try:
             source = self._resolve_source(spec.source)
             return source, DeltaFolder.at(source.path)
-        except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
+        except (TableNotFoundError, NotADeltaTableError, CatalogManagedError, AmbiguousNameError) as exc:
             raise _problem(spec, exc.code, exc.message, exc.hint, named_in(exc, spec.source)) from exc
 
     def _create(self, prepared: CheckedDefinition) -> None:

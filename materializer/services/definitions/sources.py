@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from materializer.core.spec.table_names import parts_of
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import States, by_name
 from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
+from materializer.services.definitions.lineage import parent_of
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -29,6 +31,8 @@ def resolve_source(
     Raises:
         TableNotFoundError: If nothing is there.
         NotADeltaTableError: If something else is.
+        CatalogManagedError, AmbiguousNameError, CatalogUnreachableError: For a name of a catalog; see
+            :func:`materializer.spark.query.catalogs.table_named`.
     """
     state = by_name(states, name)
     if name in sources:
@@ -37,8 +41,10 @@ def resolve_source(
         candidates = [output_path(root, state.name)]
     else:
         candidates = list(dict.fromkeys([places.inside(root, name), places.normalised(name)]))
-    if not places.exists(candidates[0]) and re.fullmatch(r"\w+(\.\w+){1,2}", sources.get(name, name)):
-        return engine().table_named(sources.get(name, name))
+    if not places.exists(candidates[0]) and parts_of(sources.get(name, name)):
+        found = engine().table_named(sources.get(name, name))
+        # the output of an aggregate of this lake is read by its path, also after it lost its name
+        return replace(found, name="") if parent_of(found.path, root, states) else found
     for path in candidates:
         if places.exists(path):
             return SourceIdentity(places.resolved(path), DeltaFolder.at(places.resolved(path)).head().table_id)

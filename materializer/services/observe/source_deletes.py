@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.table_names import in_sql
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF
 from materializer.journal.events import SourceIdentity
@@ -40,7 +41,7 @@ def delete_statement(source: SourceIdentity, definition: Definition, bound: int)
         last = engine.params.lasts_from(bound)
         if last is not None:
             columns, bound = [*columns, engine.params.end], grid.edge_at(last)
-    table = ".".join(quoted(part) for part in source.name.split(".")) if source.name else f"delta.{quoted(source.path)}"
+    table = in_sql(source.name) if source.name else f"delta.{quoted(source.path)}"
     return f"DELETE FROM {table} WHERE " + " AND ".join(f"{quoted(c)} < {instant_sql(grid, bound)}" for c in columns)
 
 

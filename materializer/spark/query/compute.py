@@ -14,15 +14,17 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
+from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.jvm import death_behind
 
 FINAL: Final = "f_"
@@ -65,8 +67,15 @@ def read_version(spark: SparkSession, source: SourceIdentity, version: int) -> D
     """Read a table at a pinned version: its stored rows or, for a :class:`ComputedSource`, its computed rows."""
     if isinstance(source, ComputedSource):
         return source.frame()
-    reader = spark.read.format("delta").option("versionAsOf", version)
-    return reader.table(source.name) if source.name else reader.load(source.path)
+    return _opened(spark, spark.read.format("delta").option("versionAsOf", version), source)
+
+
+def _opened(spark: SparkSession, reader: DataFrameReader, source: SourceIdentity) -> DataFrame:
+    """Return the rows of a table: by its name, which its catalog may guard, where it has one."""
+    if not source.name:
+        return reader.load(source.path)
+    refuse_moved(spark, source)
+    return reader.table(in_sql(source.name))
 
 
 def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:
@@ -82,7 +91,7 @@ def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: 
         .option("startingVersion", after + 1)
         .option("endingVersion", upto)
     )
-    return reader.table(source.name) if source.name else reader.load(source.path)
+    return _opened(spark, reader, source)
 
 
 def read_inserts(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:

@@ -1,33 +1,16 @@
-"""Questions about a source that Spark answers by itself: where a table of the catalog lies, and its first and newest times."""
+"""Questions about a source that Spark answers by itself: its first and newest times."""
 
 from __future__ import annotations
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query import compute as c
 from materializer.spark.query.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.runtime.failures import spoken
-
-
-def table_named(spark: SparkSession, name: str) -> SourceIdentity:
-    """Return the table with a catalog name.
-
-    Raises:
-        TableNotFoundError: If the catalog has no such Delta table.
-    """
-    quoted_name = ".".join(quoted(part) for part in name.split("."))
-    try:
-        row = spark.sql(f"DESCRIBE DETAIL {quoted_name}").collect()[0]
-    except PySparkException as exc:
-        msg = f"the catalog has no Delta table '{name}': {exc.getCondition() or type(exc).__name__}"
-        raise TableNotFoundError(msg, hint="name it as the session's catalog does, or give its path") from exc
-    return SourceIdentity(row["location"].removeprefix("file:"), row["id"], name)
 
 
 def newest_time(

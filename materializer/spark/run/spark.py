@@ -38,8 +38,8 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
+from materializer.spark.query import catalogs, read_small
 from materializer.spark.query import compute as c
-from materializer.spark.query import read_small
 from materializer.spark.query import write as spark_write
 from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.run import options, plan_rows, questions, row_counts
@@ -331,8 +331,8 @@ class Spark:
         return analyse(self.spark, spec, StructType.fromJson(json.loads(schema_json)))
 
     def table_named(self, name: str) -> SourceIdentity:
-        """Return the table with a catalog name; raises TableNotFoundError if the catalog has no such Delta table."""
-        return questions.table_named(self.spark, name)
+        """Return the Delta table with a catalog name; see :func:`materializer.spark.query.catalogs.table_named`."""
+        return catalogs.table_named(self.spark, name)
 
     def newest_time(
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int = POS_INF

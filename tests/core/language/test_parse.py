@@ -244,6 +244,8 @@ def test_a_measure_may_use_keys_and_earlier_measures() -> None:
     [
         ("trades", "trades"),
         ("cat.db.trades", "cat.db.trades"),
+        ("`cat`.`db`.`trades`", "cat.db.trades"),
+        ("`my-cat`.db.`tra``des`", "`my-cat`.db.`tra``des`"),
         ("delta.`/lake/my trades`", "/lake/my trades"),
         ("`/lake/trades`", "/lake/trades"),
         ("delta.`trades`", "./trades"),

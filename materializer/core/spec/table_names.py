@@ -1,0 +1,48 @@
+"""Names of tables in a catalog: two or three parts, each plain or in backquotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_PLAIN: Final = re.compile(r"\w+")
+_PART: Final = r"(?:\w+|`(?:[^`]|``)+`)"
+_NAME: Final = re.compile(rf"{_PART}(?:\.{_PART}){{1,2}}")
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """Return the parts of a name in a catalog, without quotes; nothing for a text that is no such name.
+
+    Examples:
+        >>> parts_of("bronze.trades"), parts_of("main.`raw-data`.`a.b`"), parts_of("trades")
+        (('bronze', 'trades'), ('main', 'raw-data', 'a.b'), ())
+    """
+    if not _NAME.fullmatch(name):
+        return ()
+    found = re.findall(_PART, name)
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in found)
+
+
+def dotted(parts: Iterable[str]) -> str:
+    """Return a name with backquotes around the parts that need them.
+
+    Examples:
+        >>> dotted(["main", "raw-data", "trades"])
+        'main.`raw-data`.trades'
+    """
+    return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
+
+
+def in_sql(name: str) -> str:
+    """Return a name in a catalog as Spark SQL, each part in backquotes.
+
+    Examples:
+        >>> in_sql("bronze.trades")
+        '`bronze`.`trades`'
+    """
+    return ".".join(map(_quoted, parts_of(name)))
+
+
+def _quoted(part: str) -> str:
+    return "`" + part.replace("`", "``") + "`"

@@ -1,0 +1,172 @@
+"""Tables in the catalogs of a session: what a name stands for, and names that are given to outputs.
+
+A catalog is asked by SQL and the public catalog API only, so that any catalog of the session answers: the Hive metastore,
+Unity Catalog, and over Spark Connect those of the server.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from materializer.core.spec.table_names import dotted, in_sql, parts_of
+from materializer.errors import (
+    AmbiguousNameError,
+    CatalogManagedError,
+    CatalogRefusedError,
+    CatalogUnreachableError,
+    MaterializerError,
+    NotADeltaTableError,
+    SourceMovedError,
+    TableNotFoundError,
+)
+from materializer.journal.events import SourceIdentity
+from materializer.lake.table import CATALOG_FEATURES
+from materializer.spark.runtime.failures import conditions, spoken
+
+_CATALOG: Final = re.compile(r"spark\.sql\.catalog\.([^.]+)")
+_UNREACHABLE: Final = re.compile(
+    r"Could not connect to meta store|Unable to instantiate|TTransportException|ConnectException|Connection refused"
+    r"|UnknownHostException|SocketTimeoutException|timed out",
+    re.IGNORECASE,
+)
+_COORDINATED: Final = "commit coordinator"
+UNKNOWN: Final = {
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+}
+"""Conditions of a name that no table has; the last one is that of a catalog that the session does not know."""
+_HINT: Final = "name it as the session's catalog does, or give its path"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table, as its catalog describes it; *path* is a local path where the table lies on this machine."""
+
+    path: str
+    table_id: str | None
+    format: str
+    features: frozenset[str]
+
+
+def table_named(spark: SparkSession, name: str) -> SourceIdentity:
+    """Return the Delta table with a name of two or three parts.
+
+    Raises:
+        TableNotFoundError: If no catalog has it.
+        NotADeltaTableError: If it is a view, or a table of another format.
+        CatalogManagedError: If its commits go through the catalog.
+        AmbiguousNameError: If a name without a catalog stands for tables in several catalogs.
+        CatalogUnreachableError: If a catalog does not answer.
+    """
+    found = described(spark, name)
+    others = _others(spark, name, found)
+    if found is None:
+        hint = f"name it with its catalog: {' or '.join(others)}" if others else _HINT
+        raise TableNotFoundError(f"the catalog has no table '{name}'", hint=hint)
+    if others:
+        msg = f"'{name}' is a table of {spark.catalog.currentCatalog()} and another one of {' and of '.join(others)}"
+        raise AmbiguousNameError(msg)
+    if managed := sorted(CATALOG_FEATURES & found.features):
+        msg = f"'{name}' is managed by its catalog (table feature {managed[0]}): only the catalog knows its newest version"
+        raise CatalogManagedError(msg)
+    if found.format != "delta" or not found.table_id:
+        raise NotADeltaTableError(f"'{name}' is no Delta table, but {found.format or 'of another format'}", hint=_HINT)
+    return SourceIdentity(found.path, found.table_id, name)
+
+
+def refuse_moved(spark: SparkSession, source: SourceIdentity) -> None:
+    """Refuse a source whose name stands for another table than when the definition was applied.
+
+    Raises:
+        SourceMovedError: If the table was renamed or dropped, or its name belongs to another table now.
+        CatalogUnreachableError: If the catalog does not answer.
+    """
+    found = described(spark, source.name)
+    if found is not None and (found.path, found.table_id) == (local_path(source.path), source.table_id):
+        return
+    now = "the catalog has no such table now" if found is None else f"it is the table at {found.path} now"
+    msg = f"the source '{source.name}' was the table at {source.path} when the definition was applied; {now}"
+    raise SourceMovedError(msg, name=source.name, expected=source.path, found="" if found is None else found.path)
+
+
+def described(spark: SparkSession, name: str) -> CatalogTable | None:
+    """Return the table with a name, None if there is none; raises the errors of :func:`table_named` for what is no plain table."""
+    with spoken("asking the catalog", table=name):
+        try:
+            row = spark.sql(f"DESCRIBE DETAIL {in_sql(name)}").collect()[0]
+        except PySparkException as exc:
+            if UNKNOWN & set(conditions(exc)):
+                return None
+            raise _no_table(exc, name) from exc
+        except Exception as exc:
+            if _COORDINATED not in str(exc):  # Spark has no condition for it
+                raise
+            msg = f"'{name}' is managed by its catalog (table feature catalogManaged or catalogOwned-preview), and that is not its catalog here"
+            raise CatalogManagedError(msg) from exc
+    return CatalogTable(
+        local_path(row["location"] or ""), row["id"], row["format"] or "", frozenset(row["tableFeatures"] or ())
+    )
+
+
+def _no_table(exc: PySparkException, name: str) -> MaterializerError:
+    if any(condition.startswith("EXPECT_TABLE_NOT_VIEW") for condition in conditions(exc)):
+        return NotADeltaTableError(f"'{name}' is a view, and no Delta table", hint=_HINT)
+    if _UNREACHABLE.search(str(exc)):
+        return refusal(exc, name)
+    return NotADeltaTableError(f"the catalog does not open '{name}' as a Delta table: {reason_of(exc)}", hint=_HINT)
+
+
+def _others(spark: SparkSession, name: str, found: CatalogTable | None) -> list[str]:
+    """Return the full names of other tables that a name without a catalog may mean."""
+    parts = parts_of(name)
+    if len(parts) != 2:
+        return []
+    catalogs = {m[1] for key in spark.conf.getAll if (m := _CATALOG.fullmatch(key))}
+    others = []
+    for catalog in sorted(catalogs - {spark.catalog.currentCatalog()}):
+        full = dotted((catalog, *parts))
+        try:
+            if not spark.catalog.tableExists(in_sql(full)):
+                continue
+        except PySparkException as exc:
+            hint = f"write the name with its catalog, such as {dotted((spark.catalog.currentCatalog(), *parts))}"
+            msg = f"the catalog '{catalog}' does not say whether it has '{name}', too: {reason_of(exc)}"
+            raise CatalogUnreachableError(msg, hint=hint) from exc
+        if found is None or _path_of(spark, full) != found.path:
+            others.append(full)
+    return others
+
+
+def _path_of(spark: SparkSession, name: str) -> str | None:
+    try:
+        found = described(spark, name)
+    except NotADeltaTableError:
+        return None
+    return None if found is None else found.path
+
+
+def refusal(exc: PySparkException, name: str) -> CatalogRefusedError | CatalogUnreachableError:
+    """Return the error of ours for what a catalog said about a name."""
+    if _UNREACHABLE.search(str(exc)):
+        return CatalogUnreachableError(f"the catalog of '{name}' does not answer: {reason_of(exc)}")
+    return CatalogRefusedError(f"the catalog refuses '{name}': {reason_of(exc)}")
+
+
+def reason_of(exc: PySparkException) -> str:
+    """Return the first sentence of what Spark says, at most 200 characters of it."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return (lines[0] if lines else type(exc).__name__)[:200]
+
+
+def local_path(location: str) -> str:
+    """Return where a table lies, as :class:`SourceIdentity` has it."""
+    path = re.sub(r"^file:/+", "/", location.rstrip("/"))
+    return str(Path(path).resolve()) if path.startswith("/") else path
