@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
+from uuid import uuid4
 
 from materializer.core.codec import as_json
-from materializer.errors import JournalConflictError, JournalError
+from materializer.errors import JournalConflictError, JournalError, MaterializerError
 from materializer.journal import catalog
 from materializer.journal.codec import UNREADABLE, encode
 from materializer.journal.events import Event, Snapshot
@@ -131,8 +132,12 @@ class Journal:
         """Append events of several aggregates, (id, event), in one commit; raises as :meth:`append`."""
         if not events:
             return
-        at = self._now()
-        self._store.append([encode(aggregate, e, at=at) for aggregate, e in events], expected_version=version)
+        at, mark = self._now(), uuid4().hex
+        try:
+            self._store.append([encode(a, e, at=at) for a, e in events], expected_version=version, mark=mark)
+        except MaterializerError:
+            if self._store.mark_of(max(version, 0) + 1) != mark:  # else only the answer was lost
+                raise
 
     def transact(
         self, decide: Callable[[View], Sequence[tuple[str, Event]]], *, attempts: int | None = None

@@ -48,16 +48,27 @@ class RowStore(Protocol):
             StorageError: If it cannot be read.
         """
 
-    def append(self, rows: Sequence[Row], *, expected_version: int) -> int:
+    def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """Append rows in one commit, if the table still has *expected_version*, and return the new version.
+
+        After an error the commit may be there all the same: a store repeats a put whose answer was lost, and then meets the
+        commit of the first one. :meth:`mark_of` of the next version tells.
 
         Args:
             rows: At least one, in order.
             expected_version: What :meth:`read` returned; -1 creates the table.
+            mark: What the commit is recognised by; "" if none is needed.
 
         Raises:
-            JournalConflictError: If any commit came in between; nothing was written.
+            JournalConflictError: If the next version exists.
             StorageError: If it cannot be written.
+        """
+
+    def mark_of(self, version: int) -> str:
+        """Return the mark of the commit that made *version*; "" if there is no such version, or its commit has no mark.
+
+        Raises:
+            MaterializerError: If the commit cannot be read.
         """
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:

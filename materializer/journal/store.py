@@ -115,15 +115,16 @@ class JournalStore:
                 return cached
             return self._remember(self._loaded())
 
-    def append(self, rows: Sequence[Row], *, expected_version: int) -> int:
+    def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """Append rows in one commit, if the journal still has *expected_version*, and return the new version.
 
         Args:
             rows: At least one, in their order.
             expected_version: The version that :meth:`read` returned; -1 creates the table.
+            mark: What :meth:`mark_of` recognises the commit by.
 
         Raises:
-            JournalConflictError: If the journal has another version; nothing was written.
+            JournalConflictError: If the journal has another version.
             StorageError: If it cannot be written.
         """
         if not rows:
@@ -131,7 +132,7 @@ class JournalStore:
         with self._lock:
             if expected_version < 0:
                 expected_version = self._created()
-            version = self._write(rows, expected_version, mode="append")
+            version = self._write(rows, expected_version, mode="append", mark=mark)
             if self._cached.version == expected_version:
                 generation = self._cached.generation if self._cached.rows else version
                 self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation))
@@ -150,6 +151,12 @@ class JournalStore:
                 except (DeltaError, OSError):
                     pass  # the commit succeeded; a checkpoint only makes opening quicker, and the next snapshot tries again
             return version
+
+    def mark_of(self, version: int) -> str:
+        """Return the mark of the commit that made *version*; "" if there is no such version, or its commit has no mark."""
+        if not places.is_file(commit_file(self.path, version)):
+            return ""
+        return str(_note(read_commit(self.path, version)).get("mark", ""))
 
     def commits_since_snapshot(self) -> int:
         """Return how many commits followed the last one that replaced all rows."""
@@ -200,7 +207,7 @@ class JournalStore:
                 raise
         return 0
 
-    def _write(self, rows: Sequence[Row], expected: int, *, mode: Any) -> int:
+    def _write(self, rows: Sequence[Row], expected: int, *, mode: Any, mark: str = "") -> int:
         table = self._opened(expected)
         version = expected + 1
         owners = {r.aggregate for r in rows}
@@ -209,6 +216,8 @@ class JournalStore:
             note["aggregate"] = owners.pop()
         if mode == "overwrite":
             note[_REPLACES] = "all"
+        if mark:
+            note["mark"] = mark
         properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:

@@ -1,12 +1,12 @@
-"""The journal's store in memory. Two processes are two users of one object; its versions are those of the Delta table."""
+"""The journal's store in memory. Two processes are two users of one log; its versions are those of the Delta table."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from materializer.adapters.memory.log import LogClient, MemoryLog, NoFaults, StoreFaults, VersionTakenError
 from materializer.errors import JournalConflictError
 from materializer.journal.codec import Row
 from materializer.journal.ports import JournalSnapshot, RowStore
@@ -14,43 +14,62 @@ from materializer.journal.ports import JournalSnapshot, RowStore
 if TYPE_CHECKING:
     from materializer.lake.write.vacuum import Leftover
 
+EMPTY = JournalSnapshot(-1, ())
+"""A journal that does not exist yet."""
+
 
 class MemoryStore(RowStore):
-    """One table of rows; see :class:`materializer.journal.ports.RowStore`."""
+    """One table of rows; see :class:`materializer.journal.ports.RowStore`.
 
-    def __init__(self) -> None:
-        self._newest = JournalSnapshot(-1, ())
-        self._lock = threading.Lock()
+    Args:
+        log: Its commits; None for a table of its own.
+        faults: What goes wrong between this process and the store.
+    """
+
+    def __init__(self, log: MemoryLog[JournalSnapshot] | None = None, faults: StoreFaults | None = None) -> None:
+        self._client = LogClient(log or MemoryLog(EMPTY), faults or NoFaults())
 
     def read(self) -> JournalSnapshot:
         """See :class:`RowStore`."""
-        return self._newest
+        return self._client.newest().state
 
-    def append(self, rows: Sequence[Row], *, expected_version: int) -> int:
+    def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """See :class:`RowStore`."""
         if not rows:
             raise ValueError("an append needs at least one row")
-        with self._lock:
-            version, before = self._next(expected_version), self._newest
-            generation = before.generation if before.rows else version
-            self._newest = JournalSnapshot(version, (*before.rows, *rows), generation)
-            return version
+        before, version = self._expected(expected_version)
+        generation = before.generation if before.rows else version
+        return self._put(JournalSnapshot(version, (*before.rows, *rows), generation), mark)
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
         """See :class:`RowStore`."""
-        with self._lock:
-            version = self._next(expected_version)
-            self._newest = JournalSnapshot(version, tuple(rows), version)
-            return version
+        _, version = self._expected(expected_version)
+        return self._put(JournalSnapshot(version, tuple(rows), version))
 
-    def _next(self, expected: int) -> int:
-        if expected != self._newest.version:
-            raise JournalConflictError(f"another process committed after version {expected}", expected=expected)
-        return max(expected, 0) + 1  # version 0 creates a Delta table
+    def mark_of(self, version: int) -> str:
+        """See :class:`RowStore`."""
+        return self._client.mark_of(version)
+
+    def _expected(self, expected: int) -> tuple[JournalSnapshot, int]:
+        """Return the rows so far and the version of the next commit, which creates a Delta table as version 0 first."""
+        before = self.read()
+        if expected != before.version:
+            raise self._conflict(expected)
+        return before, max(expected, 0) + 1
+
+    def _put(self, snapshot: JournalSnapshot, mark: str = "") -> int:
+        try:
+            self._client.put(snapshot.version, mark, snapshot)
+        except VersionTakenError as exc:
+            raise self._conflict(snapshot.version - 1) from exc
+        return snapshot.version
+
+    def _conflict(self, expected: int) -> JournalConflictError:
+        return JournalConflictError(f"another process committed after version {expected}", expected=expected)
 
     def commits_since_snapshot(self) -> int:
         """See :class:`RowStore`."""
-        newest = self._newest
+        newest = self.read()
         return max(0, newest.version - newest.generation)
 
     def file_sizes(self) -> list[int]:

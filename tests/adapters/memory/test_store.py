@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from materializer.adapters.memory.store import MemoryStore, memory_stores
-from materializer.errors import JournalConflictError
+from materializer.errors import JournalConflictError, MaterializerError, StorageError
 from materializer.journal.codec import Row
 from materializer.journal.events import Defined, Described, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.store import JournalStore
 
+DEFINED = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
 Opened: TypeAlias = Callable[[], RowStore]
 
 
@@ -79,6 +80,16 @@ class TestAStoreOfRows:
 
         assert (row(1), row(2)) == one.read().rows == two.read().rows
 
+    def test_a_commit_is_recognised_by_its_mark(self, opened: Opened) -> None:
+        """
+        Also by a process that comes later; a commit without a mark, and a version that does not exist, have none.
+        """
+        store = opened()
+        store.append([row(1)], expected_version=-1, mark="first")
+        store.append([row(2)], expected_version=1)
+
+        assert ["first", "", ""] == [opened().mark_of(version) for version in (1, 2, 3)]
+
     def test_a_snapshot_begins_a_generation(self, opened: Opened) -> None:
         """
         All rows are replaced, so that what was read before is no prefix, and appends count from there.
@@ -106,13 +117,84 @@ class TestAStoreOfRows:
         assert 1 == store.read().grown_from(before)
 
 
+class LosesAnswers:
+    """A store that makes each commit and says what it is told to say.
+
+    Args:
+        store: The store.
+        error: What an append raises afterwards.
+        is_readable: Whether the commit can be read back.
+    """
+
+    def __init__(self, store: RowStore, error: MaterializerError, *, is_readable: bool = True) -> None:
+        self._store = store
+        self._error = error
+        self._is_readable = is_readable
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the store has."""
+        return getattr(self._store, name)
+
+    def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
+        """Append, and raise the error."""
+        self._store.append(rows, expected_version=expected_version, mark=mark)
+        raise self._error
+
+    def mark_of(self, version: int) -> str:
+        """Return the mark, if it can be read."""
+        if not self._is_readable:
+            raise StorageError("the store does not answer")
+        return self._store.mark_of(version)
+
+
+@pytest.mark.parametrize("error", [JournalConflictError("version 1 exists"), StorageError("no answer")], ids=str)
+def test_an_append_whose_answer_was_lost_was_made(tmp_path: Path, opened: Opened, error: MaterializerError) -> None:
+    """
+    Once, whether the store says that the version exists or says nothing.
+    """
+    store = opened()
+    journal = Journal(tmp_path, stores=lambda _: LosesAnswers(store, error))
+    journal.append_leased([DEFINED])
+    journal.append_leased([("a", Described({"n": 1}))])
+
+    assert {"n": 1} == journal.view().named("bars").spec
+    assert ["defined", "described"] == [r.kind for r in opened().read().rows]
+
+
+def test_an_append_that_cannot_be_read_back_is_not_made_again(tmp_path: Path, opened: Opened) -> None:
+    """
+    It is not known whose commit it is, so nothing is decided on it.
+    """
+    store = opened()
+    lost = LosesAnswers(store, JournalConflictError("version 1 exists"), is_readable=False)
+    with pytest.raises(StorageError, match="does not answer"):
+        Journal(tmp_path, stores=lambda _: lost).append_leased([DEFINED])
+
+    assert ["defined"] == [r.kind for r in opened().read().rows]
+
+
+def test_anothers_commit_is_not_taken_for_its_own(tmp_path: Path, opened: Opened) -> None:
+    """
+    Also if its rows are the same: each append has a mark of its own.
+    """
+    store = opened()
+    one, two = (Journal(tmp_path, now=str, stores=lambda _: store) for _ in range(2))
+    one.append_leased([DEFINED])
+    version = two.view().version
+    one.append(version, "a", [Described({})])
+    with pytest.raises(JournalConflictError):
+        two.append(version, "a", [Described({})])
+
+    assert 2 == len(opened().read().rows)
+
+
 def test_a_journal_runs_on_stores_in_memory(tmp_path: Path) -> None:
     """
     It folds itself as the real one does, keeps what it folds away, and leaves no table on the disk.
     """
     stores = memory_stores()
     journal = Journal(tmp_path, snapshot_every=2, stores=stores)
-    journal.append_leased([("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))])
+    journal.append_leased([DEFINED])
     for n in range(3):
         journal.append_leased([("a", Described({"n": n}))])
     journal.tidy()
