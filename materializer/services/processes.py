@@ -16,6 +16,9 @@ _START_FIELD: Final = 19
 """Index of the start time among the fields of /proc/PID/stat that follow the command's name."""
 
 
+LONGEST_LEASE: Final = 24 * 3600
+"""Seconds. A lease of another host that ends later than that was written by a clock that is wrong."""
+
 _at_work: Final[set[str]] = set()
 """Owners of the leases that this process works under."""
 
@@ -56,10 +59,12 @@ def is_dead(lease: Lease, now: float) -> bool:
     """Whether the holder of *lease* can no longer write.
 
     On this host its process must be gone. A lease of this very process counts while its work goes on: it may be left behind,
-    when the disk was too full to give it back. On another host only the end of the lease tells.
+    when the disk was too full to give it back. On another host only the end of the lease tells; a lease that ends in more than
+    a day does not count, or a process whose clock was a year ahead would keep all others waiting for a year. A living one that
+    is taken for dead is fenced.
     """
     if lease.host != socket.gethostname():
-        return now > lease.until
+        return not now <= lease.until <= now + LONGEST_LEASE
     if (lease.pid, lease.started) == (os.getpid(), started(os.getpid())):
         return lease.owner not in _at_work
     return not lease.pid or started(lease.pid) != lease.started

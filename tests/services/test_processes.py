@@ -36,8 +36,17 @@ def test_a_lease_of_another_host_holds_until_its_end() -> None:
     theirs = elsewhere(MINE)
     dead = elsewhere(replace(MINE, pid=gone(), started=1))
     for lease in (theirs, dead):
-        ends = [NOW - 1e9, NOW, lease.until, lease.until + 0.001, lease.until + 1e9]
+        ends = [NOW - 3600, NOW, lease.until, lease.until + 0.001, lease.until + 1e9]
         assert [False, False, False, True, True] == [processes.is_dead(lease, now) for now in ends]
+
+
+def test_a_lease_that_ends_in_more_than_a_day_does_not_count() -> None:
+    """
+    The clock that wrote it is wrong, or the one that reads it; its holder would keep all others waiting.
+    """
+    lease = elsewhere(replace(MINE, until=NOW + processes.LONGEST_LEASE))
+
+    assert [False, True, True] == [processes.is_dead(lease, now) for now in (NOW, NOW - 0.001, NOW - 1e9)]
 
 
 def test_a_process_here_keeps_no_lease_of_another_host() -> None:
