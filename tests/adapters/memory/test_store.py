@@ -118,17 +118,17 @@ class TestAStoreOfRows:
 
 
 class LosesAnswers:
-    """A store that makes each commit and says what it is told to say.
+    """A store that makes each commit and loses the first answer.
 
     Args:
         store: The store.
-        error: What an append raises afterwards.
+        error: What the first append raises after its commit.
         is_readable: Whether the commit can be read back.
     """
 
     def __init__(self, store: RowStore, error: MaterializerError, *, is_readable: bool = True) -> None:
         self._store = store
-        self._error = error
+        self._errors = [error]
         self._is_readable = is_readable
 
     def __getattr__(self, name: str) -> Any:
@@ -136,9 +136,11 @@ class LosesAnswers:
         return getattr(self._store, name)
 
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
-        """Append, and raise the error."""
-        self._store.append(rows, expected_version=expected_version, mark=mark)
-        raise self._error
+        """Append, and raise the error the first time."""
+        version = self._store.append(rows, expected_version=expected_version, mark=mark)
+        if self._errors:
+            raise self._errors.pop()
+        return version
 
     def mark_of(self, version: int) -> str:
         """Return the mark, if it can be read."""
