@@ -23,6 +23,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,8 +41,8 @@ from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.lake import places
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import Commit, commit_file, is_begun, latest_version, read_commit, tail
-from materializer.lake.table import identity, open_table
+from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_version, read_commit, tail
+from materializer.lake.table import current_look, identity, open_table
 from materializer.lake.write.vacuum import Leftover, leftovers, remove, retention_of
 
 SCHEMA: Final = pa.schema(
@@ -90,6 +91,7 @@ class JournalStore:
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
         self._seen: places.Identity | None = None
+        self._look: object = None
         self._lock = threading.RLock()
 
     def read(self) -> JournalSnapshot:
@@ -100,20 +102,30 @@ class JournalStore:
             StorageError: If it cannot be read.
         """
         with self._lock:
-            cached = self._cached
-            run = tail(self.path, cached.version) if cached.version >= 0 else []
-            if run and run[0] == self._seen:
-                if len(run) == 1:
-                    return cached
-                return self._remember(self._extended(cached, cached.version + len(run) - 1) or self._loaded())
-            if not is_begun(self.path):
-                if cached.version >= 0:
-                    raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
-                if places.is_folder(self._restoring):
-                    message = f"the journal at '{self.path}' is being restored, or that was interrupted"
-                    raise JournalError(message, hint="run the same 'materializer restore' again")
+            look = current_look(self.path)
+            if look is None or look is not self._look:
+                self._look = None
+                snapshot = self._newest()
+                self._look = look if snapshot.version >= 0 else None
+            return self._cached
+
+    def _newest(self) -> JournalSnapshot:
+        cached = self._cached
+        run = tail(self.path, cached.version) if cached.version >= 0 else []
+        if run and run[0] == self._seen:
+            if len(run) == 1:
                 return cached
-            return self._remember(self._loaded())
+            newest = cached.version + len(run) - 1
+            snapshot = self._extended(cached, newest) or self._loaded()
+            return self._remember(snapshot, run[-1] if snapshot.version == newest else None)
+        if not is_begun(self.path):
+            if cached.version >= 0:
+                raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
+            if places.is_folder(self._restoring):
+                message = f"the journal at '{self.path}' is being restored, or that was interrupted"
+                raise JournalError(message, hint="run the same 'materializer restore' again")
+            return cached
+        return self._remember(self._loaded())
 
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """Append rows in one commit, if the journal still has *expected_version*, and return the new version.
@@ -132,16 +144,16 @@ class JournalStore:
         with self._lock:
             if expected_version < 0:
                 expected_version = self._created()
-            version = self._write(rows, expected_version, mode="append", mark=mark)
+            version, seen = self._write(rows, expected_version, mode="append", mark=mark)
             if self._cached.version == expected_version:
                 generation = self._cached.generation if self._cached.rows else version
-                self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation))
+                self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation), seen)
             return version
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
         """Replace all rows by *rows*, in one file and one commit, and return the new version; raises as :meth:`append`."""
         with self._lock:
-            version = self._write(rows, expected_version, mode="overwrite")
+            version, _ = self._write(rows, expected_version, mode="overwrite")
             self._remember(JournalSnapshot(version, tuple(rows), version))
             table = self._table
             if table is not None:
@@ -207,8 +219,10 @@ class JournalStore:
                 raise
         return 0
 
-    def _write(self, rows: Sequence[Row], expected: int, *, mode: Any, mark: str = "") -> int:
-        table = self._opened(expected)
+    def _write(
+        self, rows: Sequence[Row], expected: int, *, mode: Any, mark: str = ""
+    ) -> tuple[int, places.Identity | None]:
+        """Commit rows, and return the new version, and the identity of its commit file if it is known."""
         version = expected + 1
         owners = {r.aggregate for r in rows}
         note: dict[str, Any] = {"kinds": sorted({r.kind for r in rows})}
@@ -218,6 +232,9 @@ class JournalStore:
             note[_REPLACES] = "all"
         if mark:
             note["mark"] = mark
+        if mode == "append" and not places.is_local(self.path):
+            return version, self._put(rows, expected, json.dumps(note))
+        table = self._opened(expected)
         properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:
@@ -230,11 +247,54 @@ class JournalStore:
                 )
             except CommitFailedError as exc:
                 self._table = None
-                raise self._conflict(expected) from exc
+                if not self._is_own(rows, version):
+                    raise self._conflict(expected) from exc
             except Exception:
                 self._table = None
-                raise
-        return version
+                if not self._is_own(rows, version):
+                    raise
+        return version, None
+
+    def _put(self, rows: Sequence[Row], expected: int, note: str) -> places.Identity | None:
+        """Append to the journal of a store in two requests; the library reads the log around each commit, in five more.
+
+        Raises:
+            JournalConflictError: If the journal is not at *expected*; nothing was committed.
+        """
+        version = expected + 1
+        if self._cached.version != expected and len(tail(self.path, expected)) != 1:
+            raise self._conflict(expected)
+        name, table = f"part-{uuid4()}.snappy.parquet", _table(rows, version)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="snappy")
+        commit = _append_of(name, sink.tell(), len(rows), version, note)
+        with translated(self.path, "writing to", wrote="nothing was committed"):
+            places.put(f"{self.path}/{name}", sink.getvalue().to_pybytes())
+            try:
+                made = places.put_if_absent(commit_file(self.path, version), commit)
+            except OSError:
+                if not self._holds(version, commit):
+                    raise
+                return None
+        if made is None and not self._holds(version, commit):
+            raise self._conflict(expected)
+        return made
+
+    def _holds(self, version: int, commit: bytes) -> bool:
+        """Return whether a version has a commit of ours, whose answer was lost; what it holds is its own."""
+        try:
+            return places.read(commit_file(self.path, version)) == commit
+        except FileNotFoundError:
+            return False
+
+    def _is_own(self, rows: Sequence[Row], version: int) -> bool:
+        """Return whether a version of a journal on a store has just these rows: the answer to their commit was lost."""
+        if places.is_local(self.path):
+            return False
+        try:
+            return self._added(read_commit(self.path, version)) == list(rows)
+        except MaterializerError:
+            return False
 
     def _opened(self, expected: int) -> DeltaTable:
         """Return the table at *expected*; raises JournalConflictError when another version is the newest."""
@@ -252,15 +312,16 @@ class JournalStore:
         return self._table
 
     def _conflict(self, expected: int) -> JournalConflictError:
+        self._look = None
         return JournalConflictError(
             f"another process committed to '{self.path}' after version {expected}", path=self.path, expected=expected
         )
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def _remember(self, snapshot: JournalSnapshot) -> JournalSnapshot:
+    def _remember(self, snapshot: JournalSnapshot, seen: places.Identity | None = None) -> JournalSnapshot:
         self._cached = snapshot
-        self._seen = identity(self.path, snapshot.version)
+        self._seen = seen or identity(self.path, snapshot.version)
         return snapshot
 
     def _extended(self, cached: JournalSnapshot, upto: int) -> JournalSnapshot | None:
@@ -317,6 +378,7 @@ class JournalStore:
         return None
 
     def _loaded(self) -> JournalSnapshot:
+        forget(self.path)
         return self._walked_back() or self._opened_whole()
 
     def _walked_back(self) -> JournalSnapshot | None:
@@ -381,6 +443,21 @@ def _note(commit: Commit) -> dict[str, Any]:
     except ValueError:
         return {}
     return note if isinstance(note, dict) else {}
+
+
+def _append_of(name: str, size: int, rows: int, version: int, note: str) -> bytes:
+    """Return the content of a commit that adds one file of rows, as the library writes it."""
+    now = int(time.time() * 1000)
+    stats = {
+        "numRecords": rows,
+        "minValues": {"version": version},
+        "maxValues": {"version": version},
+        "nullCount": {"version": 0},
+    }
+    add = {"path": name, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
+    info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}, "userMetadata": note}
+    actions: list[dict[str, Any]] = [{"commitInfo": info}, {"add": add | {"stats": json.dumps(stats)}}]
+    return "\n".join(json.dumps(action) for action in actions).encode()
 
 
 def _is_plain(commit: Commit) -> bool:

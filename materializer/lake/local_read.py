@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyarrow import fs
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
@@ -118,9 +119,9 @@ def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDat
         return dataset if len(fragments) == len(wanted) else None
     # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
     form = ds.ParquetFileFormat(options, pre_buffer=True)
-    folder = places.file_system(path)
-    fragments = [form.make_fragment(name, folder) for name in sorted(wanted)]
-    return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, folder)
+    system = fs.LocalFileSystem() if places.is_local(path) else None
+    fragments = [form.make_fragment(file, system) for file in places.all_opened(path, sorted(wanted))]
+    return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
 
 
 def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:

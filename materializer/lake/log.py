@@ -44,6 +44,11 @@ _NAME: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
+_MOST_TEXTS: Final = 500
+"""Commits of one table of a store that stay in memory."""
+_texts: Final[dict[str, dict[int, str]]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One ``add`` or ``remove`` action.
@@ -295,8 +300,7 @@ def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
 
 def _lines(path: str, version: int) -> Iterator[str]:
     try:
-        text = places.read(commit_file(path, version)).decode()
-        return iter([line for line in text.split("\n") if line.strip()])
+        return iter([line for line in _text(path, version).split("\n") if line.strip()])
     except FileNotFoundError:
         raise _gap(path, version) from None
     except UnicodeDecodeError as exc:
@@ -304,6 +308,23 @@ def _lines(path: str, version: int) -> Iterator[str]:
     except OSError as exc:
         hint = "check that the folder is mounted and readable, then run the same command again"
         raise StorageError(f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint) from exc
+
+
+def _text(path: str, version: int) -> str:
+    """Return the content of a commit file, which never changes; that of a store stays in memory."""
+    if places.is_local(path):
+        return places.read(commit_file(path, version)).decode()
+    known = _texts.setdefault(path, {})
+    if version not in known:
+        if len(known) >= _MOST_TEXTS:
+            known.clear()
+        known[version] = places.read(commit_file(path, version)).decode()
+    return known[version]
+
+
+def forget(path: str) -> None:
+    """Forget the commits of a table, which may be another one from now on."""
+    _texts.pop(path, None)
 
 
 def _unreadable(path: str, version: int, reason: str) -> SourceDamagedError:

@@ -15,13 +15,12 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
-
-from pyarrow import fs
 
 from materializer.errors import ConfigError
 from materializer.lake import store_settings
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 Identity: TypeAlias = tuple[int | str, ...]
 """What tells a file from another one of the same name."""
 _SAME: Final = {"s3a": "s3", "gcs": "gs"}
+_AT_ONCE: Final = 8
+"""How many files of a store are read at once."""
 _MARK: Final = ".folder"
 """File that makes a folder of a store."""
 _LOG: Final = "_delta_log/"
@@ -258,11 +259,12 @@ def opened(place: str) -> Any:
     return place if is_local(place) else _store(place).opened()
 
 
-def file_system(folder: str) -> fs.FileSystem:
-    """Return the file system of `pyarrow` for the files below a folder."""
+def all_opened(folder: str, wanted: Iterable[str]) -> list[Any]:
+    """Return files below a folder as :func:`opened` does; those of a store are read at the same time."""
     if is_local(folder):
-        return fs.SubTreeFileSystem(folder, fs.LocalFileSystem())
-    return _store(folder).file_system()
+        return [f"{folder}/{each}" for each in wanted]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(opened, (f"{folder}/{each}" for each in wanted)))
 
 
 # -- writing -------------------------------------------------------------------------------------------------------------
@@ -300,17 +302,17 @@ def put(place: str, data: bytes) -> None:
             os.unlink(own)
 
 
-def put_if_absent(place: str, data: bytes) -> bool:
-    """Write a file if there is none, and return whether this call wrote it; of several calls at once one succeeds."""
+def put_if_absent(place: str, data: bytes) -> Identity | None:
+    """Write a file if there is none, and return its identity; None if there is one. Of several calls at once one succeeds."""
     try:
         if not is_local(place):
-            _store(place).put(data, "create")
-            return True
+            tag = _store(place).put(data, "create")
+            return (tag, len(data)) if tag else identity(place)
         with open(place, "xb") as file:
             file.write(data)
     except FileExistsError:
-        return False
-    return True
+        return None
+    return _stated(place)
 
 
 def copy(place: str, to: str) -> None:
@@ -401,7 +403,7 @@ def _store(place: str) -> StorePlace:
 
 
 def _identity(meta: Any) -> Identity:
-    return (meta["e_tag"] or "", meta["last_modified"].isoformat(), meta["size"])
+    return (meta["e_tag"] or meta["last_modified"].isoformat(), meta["size"])
 
 
 def _entry(name: str, meta: Any) -> FileEntry:

@@ -15,7 +15,7 @@ from materializer.lake import places
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import inside
-from materializer.lake.table import open_table
+from materializer.lake.table import DeltaFolder, open_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def row_count(path: str) -> int | None:
     """Return the number of rows of the newest version, from file statistics; None if some file has no row count."""
-    table = open_table(path)
+    table = DeltaFolder.at(path).opened()
     with translated(path, "reading"):
         counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
     return None if counts.null_count else (pc.sum(counts).as_py() or 0)

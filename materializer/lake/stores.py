@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from typing import Any, Final, Literal
 
 import obstore
 import pyarrow as pa
-from deltalake.fs import DeltaStorageHandler
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -19,7 +19,6 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 from obstore.store import ObjectStore, from_url
-from pyarrow import fs
 
 from materializer.lake.store_settings import options_of, without_secrets
 
@@ -111,17 +110,12 @@ class StorePlace:
             if _EMPTY not in str(exc):
                 raise
             return pa.BufferReader(b"")
-        folder, _, name = self.place.rpartition("/")
-        return StorePlace(folder).file_system().open_input_file(name)
+        return pa.PythonFile(_Ranges(self, first.meta["size"]), mode="r")
 
-    def file_system(self) -> fs.FileSystem:
-        """Return the file system of `pyarrow` for the files below this folder, on the client of `deltalake`."""
-        return fs.PyFileSystem(DeltaStorageHandler(self.place, options_of(self.place.partition("://")[0])))
-
-    def put(self, data: bytes, mode: Literal["create", "overwrite"]) -> None:
-        """Write a file as a whole; ``create`` fails if it exists."""
+    def put(self, data: bytes, mode: Literal["create", "overwrite"]) -> str | None:
+        """Write a file as a whole and return its tag, if the store gives one; ``create`` fails if it exists."""
         with self._failures():
-            obstore.put(self.client, self.key, data, mode=mode, use_multipart=False)
+            return obstore.put(self.client, self.key, data, mode=mode, use_multipart=False)["e_tag"]
 
     def copy(self, to: StorePlace) -> None:
         """Copy a file within the store, or to another one."""
@@ -138,6 +132,11 @@ class StorePlace:
             for first in range(0, len(keys), MOST):
                 obstore.delete(self.client, keys[first : first + MOST])
 
+    def part(self, start: int, end: int) -> bytes:
+        """Return some bytes of a file."""
+        with self._failures():
+            return bytes(obstore.get_range(self.client, self.key, start=start, end=end))
+
     @contextmanager
     def _failures(self) -> Iterator[None]:
         try:
@@ -150,3 +149,35 @@ class StorePlace:
             raise OSError(
                 number, text, self.place
             ) from None  # the cause would print what was signed, and with which key
+
+
+class _Ranges(io.RawIOBase):
+    """A file of a store, of which each read is one request.
+
+    The file system of `deltalake` for `pyarrow` would read with the lock of the interpreter, and no lease be renewed meanwhile.
+    """
+
+    def __init__(self, store: StorePlace, size: int) -> None:
+        self._store = store
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._position + size)
+        data = self._store.part(self._position, end) if end > self._position else b""
+        self._position += len(data)
+        return data

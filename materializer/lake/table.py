@@ -5,16 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from materializer.errors import CatalogManagedError, MaterializerError, NotADeltaTableError, TableNotFoundError
+from materializer.errors import (
+    CatalogManagedError,
+    LogGapError,
+    MaterializerError,
+    NotADeltaTableError,
+    SourceDamagedError,
+    TableNotFoundError,
+)
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.log import commit_file, latest_version, read_commit, tail
+from materializer.lake.log import commit_file, forget, latest_version, read_commit, tail
 from materializer.lake.types import columns_of
 
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
@@ -26,6 +34,8 @@ HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 """Features that do not change how rows have to be read."""
+_LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
+"""The block in which tables of a store are looked at once; None outside of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ class DeltaFolder:
         self.path = str(path).rstrip("/")
         self._table: DeltaTable | None = None
         self._identity: places.Identity | None = None
+        self._look: object = None
+        self._carried: dict[str, tuple[int, int | None]] = {}
         self._lock = threading.RLock()
 
     @classmethod
@@ -137,34 +149,67 @@ class DeltaFolder:
         """Return the largest number recorded under a transaction identifier; None if there is none."""
         with self._lock, translated(self.path, "reading"):
             try:
-                version: int | None = self.opened().transaction_version(app_id)
+                return self.carried(self.opened(), app_id)
             except DeltaError:
                 # the library scans the commits that existed when the table was opened, but the log may have been shortened
                 self._table = None
-                version = self.opened().transaction_version(app_id)
-            return version
+                return self.carried(self.opened(), app_id)
+
+    def carried(self, table: DeltaTable, app_id: str) -> int | None:
+        """Return the largest number under a transaction identifier in an open handle of this table; None if there is none."""
+        if places.is_local(self.path):
+            return table.transaction_version(app_id)
+        version, known = table.version(), self._carried.get(app_id)
+        number, is_known = None, False
+        if known is not None and known[0] <= version:
+            with suppress(LogGapError, SourceDamagedError):
+                number, is_known = self._carried_since(known, version, app_id), True
+        if not is_known:
+            number = table.transaction_version(app_id)
+        self._carried[app_id] = version, number
+        return number
+
+    def _carried_since(self, known: tuple[int, int | None], version: int, app_id: str) -> int | None:
+        """Return the number at a version, by the commits since a known one; the library would read all since a checkpoint."""
+        newer = (read_commit(self.path, v).transactions.get(app_id) for v in range(version, known[0], -1))
+        return next((number for number in newer if number is not None), known[1])
 
     def opened(self) -> DeltaTable:
         """Return the open handle at the newest version; this object owns the handle and updates it."""
         with self._lock:
-            if self._table is not None:
-                run = tail(self.path, self._table.version())
-                if run and run[0] == self._identity:
-                    if len(run) == 1:
-                        return self._table
-                    if self._update(self._table):
-                        return self._table
-            self._table = open_table(self.path)
-            self._identity = identity(self.path, self._table.version())
+            look = current_look(self.path)
+            if self._table is None or look is None or look is not self._look:
+                self._look = None
+                self._table = self._newest()
+                self._look = look
             return self._table
 
-    def _update(self, table: DeltaTable) -> bool:
-        """Update an open table to its newest version; False if it must be opened again, for example after a shortened log."""
+    def _newest(self) -> DeltaTable:
+        if self._table is not None:
+            run = tail(self.path, self._table.version())
+            if run and run[0] == self._identity and (len(run) == 1 or self._update(self._table, run)):
+                return self._table
+        forget(self.path)
+        self._carried.clear()
+        self._table = None
+        table = open_table(self.path)
+        self._identity = identity(self.path, table.version())
+        return table
+
+    def _update(self, table: DeltaTable, run: list[places.Identity]) -> bool:
+        """Update an open table to its newest version; False if it must be opened again, for example after a shortened log.
+
+        Args:
+            table: The table.
+            run: Identities of the commit files from its version on.
+        """
+        before = table.version()
         try:
             table.update_incremental()
         except (DeltaError, OSError):
             return False
-        self._identity = identity(self.path, table.version())
+        more = table.version() - before
+        self._identity = run[more] if more < len(run) else identity(self.path, table.version())
         return True
 
     @contextmanager
@@ -180,6 +225,7 @@ class DeltaFolder:
     def taken(self) -> DeltaTable:
         """Return the handle at the newest version for a commit; from now on only the caller may use it."""
         with self._lock:
+            self._look = None
             table, self._table = self.opened(), None
             return table
 
@@ -188,6 +234,26 @@ class DeltaFolder:
         with self._lock:
             if self._table is None:
                 self._table, self._identity = table, identity(self.path, table.version())
+                self._look = current_look(self.path)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Look at each table of a store, and at the journal, only once during the block, which decides on what was seen.
+
+    A commit to a table looks again before it is made. No commit succeeds if another one came first, and the journal is read anew
+    then. Paths are always looked at.
+    """
+    token = _LOOK.set(object())
+    try:
+        yield
+    finally:
+        _LOOK.reset(token)
+
+
+def current_look(path: str) -> object:
+    """Return the block of :func:`one_look` that this code is in; None outside of one, and for a path."""
+    return None if places.is_local(path) else _LOOK.get()
 
 
 def identity(path: str, version: int) -> places.Identity | None:

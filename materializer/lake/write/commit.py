@@ -220,7 +220,7 @@ def committed(
     for _ in range(ATTEMPTS):
         opened = folder.taken()
         base = opened.version()
-        carried = None if app_id is None else opened.transaction_version(app_id)
+        carried = None if app_id is None else folder.carried(opened, app_id)
         if carried is not None and carried >= n:
             if (own := _own(path, base, app_id, n, note)) is not None:
                 return _result(own, new_rows)

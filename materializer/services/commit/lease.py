@@ -18,6 +18,7 @@ from materializer.errors import LeaseLostError, MaterializerError, SparkError
 from materializer.journal.events import Lease
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.lake.table import one_look
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.ports import DeltaPorts
@@ -126,7 +127,8 @@ def run(
         while process.at is not At.END:
             lake.on_checkpoint(process.at.value)
             before, ports = process, _ports_now(lake, process, ports, closing)
-            process = steps.advance(process, ports)
+            with one_look():
+                process = steps.advance(process, ports)
             if before.at is At.PLAN and process.plan is not None and process.note is not None:
                 on_plan(process.plan, process.note)
         lake.on_checkpoint(At.END.value)

@@ -24,6 +24,7 @@ from materializer.errors import (
 from materializer.journal.events import Event, Frozen
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
+from materializer.lake.table import one_look
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.commit.lease import run
 from materializer.services.delivery import handlers, output_feed, quarantine
@@ -67,11 +68,11 @@ class Refresher:
             MaterializerError: If planning, computing or writing fails.
         """
         began = time.perf_counter()
-        view = self.lake.journal.view()
-        state = view.named(name)
-        was = state.frozen
-        handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
-        idle = self._nothing_to_do(state, Request(options))
+        with one_look():
+            state = self.lake.journal.view().named(name)
+            was = state.frozen
+            handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
+            idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
             return replace(idle, seconds=time.perf_counter() - began)
@@ -109,6 +110,20 @@ class Refresher:
             asked = planning.following(asked, note.run)
         if not runs:
             self._deliver(state, handler)
+        with one_look():
+            return self._ended(name, options, runs, recovered, window, was, began)
+
+    def _ended(
+        self,
+        name: str,
+        options: RefreshOptions,
+        runs: list[RunDone],
+        recovered: list[tuple[int, str]],
+        window: Span | None,
+        was: int,
+        began: float,
+    ) -> RefreshReport:
+        """Tidy up after a refresh, and report it."""
         if runs:
             self._follow_newest(name, options.as_of)
         state = self.lake.journal.tidy().named(name)

@@ -20,11 +20,12 @@ from materializer.errors import MaterializerError
 from materializer.journal.fold import policy_of
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, Ended
+from materializer.journal.view import View
 from materializer.lake.extent import files
 from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
-from materializer.lake.table import DeltaFolder
+from materializer.lake.table import DeltaFolder, one_look
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
 from materializer.services.observe.clock import wall_clock
@@ -164,7 +165,8 @@ class Looker:
         """
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
-        return [self._status(s, now) for s in states]
+        with one_look():
+            return [self._status(s, view, now) for s in states]
 
     def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
         """Return the lateness of the rows of each source, or of the source of one aggregate."""
@@ -218,11 +220,11 @@ class Looker:
                 ended.append(Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy))
         return ended
 
-    def _status(self, state: AggregateState, given: str | int | None) -> Status:
+    def _status(self, state: AggregateState, view: View, given: str | int | None) -> Status:
         aggregate = Aggregate.of(state, self.root)
         newest, problem, rows, beside = None, "", None, None
         with suppress(MaterializerError):  # its source may be another table, which is gone
-            beside = next_version(state, self.journal.view().build_of(state), self.root)
+            beside = next_version(state, view.build_of(state), self.root)
         try:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
@@ -277,7 +279,7 @@ class Looker:
             state.retired,
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.uncomputable),
-            *left_to_owner(state, aggregate.definition, self.root, self.journal.view()),
+            *left_to_owner(state, aggregate.definition, self.root, view),
             past_clock(state, aggregate, newest, now),
         )
 
