@@ -207,7 +207,7 @@ class _Table:
         try:
             found[key] = convert(value, self.base)
         except _Invalid as wanted:
-            shown = "another value, which is not shown because it may hold a secret" if key in _SECRET else repr(value)
+            shown = "another value, which is not shown" if key in _SECRET else repr(value)
             self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {shown}")
 
     def _unknown(self, key: str, known: list[str]) -> None:

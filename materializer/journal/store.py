@@ -39,23 +39,13 @@ from materializer.errors import (
 )
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
+from materializer.journal.row_files import SCHEMA, append_of, table_of
 from materializer.lake import places
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_version, read_commit, tail
 from materializer.lake.table import current_look, identity, open_table
 from materializer.lake.write.vacuum import Leftover, leftovers, remove, retention_of
 
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("format", pa.int32(), nullable=False),
-        pa.field("aggregate", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("at", pa.string(), nullable=False),
-        pa.field("payload", pa.string(), nullable=False),
-    ]
-)
 PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",
     "delta.logRetentionDuration": "interval 1 day",
@@ -240,7 +230,7 @@ class JournalStore:
             try:
                 write_deltalake(
                     table,
-                    _table(rows, version),
+                    table_of(rows, version),
                     mode=mode,
                     commit_properties=properties,
                     post_commithook_properties=_NO_HOOKS,
@@ -264,28 +254,21 @@ class JournalStore:
         version = expected + 1
         if self._cached.version != expected and len(tail(self.path, expected)) != 1:
             raise self._conflict(expected)
-        name, table = f"part-{uuid4()}.snappy.parquet", _table(rows, version)
+        name, table = f"part-{uuid4()}.snappy.parquet", table_of(rows, version)
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="snappy")
-        commit = _append_of(name, sink.tell(), len(rows), version, note)
+        commit = append_of(name, sink.tell(), len(rows), version, note)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             places.put(f"{self.path}/{name}", sink.getvalue().to_pybytes())
             try:
                 made = places.put_if_absent(commit_file(self.path, version), commit)
             except OSError:
-                if not self._holds(version, commit):
+                if not self._is_own(rows, version):
                     raise
                 return None
-        if made is None and not self._holds(version, commit):
+        if made is None and not self._is_own(rows, version):
             raise self._conflict(expected)
         return made
-
-    def _holds(self, version: int, commit: bytes) -> bool:
-        """Return whether a version has a commit of ours, whose answer was lost; what it holds is its own."""
-        try:
-            return places.read(commit_file(self.path, version)) == commit
-        except FileNotFoundError:
-            return False
 
     def _is_own(self, rows: Sequence[Row], version: int) -> bool:
         """Return whether a version of a journal on a store has just these rows: the answer to their commit was lost."""
@@ -445,35 +428,7 @@ def _note(commit: Commit) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _append_of(name: str, size: int, rows: int, version: int, note: str) -> bytes:
-    """Return the content of a commit that adds one file of rows, as the library writes it."""
-    now = int(time.time() * 1000)
-    stats = {
-        "numRecords": rows,
-        "minValues": {"version": version},
-        "maxValues": {"version": version},
-        "nullCount": {"version": 0},
-    }
-    add = {"path": name, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
-    info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}, "userMetadata": note}
-    actions: list[dict[str, Any]] = [{"commitInfo": info}, {"add": add | {"stats": json.dumps(stats)}}]
-    return "\n".join(json.dumps(action) for action in actions).encode()
-
-
 def _is_plain(commit: Commit) -> bool:
     """Whether a commit only appended rows."""
     is_same = commit.metadata is None and commit.protocol is None and not commit.removes
     return is_same and all(f.data_change and not f.has_deletion_vector for f in commit.adds)
-
-
-def _table(rows: Sequence[Row], version: int) -> pa.Table:
-    columns: list[list[Any]] = [
-        [version] * len(rows),
-        list(range(len(rows))),
-        [r.format for r in rows],
-        [r.aggregate for r in rows],
-        [r.kind for r in rows],
-        [r.at for r in rows],
-        [r.payload for r in rows],
-    ]
-    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)

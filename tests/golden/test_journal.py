@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -55,11 +56,13 @@ def test_a_recorded_journal_means_what_it_meant(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["events", "folded"])
 def test_a_recorded_journal_is_stored_again_as_it_was(kind: str) -> None:
     """
-    Each row of it is read, and stored again with the same bytes.
+    Each row of it is read, and stored again with the same bytes, but for the process of Spark that leases named.
     """
-    rows = journal.read(RECORDED[f"recorded/{kind}.jsonl"])
+    recorded = RECORDED[f"recorded/{kind}.jsonl"]
+    rows = journal.read(recorded)
+    kept = journal.read(re.sub(r',\\"jvm_pid\\":\d+,\\"jvm_started\\":\d+', "", recorded))
 
-    assert rows == [encode(row.aggregate, decode(row), at=row.at) for row in rows]
+    assert kept == [encode(row.aggregate, decode(row), at=row.at) for row in rows]
 
 
 def test_a_snapshot_of_a_recorded_journal_is_what_it_folds() -> None:

@@ -28,7 +28,7 @@ from materializer.config import Config
 from materializer.core.language.define import define
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal.events import Lease, LeaseTaken
-from materializer.journal.store import SCHEMA as JOURNAL
+from materializer.journal.row_files import SCHEMA as JOURNAL
 from materializer.services import processes
 from tests.system.builders import MEASURES, SCHEMA, Site, at
 

@@ -76,8 +76,7 @@ class Spark:
         self.spark = work_session(spark)
         self._bridge = jvm.bridge_of(self.spark)
         self._losses = jvm.RECORD.losses
-        # this logger repeats every refusal, with the whole plan
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it repeats each refusal with its plan
         self.windows = Windowing(self.spark)
         self._group = ""
         self._python = frozenset(python)
@@ -297,31 +296,22 @@ class Spark:
             names: The names of the files.
             predicate: Spark SQL that each new row satisfies.
             order: Columns to sort by, the bucket first.
-            rows: Approximate number of new rows; it determines the number of files.
+            rows: Approximate number of new rows.
         """
         others = spark_write.rows_of_files(self.spark, path, names, frame) if names else None
-        frame = spark_write.replacing(frame, others, predicate, order[0])
         files = max(1, round(rows / spark_write.ROWS_PER_FILE)) + len(names)
         with self.counted():
-            spark_write.lay_out(frame, folder, order=order, files=files)
+            rows_to_write = spark_write.replacing(frame, others, predicate, order[0])
+            spark_write.lay_out(rows_to_write, folder, order=order, files=files)
 
     def append(self, frame: DataFrame, folder: str) -> None:
-        """Write rows into another table, as they are; see :func:`materializer.spark.query.write.lay_out`."""
+        """Write rows into another table, as they are."""
         with self.counted():
             spark_write.lay_out(frame, folder)
 
     def lay_out_again(self, path: str, names: Sequence[str], folder: str, *, order: Sequence[str], files: int) -> None:
-        """Write the rows of some files into another table, cut by time; see :func:`materializer.spark.query.write.lay_out`.
-
-        Args:
-            path: The table.
-            names: The names of the files.
-            folder: The other table, which is empty.
-            order: Columns to sort by, the bucket first.
-            files: Number of files to write.
-        """
-        like = self.spark.read.format("delta").load(folder)
-        frame = spark_write.rows_of_files(self.spark, path, names, like)
+        """Write the rows of files *names* of the table at *path* into the empty table at *folder*, as *files* sorted files."""
+        frame = spark_write.rows_of_files(self.spark, path, names, self.spark.read.format("delta").load(folder))
         spark_write.lay_out(frame, folder, order=order, files=files)
 
     # -- questions -------------------------------------------------------------------------------------------------------

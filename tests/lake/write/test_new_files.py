@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import CommitResult, append_to, committed, create_table, fence, stamped
 from materializer.lake.write.new_files import OF_PLAN
 from materializer.lake.write.replace import append_files, replace_by_files
-from materializer.lake.write.vacuum import leftovers
+from materializer.lake.write.vacuum import leftovers, remove
 from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of
 
 APP = "materializer/1"
@@ -226,3 +227,18 @@ def test_files_that_may_be_committed_stay(bars: str, monkeypatch: pytest.MonkeyP
     assert [] == [f.name for f in leftovers(bars, before=0) if f.name.startswith(OF_PLAN)]
     again, writer = replace(bars, [7], SpanSet.of(EVERYTHING), 1)
     assert (5, []) == (again.version, writer.named), "the next attempt recognises it"
+
+
+def test_committed_files_beside_their_own_log_stay(bars: str) -> None:
+    """
+    A process that died right after its commit left the folder's log: maintenance does not take it for a plan that died.
+    """
+    replace(bars, [7], SpanSet.of(EVERYTHING), 1)
+    [folder] = folders(bars)
+    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log" / f"{0:020}.json").write_text("{}")
+
+    remove(bars, leftovers(bars, before=time.time()))
+    assert [7] == times_of(bars)
+    found = leftovers(bars, before=time.time() + 60)
+    assert [] == [f for f in found if f.is_folder]
