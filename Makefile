@@ -8,10 +8,12 @@ STAMP := $(VENV)/.installed
 EXTRAS := $(VENV)/.installed-extras
 QUICKER := $(VENV)/.class-data
 S3 := .servers/bin/versitygw
+GCS := .servers/bin/fake-gcs-server
+AZURE := .servers/node_modules/.bin/azurite-blob
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers stores clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -72,11 +74,20 @@ format: $(STAMP) ## Format and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-servers: $(S3) ## Install the servers that some tests need, as far as this machine can (Go)
+servers: $(S3) ## Install the S3 server that some tests need, where Go is there
+stores: $(S3) $(GCS) $(AZURE) ## Install the servers of all three clouds, where Go and Node are there
 
 $(S3):
 	@command -v go >/dev/null || { echo "Go was not found: tests that need an S3 server will be skipped"; exit 0; }; \
 	GOBIN=$(CURDIR)/.servers/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+$(GCS):
+	@command -v go >/dev/null || { echo "Go was not found: there will be no GCS server"; exit 0; }; \
+	GOBIN=$(CURDIR)/.servers/bin go install github.com/fsouza/fake-gcs-server@v1.56.1
+
+$(AZURE):
+	@command -v npm >/dev/null || { echo "Node was not found: there will be no Azure server"; exit 0; }; \
+	npm install --silent --no-save --prefix $(CURDIR)/.servers azurite@3.37.0
 
 clean: ## Remove the environment and what tools left behind
 	rm -rf $(VENV) .demo .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -72,16 +73,26 @@ class Proxy:
 
     port: int
 
-    def set(self, *faults: Fault, delay: float = 0.0) -> None:
-        """Do this to requests from now on, and nothing else; each waits *delay* seconds."""
-        self._ask({"delay": delay, "faults": [asdict(f) for f in faults]})
+    def set(self, *faults: Fault, delay: float = 0.0, lose: float = 0.0) -> None:
+        """Do this to requests from now on, and nothing else.
+
+        Args:
+            faults: What is done to some requests.
+            delay: Seconds that each request waits.
+            lose: The share of conditional puts whose answer is lost, at random.
+        """
+        self._ask({"delay": delay, "faults": [asdict(f) for f in faults], "lose": lose})
+
+    def requests(self) -> list[Request]:
+        """Return all requests so far, in the order in which they ended."""
+        return [Request(*values) for values in self._ask({})]
 
     @contextmanager
     def counted(self) -> Iterator[list[Request]]:
         """Yield a list that has the requests of the block once it is left, in the order in which they ended."""
-        before, found = len(self._ask({})), list[Request]()
+        before, found = len(self.requests()), list[Request]()
         yield found
-        found += [Request(*values) for values in self._ask({})[before:]]
+        found += self.requests()[before:]
 
     def _ask(self, settings: dict[str, Any]) -> list[Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -115,6 +126,7 @@ def started(upstream: int) -> Iterator[Proxy]:
 class _State:
     upstream: int
     delay: float = 0.0
+    lose: float = 0.0
     faults: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[Any, ...]] = field(default_factory=list)
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -125,7 +137,7 @@ class _State:
                 if fault["times"] and fault["kind"] == kind and fault["part"] in key:
                     fault["times"] -= 1
                     return str(fault["what"])
-        return ""
+        return "lose answer" if kind == "PUT IF" and random.random() < self.lose else ""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -192,7 +204,7 @@ def _kind(handler: BaseHTTPRequestHandler) -> str:
             return "LIST"
         case "PUT" if "x-amz-copy-source" in handler.headers:
             return "COPY"
-        case "PUT" if "If-None-Match" in handler.headers:
+        case "PUT" if any(name in handler.headers for name in ("If-None-Match", "x-goog-if-generation-match")):
             return "PUT IF"
         case "POST" if "delete" in query:
             return "DELETE"

@@ -14,7 +14,9 @@ from typing import Final
 
 from tests.paths import ROOT
 
-BINARY: Final = Path(os.environ.get("MATERIALIZER_SERVERS", ROOT / ".servers" / "bin")) / "versitygw"
+FOLDER: Final = Path(os.environ.get("MATERIALIZER_SERVERS", ROOT / ".servers" / "bin"))
+"""Where ``make servers`` installs programs."""
+BINARY: Final = FOLDER / "versitygw"
 MISSING: Final = f"there is no S3 server at {BINARY}: run 'make servers'"
 _PATIENCE: Final = 20.0
 
@@ -78,14 +80,15 @@ def started(folder: Path) -> Iterator[S3Server]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _await(server.port, process)
+        await_port(server.port, process)
         yield server
     finally:
         process.terminate()
         process.wait()
 
 
-def _await(port: int, process: subprocess.Popen[bytes]) -> None:
+def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when a server listens."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -1,0 +1,68 @@
+"""A real server of Google's objects: fake-gcs-server, which ``make servers`` installs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.servers.s3 import FOLDER, await_port, free_port
+
+BINARY: Final = FOLDER / "fake-gcs-server"
+MISSING: Final = f"there is no fake-gcs-server at {BINARY}: run 'make servers'"
+
+
+@dataclass(frozen=True)
+class GcsServer:
+    """A running server.
+
+    Args:
+        port: Its port on the loopback interface.
+        folder: A folder for files of credentials.
+    """
+
+    port: int
+    folder: Path
+
+    def bucket(self, name: str) -> str:
+        """Make a bucket, and return its URL."""
+        body = json.dumps({"name": name}).encode()
+        url = f"http://127.0.0.1:{self.port}/storage/v1/b"
+        urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})).close()
+        return f"gs://{name}"
+
+    def environment(self, port: int | None = None) -> Mapping[str, str]:
+        """Return the variables by which clients find it, perhaps through a proxy at another port."""
+        account = {
+            "gcs_base_url": f"http://127.0.0.1:{port or self.port}",
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        file = self.folder / f"account-{port or self.port}.json"
+        file.write_text(json.dumps(account))
+        return {"GOOGLE_SERVICE_ACCOUNT": str(file)}
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[GcsServer]:
+    """Run a server that keeps everything in memory during the block."""
+    server = GcsServer(free_port(), folder)
+    address = ["-host", "127.0.0.1", "-port", str(server.port), "-public-host", f"127.0.0.1:{server.port}"]
+    process = subprocess.Popen(
+        [BINARY, "-backend", "memory", "-scheme", "http", *address],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await_port(server.port, process)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
