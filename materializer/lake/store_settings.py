@@ -33,7 +33,8 @@ def options_of(scheme: str) -> dict[str, str]:
     prefix = SCHEMES[scheme]
     options = {key: value for key, value in _configured.items() if key.startswith(prefix)}
     if prefix != "aws_":
-        return options
+        plain = os.environ.get(f"{prefix}allow_http".upper())
+        return ({f"{prefix}allow_http": plain.lower()} if plain else {}) | options
     options = _of_profile() | options
     endpoint = options.get("aws_endpoint_url", os.environ.get("AWS_ENDPOINT_URL", ""))
     return ({"aws_allow_http": "true"} if endpoint.startswith("http://") else {}) | options

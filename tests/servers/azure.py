@@ -1,4 +1,4 @@
-"""A real server of Azure's blobs: Azurite, which ``make servers`` installs."""
+"""A real server of Azure's blobs: Azurite, which ``make stores`` installs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Final
 from tests.servers.s3 import FOLDER, await_port, free_port
 
 BINARY: Final = FOLDER.parent / "node_modules" / ".bin" / "azurite-blob"
-MISSING: Final = f"there is no Azurite at {BINARY}: run 'make servers'"
+MISSING: Final = f"there is no Azurite at {BINARY}: run 'make stores'"
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 

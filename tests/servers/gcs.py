@@ -1,9 +1,10 @@
-"""A real server of Google's objects: fake-gcs-server, which ``make servers`` installs."""
+"""A real server of Google's objects: fake-gcs-server, which ``make stores`` installs, behind :mod:`tests.servers.gcs_xml`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.paths import ROOT
 from tests.servers.s3 import FOLDER, await_port, free_port
 
 BINARY: Final = FOLDER / "fake-gcs-server"
-MISSING: Final = f"there is no fake-gcs-server at {BINARY}: run 'make servers'"
+MISSING: Final = f"there is no fake-gcs-server at {BINARY}: run 'make stores'"
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,19 @@ class GcsServer:
     """A running server.
 
     Args:
-        port: Its port on the loopback interface.
+        json_port: The port of its JSON interface.
+        port: The port of the XML interface before it.
         folder: A folder for files of credentials.
     """
 
+    json_port: int
     port: int
     folder: Path
 
     def bucket(self, name: str) -> str:
         """Make a bucket, and return its URL."""
         body = json.dumps({"name": name}).encode()
-        url = f"http://127.0.0.1:{self.port}/storage/v1/b"
+        url = f"http://127.0.0.1:{self.json_port}/storage/v1/b"
         urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})).close()
         return f"gs://{name}"
 
@@ -47,22 +51,27 @@ class GcsServer:
         }
         file = self.folder / f"account-{port or self.port}.json"
         file.write_text(json.dumps(account))
-        return {"GOOGLE_SERVICE_ACCOUNT": str(file)}
+        return {"GOOGLE_SERVICE_ACCOUNT": str(file), "GOOGLE_ALLOW_HTTP": "true"}
 
 
 @contextmanager
 def started(folder: Path) -> Iterator[GcsServer]:
     """Run a server that keeps everything in memory during the block."""
-    server = GcsServer(free_port(), folder)
-    address = ["-host", "127.0.0.1", "-port", str(server.port), "-public-host", f"127.0.0.1:{server.port}"]
+    port = free_port()
+    address = ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
     process = subprocess.Popen(
         [BINARY, "-backend", "memory", "-scheme", "http", *address],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    xml = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers.gcs_xml", str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     try:
-        await_port(server.port, process)
-        yield server
+        await_port(port, process)
+        assert xml.stdout is not None
+        yield GcsServer(port, int(xml.stdout.readline()), folder)
     finally:
-        process.terminate()
-        process.wait()
+        for each in (xml, process):
+            each.terminate()
+            each.wait()
