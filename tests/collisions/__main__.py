@@ -51,7 +51,7 @@ def collide(root: str, processes: int, rounds: int) -> dict[str, Any]:
     from materializer.lake.write.commit import create_table
 
     create_table(f"{root}/table", pa.schema([("name", pa.string())]), name="table")
-    Journal(root).append(-1, AGGREGATE, [DEFINED])
+    Journal(root).transact(lambda _: [(AGGREGATE, DEFINED)])
     before = found(root)["versions"]
     context = mp.get_context("spawn")
     barrier, failures = context.Barrier(processes), context.Queue()

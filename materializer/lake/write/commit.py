@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
@@ -104,19 +105,26 @@ def create_table(
         )
     shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
     configuration = {**PROPERTIES, **(properties or {})}
+    mark = _text({"mark": uuid4().hex})
+    # without retries of the library, which would create it again, as version 1
+    properties_of_commit = CommitProperties({"userMetadata": mark}, max_commit_retries=0)
     with translated(path, "creating", wrote=NOT_COMMITTED):
         places.make_folder(path)
-        DeltaTable.create(
-            path,
-            shape,
-            mode="error",
-            name=name,
-            description=description,
-            configuration=configuration,
-            commit_properties=CommitProperties(max_commit_retries=0),  # a retry would create it again, as version 1
-            post_commithook_properties=NO_HOOKS,
-            storage_options=places.options_of(path),
-        )
+        try:
+            DeltaTable.create(
+                path,
+                shape,
+                mode="error",
+                name=name,
+                description=description,
+                configuration=configuration,
+                commit_properties=properties_of_commit,
+                post_commithook_properties=NO_HOOKS,
+                storage_options=places.options_of(path),
+            )
+        except CommitFailedError:
+            if not is_begun(path) or read_commit(path, 0).user_metadata != mark:  # else only the answer was lost
+                raise
 
 
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:

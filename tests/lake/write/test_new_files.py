@@ -242,3 +242,26 @@ def test_committed_files_beside_their_own_log_stay(bars: str) -> None:
     assert [7] == times_of(bars)
     found = leftovers(bars, before=time.time() + 60)
     assert [] == [f for f in found if f.is_folder]
+
+
+def test_a_table_whose_creation_was_not_answered_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The store made the table and says that it failed: the table counts. One that another process made meanwhile is not taken over.
+    """
+    real = DeltaTable.create
+
+    def lost(*args: Any, **named: Any) -> None:
+        real(*args, **named)
+        raise CommitFailedError("a version with this number exists already")
+
+    def later(path: str, *args: Any, **named: Any) -> None:
+        real(path, *args, mode="error", name="another's")
+        raise CommitFailedError("a version with this number exists already")
+
+    monkeypatch.setattr(DeltaTable, "create", lost)
+    create_table(str(tmp_path / "ours"), SCHEMA, name="bars")
+    monkeypatch.setattr(DeltaTable, "create", later)
+    with pytest.raises(StorageError):
+        create_table(str(tmp_path / "theirs"), SCHEMA, name="bars")
+
+    assert "bars" == DeltaTable(str(tmp_path / "ours")).metadata().name
