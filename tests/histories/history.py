@@ -20,6 +20,8 @@ from materializer.errors import (
     JournalConflictError,
     LeaseLostError,
     MaterializerError,
+    NotCoveredError,
+    NothingBuiltError,
     RetryableError,
     StorageError,
     WriteFencedError,
@@ -32,7 +34,7 @@ from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.process import At, Process, Which
 from tests.histories.chance import Chance, Choices
 from tests.histories.ports import HistoryPorts
-from tests.histories.world import Author, World, stores_of
+from tests.histories.world import BUILD, Author, World, stores_of
 from tests.model.exploration import BUCKETS, COMMITS, WINDOWS
 
 LEASE_SECONDS: Final = 30
@@ -41,7 +43,15 @@ LONGEST_LEASE: Final = 86_400
 YEAR: Final = 365 * 86_400
 TURNS: Final = 60
 PROCESSES: Final = 10
-EXPECTED: Final = (RetryableError, DataError, StorageError)
+EXPECTED: Final = (RetryableError, DataError, StorageError, NotCoveredError, NothingBuiltError)
+NO_LEASE: Final = Lease("", "", 0, 0, 0.0)
+LAST: Final = (
+    (Process(NO_LEASE), False),
+    (Process(NO_LEASE), True),
+    (Process(NO_LEASE, switches=True), False),
+    (Process(NO_LEASE), False),
+)
+"""What runs undisturbed when all have died, with whether it works on the build: a refresh, a build, a switch and a refresh."""
 FAULTS: Final = ((0, 0, 0), (60, 60, 400), (12, 12, 80), (5, 5, 40))
 """Kinds of stores: once in how many a put has a fault, a list is stale, a read is refused; 0 for never."""
 SKEWS: Final = (0.0, 0.0, 0.0, 20.0, -20.0, 45.0, -45.0, YEAR, -YEAR)
@@ -83,6 +93,7 @@ class Member(StoreFaults):
         sleeps: Turns until it goes on.
         step: Number of its present step.
         lease: Its lease, once it has asked for one.
+        id: What it works on, the aggregate or its build.
     """
 
     history: History
@@ -92,6 +103,7 @@ class Member(StoreFaults):
     sleeps: int = 0
     step: int = 0
     lease: Lease | None = None
+    id: str = AGGREGATE
     place: greenlet | None = None
     author: Author = field(default=Author("", 0))
 
@@ -138,9 +150,10 @@ class History:
         tells: Callable[[str], None] | None = None,
     ) -> None:
         self.chance = chance
-        self.world = World(len(BUCKETS), ignored)
+        self.has_build = chance.one_in(3)
+        self.world = World(len(BUCKETS), has_build=self.has_build, ignored=ignored)
         self.store = chance.pick(FAULTS)
-        self.cleans = chance.one_in(3)
+        self.cleans = chance.one_in(3) and not self.has_build
         self.seen: set[str] = set()
         self._ports = ports
         self._tells = tells
@@ -199,13 +212,13 @@ class History:
 
     def _change(self) -> None:
         kind, bucket = self.chance.pick(COMMITS)
-        if kind == "insert" or self.world.lake.truth(bucket, len(self.world.lake.source)) > 0:
+        rows = [1 if kind == "insert" else -1 for kind, b in self.world.versions.source if b == bucket]
+        if kind == "insert" or sum(rows) > 0:
             self.say(f"the source commits {kind} {bucket}")
             self.world.change(kind, bucket)
 
     def _late(self) -> None:
-        logs = [log for log in (*self.world.tables.values(), *self.world.logs.values()) if log.late]
-        if logs:
+        if logs := self.world.late_logs():
             self.say("a late put is done")
             self.chance.pick(logs).put_late()
         elif self.cleans:
@@ -214,7 +227,7 @@ class History:
 
     def _jump(self, member: Member) -> None:
         if self.chance.one_in(3) and member.lease is not None:
-            self._begin(f"{member.owner}~", lambda new, lease=member.lease: self._renew(new, lease), member.skew)
+            self._begin(f"{member.owner}~", lambda new: self._renew(new, member), member.skew)
             return
         member.skew = self.chance.pick(SKEWS)
         self.say(f"the clock of {member.owner} is {member.skew:.0f} s ahead")
@@ -245,7 +258,7 @@ class History:
             return
         self._started += 1
         chance, name = self.chance, str(self._started)
-        kind = chance.below(10)
+        kind = chance.below(12 if self.has_build else 10)
         skew = chance.pick(SKEWS) if chance.one_in(4) else 0.0
         if kind <= 6:
             options = {
@@ -254,14 +267,16 @@ class History:
                 "fails": "compute" if chance.one_in(10) else "",
                 "holding": chance.pick(((), (0,), (1,), (0, 1))) if chance.one_in(3) else None,
                 "order": tuple(Which)[:: 1 - 2 * chance.below(2)],
+                "is_build": self.world.versions.build is not None and chance.below(3) > 0,
             }
             self._begin(name, lambda new: self._refresh(new, **options), skew)
         elif kind == 7:
-            self._begin(name, lambda new: self._refresh(new, window=BUCKETS, is_recovery_only=True), skew)
-        elif kind == 8:
             self._begin(name, self._fold, skew)
-        else:
+        elif kind == 8:
             self._begin(name, self._check, skew)
+        else:
+            begun = Process(NO_LEASE, is_recovery_only=kind == 9, switches=kind > 9)
+            self._begin(name, lambda new: self._refresh(new, begun=begun, window=BUCKETS), skew)
 
     def _begin(self, owner: str, work: Callable[[Member], None], skew: float = 0.0) -> Member:
         is_new = not self._idle or self.chance.one_in(8)
@@ -282,11 +297,11 @@ class History:
             self.world.note(f"error: {type(exc).__name__}: {exc}")
 
     def _refresh(
-        self, member: Member, faults: StoreFaults | None = None, *, is_recovery_only: bool = False, **options: Any
+        self, member: Member, faults: StoreFaults | None = None, begun: Process | None = None, **options: Any
     ) -> None:
         ports = self._ports(self.world, member.host.journal, faults or member, member.clock, member.owner, **options)
         lease = Lease(member.owner, f"host-{member.owner}", 1, 1, member.clock() + LEASE_SECONDS)
-        process, member.lease = Process(lease, is_recovery_only=is_recovery_only), lease
+        process, member.lease, member.id = replace(begun or Process(lease), lease=lease), lease, ports.id
         self.say(f"{member.owner} begins: {options}")
         try:
             while process.at is not At.END:
@@ -296,7 +311,7 @@ class History:
                 self._next(member, "release")
                 refresh_steps.release(Process(lease), ports)
             raise
-        if is_recovery_only:
+        if process.is_recovery_only:
             self._next(member, "release")
             refresh_steps.release(process, ports)
 
@@ -309,24 +324,28 @@ class History:
     def _step(self, member: Member, process: Process, ports: HistoryPorts) -> Process:
         self._next(member, process.at.value)
         try:
+            if process.at is not At.LEASE:
+                journal, is_read = ports.journal, process.switches or process.recovered
+                ports.bind((journal.view() if is_read else journal.last_view).all.get(ports.id))
             return replace(steps.advance(process, ports), note=None)
         except (LeaseLostError, WriteFencedError, JournalConflictError) as exc:
             self.seen.add(type(exc).__name__)
             if self.world.has_landed(member.author):
                 self.world.note(f"own: {process.at} of process {member.owner} is in the journal, and it failed: {exc}")
-            lease = self.world.lake.state.lease
-            if lease is not None and lease.owner == member.owner and not any(self.world.gone.values()):
-                self.world.note(f"held: process {member.owner} holds the lease and was stopped by another")
+            if self.world.is_leased(ports.id, member.owner) and not any(self.world.gone.values()):
+                self.world.note(f"held: process {member.owner} holds the lease and was stopped by another: {exc}")
             raise
 
-    def _renew(self, member: Member, lease: Lease) -> None:
-        ports = self._ports(self.world, member.host.journal, member, member.clock, lease.owner, BUCKETS)
+    def _renew(self, member: Member, of: Member) -> None:
+        """Renew the lease of a process, as its second thread does."""
+        is_build = of.id == BUILD
+        ports = self._ports(self.world, member.host.journal, member, member.clock, of.owner, BUCKETS, is_build=is_build)
         self._next(member, "renew")
-        member.author = Author(lease.owner, -member.history.started())
+        member.author = Author(of.owner, -self.started())
 
         def decide(seen: Any) -> list[LeaseRenewed]:
-            is_ours = seen[1].lease is not None and seen[1].lease.owner == lease.owner
-            return [LeaseRenewed(lease.owner, member.clock() + LEASE_SECONDS)] if is_ours else []
+            is_ours = seen[1].lease is not None and seen[1].lease.owner == of.owner
+            return [LeaseRenewed(of.owner, member.clock() + LEASE_SECONDS)] if is_ours else []
 
         transact(ports.read, decide, lambda seen, events: events and ports.append(seen[0], events), attempts=20)
 
@@ -355,13 +374,16 @@ class History:
         self.world.now += LONGEST_LEASE + LEASE_SECONDS + 1
         host = Host(self.world)
         try:
-            self._refresh(Member(self, "last", host), NoFaults(), window=BUCKETS)
+            for number, (begun, is_build) in enumerate(LAST if self.has_build else LAST[:1]):
+                if self.world.versions.build is not None or not (is_build or begun.switches):
+                    last = Member(self, f"last {number}", host)
+                    self._refresh(last, NoFaults(), begun=begun, window=BUCKETS, is_build=is_build)
         except Exception as exc:  # noqa: BLE001 - nothing may stop it
             self.world.note(f"ends: {type(exc).__name__}: {exc}")
-        for log in (*self.world.tables.values(), *self.world.logs.values()):
-            while log.late:
-                log.put_late()
-        self.world.check_end(host.journal.view())
+        while logs := self.world.late_logs():
+            logs[0].put_late()
+        if not self.world.wrong:
+            self.world.check_end(host.journal.view())
 
 
 def replayed(choices: Choices, **options: Any) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from materializer.adapters.memory.lake import MemoryCommit, MemoryTable
 from materializer.adapters.memory.log import LogClient
+from materializer.adapters.memory.ports import MemoryPorts
 from materializer.adapters.memory.store import MemoryStore
 from materializer.core.refresh.plan import Plan
 from materializer.errors import JournalConflictError, StorageError
@@ -25,6 +26,7 @@ from materializer.services.protocol.process import At, Process
 from tests.histories.chance import Chance
 from tests.histories.history import History
 from tests.histories.ports import HistoryPorts
+from tests.model import switches
 from tests.model.mutations import MUTATIONS
 
 
@@ -36,14 +38,12 @@ class Mistake(NamedTuple):
         patch: Makes it in the project's modules.
         ports: Makes it in the outside.
         ignored: Rules that would only repeat the mistake's name.
-        within: How many histories from seed 0 on may miss it.
     """
 
     says: str
     patch: Callable[[pytest.MonkeyPatch], None] = lambda _: None
-    ports: type = HistoryPorts
+    ports: type[HistoryPorts] = HistoryPorts
     ignored: tuple[str, ...] = ()
-    within: int = 200
 
 
 class Caught(NamedTuple):
@@ -171,17 +171,22 @@ def _committed_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryTable, "committed", committed)
 
 
+class OwnSwitch(HistoryPorts):
+    """Takes its own switch, whose answer was lost, for another's."""
+
+    def has_switched(self, table: MemoryTable, plan: Plan) -> bool:  # noqa: ARG002 - what it does not look at
+        """Look at the number alone."""
+        return False
+
+
 LEFT_OUT: Final = ("recover-unleased", "abort-unseen", "finish-unseen")
 """Mistakes of the exploration: two patch the code during one step, in the middle of which other processes work here; what the
 last one breaks was not met in 3,000 histories, and is met by the exploration only where commits become unreadable."""
 
 
-def _of_model(name: str) -> Mistake:
-    mutation = MUTATIONS[name]
-    ports = (
-        type(name, (mutation.ports, HistoryPorts), {}) if mutation.ports is not HistoryPorts.__base__ else HistoryPorts
-    )
-    return Mistake(mutation.says, mutation.patch, ports, mutation.ignored)
+def _mixed(ports: type[MemoryPorts]) -> type[HistoryPorts]:
+    """Return the ports of a history with a mistake of the exploration."""
+    return HistoryPorts if issubclass(HistoryPorts, ports) else type(ports.__name__, (ports, HistoryPorts), {})
 
 
 MISTAKES: Final = {
@@ -196,6 +201,8 @@ MISTAKES: Final = {
     "abort-unfenced": Mistake("a plan is aborted without a fence", _abort_unfenced),
     "no-lease-check": Mistake("nobody looks whether the lease is still its own", _no_lease_check),
     "unanswered-undone": Mistake("a put that was not answered is repeated until it is", _unanswered_is_undone),
+    "own-switch": Mistake("a switch whose answer was lost is taken for another's commit", ports=OwnSwitch),
     "committed-again": Mistake("a table is written without a look at its number", _committed_again),
-    **{name: _of_model(name) for name in MUTATIONS if name not in LEFT_OUT},
+    **{n: Mistake(m.says, m.patch, _mixed(m.ports), m.ignored) for n, m in MUTATIONS.items() if n not in LEFT_OUT},
+    **{f"switch-{name}": Mistake(m.says, m.patch, _mixed(m.ports)) for name, m in switches.MISTAKES.items()},
 }
