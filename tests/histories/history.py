@@ -265,7 +265,7 @@ class History:
                 "window": chance.pick(WINDOWS[::-1]),
                 "merging": chance.pick(((), (0,), (1,), (0, 1))),
                 "fails": "compute" if chance.one_in(10) else "",
-                "holding": chance.pick(((), (0,), (1,), (0, 1))) if chance.one_in(3) else None,
+                "holding": chance.pick(((), (0,), (1,), (0, 1))) if chance.one_in(2) else None,
                 "order": tuple(Which)[:: 1 - 2 * chance.below(2)],
                 "is_build": self.world.versions.build is not None and chance.below(3) > 0,
             }
@@ -361,7 +361,7 @@ class History:
     def _check(self, member: Member) -> None:
         for _ in range(3):
             n = self.started()
-            self._next(member, "check")
+            self._next(member, "append")
             member.author = Author("", n)
             member.host.journal.append_if_living(AGGREGATE, "bars", Checked({"n": n}))
             self.world.acknowledge(n)

@@ -16,7 +16,7 @@ from materializer.adapters.memory.log import LogClient
 from materializer.adapters.memory.ports import MemoryPorts
 from materializer.adapters.memory.store import MemoryStore
 from materializer.core.refresh.plan import Plan
-from materializer.errors import JournalConflictError, StorageError
+from materializer.errors import JournalConflictError, StorageError, WriteFencedError
 from materializer.journal import journal as journals
 from materializer.journal import transact as transacting
 from materializer.journal.codec import Row
@@ -171,12 +171,16 @@ def _committed_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryTable, "committed", committed)
 
 
-class OwnSwitch(HistoryPorts):
-    """Takes its own switch, whose answer was lost, for another's."""
+def _own_table(patch: pytest.MonkeyPatch) -> None:
+    committed = MemoryTable.committed
 
-    def has_switched(self, table: MemoryTable, plan: Plan) -> bool:  # noqa: ARG002 - what it does not look at
-        """Look at the number alone."""
-        return False
+    def refusing(self: MemoryTable, plan: Plan, kind: str, values: Mapping[int, int]) -> MemoryTable:
+        after = committed(self, plan, kind, values)
+        if after is self:
+            raise WriteFencedError("another commit has this number")
+        return after
+
+    patch.setattr(MemoryTable, "committed", refusing)
 
 
 LEFT_OUT: Final = ("recover-unleased", "abort-unseen", "finish-unseen")
@@ -201,7 +205,7 @@ MISTAKES: Final = {
     "abort-unfenced": Mistake("a plan is aborted without a fence", _abort_unfenced),
     "no-lease-check": Mistake("nobody looks whether the lease is still its own", _no_lease_check),
     "unanswered-undone": Mistake("a put that was not answered is repeated until it is", _unanswered_is_undone),
-    "own-switch": Mistake("a switch whose answer was lost is taken for another's commit", ports=OwnSwitch),
+    "own-table": Mistake("a commit to a table whose answer was lost is taken for another's", _own_table),
     "committed-again": Mistake("a table is written without a look at its number", _committed_again),
     **{n: Mistake(m.says, m.patch, _mixed(m.ports), m.ignored) for n, m in MUTATIONS.items() if n not in LEFT_OUT},
     **{f"switch-{name}": Mistake(m.says, m.patch, _mixed(m.ports)) for name, m in switches.MISTAKES.items()},

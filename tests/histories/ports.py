@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from materializer.adapters.memory.lake import AGGREGATE, MemoryTable
@@ -10,7 +12,7 @@ from materializer.adapters.memory.log import LogClient, StoreFaults, VersionTake
 from materializer.adapters.memory.switch_ports import NEW, OLD, MemorySwitchPorts, MemoryVersions
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import SpanSet
-from materializer.errors import RetryableError, WriteFencedError
+from materializer.errors import MaterializerError, RetryableError, WriteFencedError
 from materializer.journal.events import Event, Lease
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
@@ -141,17 +143,23 @@ class HistoryPorts(MemorySwitchPorts):
 
     def fence(self, which: Which, plan: Plan) -> None:
         """See :class:`Ports`."""
-        _again(lambda: super(HistoryPorts, self).fence(which, plan))
+        _again(partial(super().fence, which, plan))
 
     def write(self, plan: Plan, result: Any, which: frozenset[Which]) -> None:
-        """See :class:`Ports`; one table after the other, in the order of this process."""
+        """See :class:`Ports`; one table after the other in the order of this process, and the second also if the first fails."""
+        failures = []
         for one in self._order:
             if one in which:
-                _again(lambda one=one: super(HistoryPorts, self).write(plan, result, frozenset({one})))
+                try:
+                    _again(partial(super().write, plan, result, frozenset({one})))
+                except MaterializerError as exc:
+                    failures.append(exc)
+        for failure in sorted(failures, key=lambda exc: isinstance(exc, WriteFencedError)):
+            raise failure
 
     def publish(self, plan: Plan, withheld: SpanSet) -> None:
         """See :class:`Ports`."""
-        _again(lambda: super(HistoryPorts, self).publish(plan, withheld))
+        _again(partial(super().publish, plan, withheld))
 
     def build_heads(self, build: AggregateState) -> dict[Which, OwnTableHead]:
         """See :class:`SwitchPorts`."""
@@ -159,26 +167,19 @@ class HistoryPorts(MemorySwitchPorts):
         return {w: OwnTableHead(build.tables[w.value], len(t.commits), t.n) for w, t in tables.items()}
 
     def copy_build(self, plan: Plan, build: AggregateState) -> None:
-        """See :class:`SwitchPorts`; its own commit, whose answer was lost, is no other's."""
+        """See :class:`SwitchPorts`."""
 
         def copy() -> None:
-            before = self.table(Which.OUTPUT)
-            if before.n < plan.n:
-                rows = dict(enumerate(self._newest(build.tables["output"]).values))
-                self.put(Which.OUTPUT, before.committed(plan, "switch", rows))
-            elif not self.has_switched(before, plan):
-                raise WriteFencedError(f"the output carries {before.n} already")
+            rows = dict(enumerate(self._newest(build.tables["output"]).values))
+            self.put(Which.OUTPUT, self.table(Which.OUTPUT).committed(plan, "switch", rows))
 
         _again(copy)
-
-    def has_switched(self, table: MemoryTable, plan: Plan) -> bool:
-        """Whether a table has the commit of a switch."""
-        return any(c.plan == plan.id and c.kind == "switch" for c in table.commits)
 
     def fence_build(self, plan: Plan, build: AggregateState) -> None:
         """See :class:`SwitchPorts`."""
         name = build.tables["partials"]
-        _again(lambda: self._put(name, self._newest(name).committed(plan, "fence", {})))
+        with suppress(WriteFencedError):
+            _again(lambda: self._put(name, self._newest(name).committed(plan, "fence", {})))
 
 
 def _again(commit: Callable[[], None]) -> None:
