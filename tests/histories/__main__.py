@@ -16,11 +16,12 @@ the history of one seed, prints what happened, and searches for a shorter one th
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from itertools import count
 from pathlib import Path
@@ -41,6 +42,8 @@ EACH: Final = 1_000
 
 def chunk(first: int, histories: int = EACH) -> dict[str, Any]:
     """Run the histories of some seeds, and return how many commits they made, what they met, and what they found."""
+    gc.freeze()
+    gc.set_threshold(20_000)  # a history makes much and keeps nothing
     began, used = time.monotonic(), time.process_time()
     commits, seen, found = 0, Counter[str](), []
     for seed in range(first, first + histories):
@@ -119,23 +122,26 @@ def mistakes(histories: int) -> int:
     return int(missed > 0)
 
 
-def lines(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what the newest state of the code went through."""
+def table(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the newest state of the code on record went through."""
     if not entries:
-        yield "No histories are on record."
-        return
+        return "No histories are on record.\n"
     newest = [entry for entry in entries if entry["code"] == entries[-1]["code"]]
-    histories, commits = (sum(entry[field] for entry in newest) for field in ("histories", "commits"))
-    seconds = sum(entry["seconds"] for entry in newest)
-    found = [one for entry in newest for one in entry["found"]]
+    histories, commits, used = (sum(entry[of] for entry in newest) for of in ("histories", "commits", "cpu_seconds"))
+    found = "; ".join(f"seed {one['seed']}: {one['wrong']}" for entry in newest for one in entry["found"])
     seen = sum((Counter(entry["seen"]) for entry in newest), Counter[str]())
-    yield (
-        f"At `{newest[-1]['commit']}`, {newest[0]['at'][:10]}: {histories:,} histories with {commits:,} commits, "
-        f"{1000 * seconds / histories:.0f} ms of one process for each; found: "
-        f"{'; '.join(one['wrong'] for one in found) or 'nothing'}."
+    revisions = ", ".join(f"`{revision}`" for revision in dict.fromkeys(entry["commit"] for entry in newest))
+    return (
+        f"At {revisions}, {newest[0]['at'][:10]}: {histories:,} histories with {commits:,} commits in {used / 60:.1f} minutes of one "
+        f"core ({1000 * used / histories:.1f} ms each); found: {found or 'nothing'}.\n\n"
+    ) + pages.table(
+        ("in so many of them", "a process did or met"), [(f"{n:,}", what) for what, n in seen.most_common()]
     )
-    yield ""
-    yield pages.table(("in so many histories", "met"), [(f"{n:,}", what) for what, n in seen.most_common()])
+
+
+def made(file: Path = FILE) -> str:
+    """Return the page with its table of the histories."""
+    return pages.filled(PAGE.read_text(encoding="utf-8"), {"histories": table(kept(file))})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -162,8 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.mistakes:
         return mistakes(options.mistakes)
     if options.summary:
-        text = "\n".join(lines(kept(FILE))) + "\n"
-        PAGE.write_text(pages.filled(PAGE.read_text(encoding="utf-8"), {"histories": text}), encoding="utf-8")
+        PAGE.write_text(made(), encoding="utf-8")
         return 0
     with ProcessPoolExecutor(options.workers) as pool:
         return run(options.minutes, options.workers, options.target, pool)

@@ -117,6 +117,7 @@ class Member(StoreFaults):
             self.history.world.authors[mark] = self.author
         self.history.pause()
         if request == "read" and self.history.chance.one_in(self.history.store[2]):
+            self.history.met("a request that is refused")
             raise StorageError("the store does not answer")
 
     def put(self) -> PutFault:
@@ -124,12 +125,15 @@ class Member(StoreFaults):
         if not self.history.chance.one_in(self.history.store[0]):
             return PutFault.NONE
         fault = self.history.chance.pick((PutFault.AFTER, PutFault.BEFORE, PutFault.LATE))
-        self.history.say(f"{self.owner}: the put is {fault.value}")
+        self.history.met(f"a put that is {fault.value}", self.owner)
         return fault
 
     def hidden(self) -> int:
         """Return how many commits a list lacks."""
-        return 1 + self.history.chance.below(3) if self.history.chance.one_in(self.history.store[1]) else 0
+        if not self.history.chance.one_in(self.history.store[1]):
+            return 0
+        self.history.met("a list that lacks commits")
+        return 1 + self.history.chance.below(3)
 
 
 class History:
@@ -168,6 +172,11 @@ class History:
         if self._tells is not None:
             self._tells(what)
 
+    def met(self, what: str, owner: str = "") -> None:
+        """Remember and tell what happens."""
+        self.seen.add(what)
+        self.say(f"{owner}: {what}" if owner else what)
+
     def run(self) -> str:
         """Run the history and return the first rule that was broken, or ""."""
         with pytest.MonkeyPatch.context() as patch:
@@ -199,12 +208,12 @@ class History:
             self._change()
         elif what == 20 and awake:
             member = chance.pick(awake)
-            self.say(f"{member.owner} dies")
+            self.met("a death", member.owner)
             self._kill(member)
         elif what == 21 and awake:
             member = chance.pick(awake)
             member.sleeps = 2 + chance.below(8)
-            self.say(f"{member.owner} sleeps")
+            self.met("a sleep", member.owner)
         elif what == 22:
             self._late()
         elif self._members:
@@ -219,10 +228,10 @@ class History:
 
     def _late(self) -> None:
         if logs := self.world.late_logs():
-            self.say("a late put is done")
+            self.met("a late put that is done")
             self.chance.pick(logs).put_late()
         elif self.cleans:
-            self.say("old commits are cleaned up")
+            self.met("a clean-up of old commits")
             self.world.forget_commits()
 
     def _jump(self, member: Member) -> None:
@@ -230,7 +239,8 @@ class History:
             self._begin(f"{member.owner}~", lambda new: self._renew(new, member), member.skew)
             return
         member.skew = self.chance.pick(SKEWS)
-        self.say(f"the clock of {member.owner} is {member.skew:.0f} s ahead")
+        self.met("a clock that jumps", member.owner)
+        self.say(f"{member.owner} is {member.skew:.0f} s ahead")
 
     def _go_on(self, member: Member, requests: int) -> None:
         for _ in range(requests):
@@ -318,8 +328,7 @@ class History:
     def _next(self, member: Member, what: str) -> None:
         member.step += 1
         member.author = Author(member.owner, member.step)
-        self.seen.add(what)
-        self.say(f"{member.owner}: {what}")
+        self.met(what, member.owner)
 
     def _step(self, member: Member, process: Process, ports: HistoryPorts) -> Process:
         self._next(member, process.at.value)
@@ -327,7 +336,7 @@ class History:
             if process.at is not At.LEASE:
                 journal, is_read = ports.journal, process.switches or process.recovered
                 ports.bind((journal.view() if is_read else journal.last_view).all.get(ports.id))
-            return replace(steps.advance(process, ports), note=None)
+            return steps.advance(process, ports)
         except (LeaseLostError, WriteFencedError, JournalConflictError) as exc:
             self.seen.add(type(exc).__name__)
             if self.world.has_landed(member.author):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.histories.__main__ import EACH, run
+from tests.histories.__main__ import EACH, PAGE, made, run
 from tests.histories.chance import Chance, shrunk
 from tests.histories.history import History, replayed
 from tests.histories.mistakes import MISTAKES, caught
@@ -106,3 +106,10 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def firsts(entries: Iterable[dict[str, Any]]) -> list[int]:
     return [entry["first"] for entry in entries]
+
+
+def test_the_page_has_what_is_on_record() -> None:
+    """
+    `python -m tests.histories --summary` writes the table.
+    """
+    assert PAGE.read_text(encoding="utf-8") == made()
