@@ -63,7 +63,7 @@ def with_features(path: str | Path, *features: str) -> None:
             line["commitInfo"]["inCommitTimestamp"] = line["commitInfo"]["timestamp"]
     lines.sort(key=lambda line: "commitInfo" not in line)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    for checksum in [*log.glob("*.crc"), *log.glob(".*.crc")]:
+    for checksum in log.glob("*.crc"):
         checksum.unlink()
 
 

@@ -26,7 +26,7 @@ from materializer.errors import (
     TableNotFoundError,
 )
 from materializer.journal.events import SourceIdentity
-from materializer.lake.table import CATALOG_FEATURES
+from materializer.lake.table import DeltaFolder
 from materializer.spark.runtime.failures import conditions, spoken
 
 _CATALOG: Final = re.compile(r"spark\.sql\.catalog\.([^.]+)")
@@ -35,6 +35,7 @@ _UNREACHABLE: Final = re.compile(
     r"|UnknownHostException|SocketTimeoutException|timed out",
     re.IGNORECASE,
 )
+_ABOUT: Final = "# Detailed Table Information"
 _COORDINATED: Final = "commit coordinator"
 UNKNOWN: Final = {
     "TABLE_OR_VIEW_NOT_FOUND",
@@ -48,12 +49,17 @@ _HINT: Final = "name it as the session's catalog does, or give its path"
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table, as its catalog describes it; *path* is a local path where the table lies on this machine."""
+    """A table, as its catalog describes it.
+
+    Args:
+        path: Where it lies, a local path if it is on this machine.
+        format: Its format; "" if the catalog does not say.
+        is_external: Whether its files stay when it is dropped.
+    """
 
     path: str
-    table_id: str | None
     format: str
-    features: frozenset[str]
+    is_external: bool
 
 
 def table_named(spark: SparkSession, name: str) -> SourceIdentity:
@@ -74,12 +80,12 @@ def table_named(spark: SparkSession, name: str) -> SourceIdentity:
     if others:
         msg = f"'{name}' is a table of {spark.catalog.currentCatalog()} and another one of {' and of '.join(others)}"
         raise AmbiguousNameError(msg)
-    if managed := sorted(CATALOG_FEATURES & found.features):
-        msg = f"'{name}' is managed by its catalog (table feature {managed[0]}): only the catalog knows its newest version"
-        raise CatalogManagedError(msg)
-    if found.format != "delta" or not found.table_id:
+    if found.format != "delta":
         raise NotADeltaTableError(f"'{name}' is no Delta table, but {found.format or 'of another format'}", hint=_HINT)
-    return SourceIdentity(found.path, found.table_id, name)
+    try:
+        return SourceIdentity(found.path, DeltaFolder.at(found.path).head().table_id, name)
+    except (TableNotFoundError, NotADeltaTableError, CatalogManagedError) as exc:
+        raise type(exc)(f"'{name}': {exc.message}", hint=exc.hint) from exc
 
 
 def refuse_moved(spark: SparkSession, source: SourceIdentity) -> None:
@@ -90,35 +96,53 @@ def refuse_moved(spark: SparkSession, source: SourceIdentity) -> None:
         CatalogUnreachableError: If the catalog does not answer.
     """
     found = described(spark, source.name)
-    if found is not None and (found.path, found.table_id) == (local_path(source.path), source.table_id):
-        return
+    if found is not None and found.path == local_path(source.path):
+        return  # whether the table there is the same one is read from its log, before anything is planned
     now = "the catalog has no such table now" if found is None else f"it is the table at {found.path} now"
     msg = f"the source '{source.name}' was the table at {source.path} when the definition was applied; {now}"
     raise SourceMovedError(msg, name=source.name, expected=source.path, found="" if found is None else found.path)
 
 
 def described(spark: SparkSession, name: str) -> CatalogTable | None:
-    """Return the table with a name, None if there is none; raises the errors of :func:`table_named` for what is no plain table."""
+    """Return the table with a name, None if there is none; raises the errors of :func:`table_named` for what is no plain table.
+
+    This reads no more of a table than its schema: `DESCRIBE DETAIL`, which also gives the table id, lists all its files.
+    """
     with spoken("asking the catalog", table=name):
         try:
-            row = spark.sql(f"DESCRIBE DETAIL {in_sql(name)}").collect()[0]
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {in_sql(name)}").collect()
         except PySparkException as exc:
             if UNKNOWN & set(conditions(exc)):
                 return None
+            if gone := _gone(exc):
+                return CatalogTable(local_path(gone), "delta", is_external=True)
             raise _no_table(exc, name) from exc
         except Exception as exc:
             if _COORDINATED not in str(exc):  # Spark has no condition for it
                 raise
             msg = f"'{name}' is managed by its catalog (table feature catalogManaged or catalogOwned-preview), and that is not its catalog here"
             raise CatalogManagedError(msg) from exc
-    return CatalogTable(
-        local_path(row["location"] or ""), row["id"], row["format"] or "", frozenset(row["tableFeatures"] or ())
-    )
+    about: dict[str, str] = {}
+    for row in rows:  # a column may have any name, but columns come first
+        about = {} if row["col_name"] == _ABOUT else about | {row["col_name"]: row["data_type"] or ""}
+    if about.get("Type") == "VIEW":
+        raise _view(name)
+    location = local_path(about.get("Location", ""))
+    return CatalogTable(location, about.get("Provider", ""), is_external=about.get("Type") == "EXTERNAL")
+
+
+def _gone(exc: PySparkException) -> str:
+    """Return the location of a table whose folder is gone; "" if an error says something else."""
+    if "DELTA_PATH_DOES_NOT_EXIST" not in conditions(exc):
+        return ""
+    return (exc.getMessageParameters() or {}).get("path", "")
+
+
+def _view(name: str) -> NotADeltaTableError:
+    return NotADeltaTableError(f"'{name}' is a view, and no Delta table", hint=_HINT)
 
 
 def _no_table(exc: PySparkException, name: str) -> MaterializerError:
-    if any(condition.startswith("EXPECT_TABLE_NOT_VIEW") for condition in conditions(exc)):
-        return NotADeltaTableError(f"'{name}' is a view, and no Delta table", hint=_HINT)
     if _UNREACHABLE.search(str(exc)):
         return refusal(exc, name)
     return NotADeltaTableError(f"the catalog does not open '{name}' as a Delta table: {reason_of(exc)}", hint=_HINT)

@@ -35,6 +35,10 @@ def site(catalog: tuple[Metastore, Path]) -> Site:
     running = spark(metastore)
     running.sql("DROP DATABASE IF EXISTS lake CASCADE")
     running.sql("CREATE DATABASE lake")
+    for name in ("lake", "there"):
+        running.sql(f"CREATE NAMESPACE IF NOT EXISTS other.{name}")
+        for table in running.sql(f"SHOW TABLES IN other.{name}").collect():
+            running.sql(f"DROP TABLE other.{name}.{table['tableName']}")
     made = Site(root, running)
     made.table()
     running.sql(f"CREATE TABLE lake.trades USING delta LOCATION '{made.tables['trades'].path}'")
