@@ -229,6 +229,19 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Registered:
+    """The output has the name *table* in a catalog, or none if that is "".
+
+    Args:
+        table: The name.
+        problem: Why the output does not have the name that its definition asks for; "" if it has.
+    """
+
+    table: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyRan:
     """A refresh policy did its work.
 
@@ -370,6 +383,7 @@ Event: TypeAlias = (
     | Done
     | Aborted
     | Delivered
+    | Registered
     | PolicyRan
     | Checked
     | Repaired

@@ -40,6 +40,7 @@ from materializer.journal.events import (
     Maintained,
     Planned,
     PolicyRan,
+    Registered,
     Repaired,
     Retired,
     Snapshot,
@@ -56,7 +57,7 @@ MAX_CHECKS: Final = 20
 """How many checks of the published rows the state has."""
 MAX_WAITS: Final = 50
 """How many captures the state has waiting times of."""
-_WITHOUT_LEASE: Final = (Described, Delivered, Checked)
+_WITHOUT_LEASE: Final = (Described, Delivered, Registered, Checked)
 """Events that a process appends without a lease. They have no effect after another process dropped the aggregate."""
 MAX_ENDED: Final = 50
 """How many ended refreshes the state has; the history table has the older ones."""
@@ -147,6 +148,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
         case Delivered():
             return replace(state, delivered=max(event.version, state.delivered or 0))
+        case Registered():
+            return replace(state, table=event.table, table_problem=event.problem)
         case PolicyRan():
             _, latest = state.policy_runs.get(event.policy, (0, event.clock))
             if event.clock < latest and not event.is_by_clock:

@@ -46,6 +46,7 @@ class Ended:
 LATER: Final = (
     *("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries", "expired_rows", "followed_end"),
     *("frozen", "retired", "checks", "lateness", "waits", "previous", "policy_runs"),
+    *("table", "table_problem"),
 )
 """Fields that snapshots of earlier releases lack."""
 
@@ -56,6 +57,7 @@ LATER: Final = (
         *("held", "lease", "changes", "checks", "lateness", "waits", "previous", "policy_runs", "ended"),
     ),
     later=LATER,
+    omits=("table", "table_problem"),
 )
 @dataclass(frozen=True, slots=True)
 class AggregateState:
@@ -103,6 +105,8 @@ class AggregateState:
         retired: The first retained edge. Our tables have no older buckets; for an engine only the output has none. ``NEG_INF``
             without retention.
         expired_rows: Raw rows that were deleted below the frozen boundary, as far as known; they made nothing dirty.
+        table: Name of the output in a catalog; "" without one.
+        table_problem: Why the output does not have the name that the definition asks for; "" if nothing went wrong.
     """
 
     id: str
@@ -143,6 +147,8 @@ class AggregateState:
     frozen: Instant = NEG_INF
     retired: Instant = NEG_INF
     expired_rows: int = 0
+    table: str = ""
+    table_problem: str = ""
 
     @property
     def is_engine(self) -> bool:

@@ -45,6 +45,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "source.retention": "how long the source keeps raw rows: history [freezes](retention.md) behind it",
     "output.retention": "how long the output keeps buckets",
     "output.change_feed": "whether a table beside the output says what each refresh [changed and why](change-feed.md); `false` without it",
+    "output.table": "name of the output in a [catalog](catalogs.md#outputs-with-a-name); none without it",
     "output_handler": "Python function that is [given what a refresh published](python.md#output-handlers)",
     "msg_as_table": "whether that function is given a Spark frame (the default); `false`: a tuple of lists, one for each column",
     "versions.keep": "how many previous [versions](changes.md) are kept for `rollback`; 1 without it",

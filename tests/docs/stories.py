@@ -353,6 +353,10 @@ def _modules(story: Story) -> None:
     story.patch.syspath_prepend(str(Path.cwd()))
 
 
+def _schema(story: Story) -> None:
+    story.names["spark"].sql("CREATE DATABASE IF NOT EXISTS lake")  # a catalog in memory stands for the one of the page
+
+
 def _hourly_in_january(story: Story) -> None:
     shutil.rmtree("lake")  # the page makes its own
 
@@ -377,6 +381,7 @@ def _demo(story: Story) -> None:
 
 _BEFORE: Final[Mapping[str, Callable[[Story], None]]] = {
     "docs/airflow.md": _hourly_in_january,
+    "docs/catalogs.md": _schema,
     "docs/changes.md": _changed_bars,
     "docs/configuration.md": _modules,
     "docs/maintenance.md": _bars,

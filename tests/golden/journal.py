@@ -162,6 +162,7 @@ def _all_events() -> Iterator[Event]:
     yield events.Done(13, RunReport(341))
     yield events.Aborted(13, "its process died")
     yield events.Delivered(4)
+    yield events.Registered("lake.bars", "")
     yield events.PolicyRan("old", 5 * DAY, 5 * DAY + 1, is_by_clock=True)
     yield events.PolicyRan("by_number", 5, 5 * DAY)
     yield events.Checked({"suite": "few", "version": 12, "window": [0, DAY], "failed": []})
@@ -194,6 +195,7 @@ def _state() -> Any:
         events.Done(12, REPORT),
         events.PolicyRan("old", 5 * DAY, 5 * DAY),
         events.Delivered(4),
+        events.Registered("lake.bars", "the catalog does not answer"),
         events.Checked({"suite": "few", "failed": []}),
         events.Maintained({"seconds": 0.457}),
         events.Planned(replace(PLAN, n=13), POS_INF, {"policy": {"name": "new"}}),

@@ -22,6 +22,7 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
         events.Defined, NAMES, OBJECTS, NAMES, some.sources(), VERSIONS, OBJECTS, st.dictionaries(NAMES, NAMES)
     ),
     "delivered": st.builds(events.Delivered, st.integers(0, 99)),
+    "registered": st.builds(events.Registered, NAMES, NAMES),
     "checked": st.builds(events.Checked, OBJECTS),
     "maintained": st.builds(events.Maintained, OBJECTS),
     "policy_ran": st.builds(events.PolicyRan, NAMES, VERSIONS, VERSIONS, st.booleans()),

@@ -17,6 +17,7 @@ from materializer.core.policy.retention import PROPERTIES as KEPT
 from materializer.core.policy.table_properties import EVERY, LOG_ENTRIES, RETENTION, refusal_of_retention
 from materializer.core.refresh.output_feed import PROPERTY as CHANGE_FEED
 from materializer.core.spec.spec import CONTINUOUS, Resolution
+from materializer.core.spec.table_names import OUTPUT, parts_of
 from materializer.core.sql.functions import names_in, nearest
 from materializer.core.time.grid import parse_width
 from materializer.errors import MaterializerError, Problem
@@ -240,6 +241,10 @@ def _path(value: str) -> str | None:
     return None if value.strip() else "the path of a suite, or 'none'"
 
 
+def _table(value: str) -> str | None:
+    return None if parts_of(value) else "a name in a catalog such as 'catalog.schema.name' or 'schema.name'"
+
+
 def _column(value: str) -> str | None:
     return None if value.strip() else "the name of a column"
 
@@ -269,6 +274,7 @@ FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "quality.parameters": _object,
     "quality.schedule": _schedule,
     CHANGE_FEED: _one_of("true", "false"),
+    OUTPUT: _table,
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
 }
@@ -278,7 +284,8 @@ HANDLER: Final = ("output_handler", "msg_as_table")
 _STORED: Final = frozenset(
     k
     for k in FORMS
-    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions.")) or k in (*HANDLER, CHANGE_FEED, *KEPT)
+    if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions."))
+    or k in (*HANDLER, CHANGE_FEED, OUTPUT, *KEPT)
 )
 KNOWN: Final = frozenset((*FORMS, "engine", "lateness"))
 """Every property, without the names of policies and of parameters."""

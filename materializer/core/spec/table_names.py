@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+OUTPUT: Final = "output.table"
+"""The property that names the output of an aggregate in a catalog."""
 _PLAIN: Final = re.compile(r"\w+")
 _PART: Final = r"(?:\w+|`(?:[^`]|``)+`)"
 _NAME: Final = re.compile(rf"{_PART}(?:\.{_PART}){{1,2}}")
@@ -42,6 +44,17 @@ def in_sql(name: str) -> str:
         '`bronze`.`trades`'
     """
     return ".".join(map(_quoted, parts_of(name)))
+
+
+def same(name: str) -> tuple[str, ...]:
+    """Return what is equal for two spellings of a name; the session's own catalog may be left away.
+
+    Examples:
+        >>> same("spark_catalog.Lake.`trades`") == same("lake.trades")
+        True
+    """
+    parts = tuple(part.lower() for part in parts_of(name))
+    return parts[1:] if parts[:1] == ("spark_catalog",) else parts
 
 
 def _quoted(part: str) -> str:

@@ -39,7 +39,7 @@ from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path, partials_path
-from materializer.services.definitions import calendars, impact, lineage, suites
+from materializer.services.definitions import calendars, impact, lineage, outputs, suites
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies
@@ -106,7 +106,9 @@ class Definitions:
                 batch.refuse(spec)
                 continue
             try:
-                prepared.append(self._prepare(spec, batch))
+                checked = self._prepare(spec, batch)
+                outputs.refuse_name(checked.spec, checked.existing, batch.states, self._root, self._engine)
+                prepared.append(checked)
             except DefinitionError as exc:
                 problems += [_of(spec, p) for p in exc.problems]
                 batch.refuse(spec)

@@ -42,7 +42,7 @@ def resolve_source(
     else:
         candidates = list(dict.fromkeys([places.inside(root, name), places.normalised(name)]))
     if not places.exists(candidates[0]) and parts_of(sources.get(name, name)):
-        found = engine().table_named(sources.get(name, name))
+        found = engine().catalogs.table_named(sources.get(name, name))
         # the output of an aggregate of this lake is read by its path, also after it lost its name
         return replace(found, name="") if parent_of(found.path, root, states) else found
     for path in candidates:

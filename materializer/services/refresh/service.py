@@ -27,7 +27,7 @@ from materializer.journal.view import View
 from materializer.lake.table import one_look
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.commit.lease import run
-from materializer.services.delivery import handlers, output_feed, quarantine
+from materializer.services.delivery import handlers, output_feed, quarantine, registration
 from materializer.services.maintenance.maintain import afterwards
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -75,7 +75,8 @@ class Refresher:
             idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
-            return replace(idle, seconds=time.perf_counter() - began)
+            problem = registration.why_not(self.lake.journal.view().named(name))
+            return replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
         note: RunNote | None = None
@@ -129,6 +130,7 @@ class Refresher:
         state = self.lake.journal.tidy().named(name)
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
+        problem = registration.why_not(state)
         after = afterwards(self.lake, state, [run.plan.n for run in runs])
         return RefreshReport(
             state.name,
@@ -141,7 +143,7 @@ class Refresher:
             state.null_times,
             time.perf_counter() - began,
             after.reports,
-            after.warnings,
+            (*([problem] if problem else []), *after.warnings),
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),
@@ -180,6 +182,7 @@ class Refresher:
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Bring the change feed and the output handler up to the output, if the definition has them."""
         output_feed.follow(self.lake, state)
+        registration.follow(self.lake, state)
         if handler is not None:
             handlers.deliver(
                 handler, state, self.lake.aggregate(state), self.lake.engine, self.lake.journal, self.lake.on_checkpoint

@@ -30,6 +30,7 @@ from materializer.services.aggregate import Aggregate, made_for
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition
+from materializer.services.delivery import registration
 from materializer.services.observe import stored_extent
 from materializer.services.repair.apply import RepairReport, source_rows
 from materializer.services.repair.diagnose import RETIRED
@@ -127,6 +128,7 @@ class TakeOver:
             todo = replace(todo, frozen=render(state.frozen, aggregate.definition.time_type))
         with suppress(MaterializerError):
             todo = replace(todo, source_rows=source_rows(state, aggregate))
+        registration.follow(self._lake, state)
         return RepairReport(spec.name, "repaired", todo, (), aside, time.perf_counter() - began)
 
     def _drop_unreadable(self, name: str, left: Left) -> None:

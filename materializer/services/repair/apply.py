@@ -45,6 +45,7 @@ from materializer.services.aggregate import Aggregate, made_for, output_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
+from materializer.services.delivery import registration
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
 from materializer.services.repair.diagnose import Diagnosis, TableCondition, diagnose
@@ -128,6 +129,7 @@ class Repairer:
         done = replace(self._counted(done, state), wrong=planned.mending.wrong)
         if events:
             done = replace(done, is_everything_dirty=True)
+        registration.follow(self.lake, self.lake.journal.view().named(state.name))
         return RepairReport(state.name, "repaired", done, recovered, left, time.perf_counter() - began)
 
     def _refuse_lost(self, name: str) -> None:

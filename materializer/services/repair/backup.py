@@ -19,7 +19,7 @@ from typing import Final
 
 from materializer.core.time.spans import Span
 from materializer.errors import JournalError, LeaseHeldError, MaterializerError, UsageError
-from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken
+from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken, Registered
 from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
 from materializer.journal.state import AggregateState
@@ -254,10 +254,11 @@ class Backups:
                     fence(aggregate.paths[which], aggregate.app_ids[which], state.plan.n, note)
 
     def _carry_on(self, journal: Journal, current: View) -> None:
-        """Release the leases in the prepared journal, and move its frozen boundaries to the current ones."""
+        """Release the leases in the prepared journal, and bring frozen boundaries and names in catalogs to the current ones."""
         for state in journal.view().all.values():
             events: list[Event] = [LeaseReleased(state.lease.owner)] if state.lease else []
             events += _frozen_since(state, current.states.get(state.id), self.lake.root)
+            events += _named_since(state, current.states.get(state.id))
             journal.append(journal.view().version, state.id, events)
 
     def _given_up(self, journal: Journal) -> tuple[str, ...]:
@@ -295,6 +296,12 @@ def _frozen_since(backup: AggregateState, current: AggregateState | None, root: 
     if grid.time_type != Aggregate.of(current, root).definition.grid.time_type:
         return []
     return [Frozen(grid.cover(Span(current.frozen - 1, current.frozen)).end, "restored")]
+
+
+def _named_since(backup: AggregateState, current: AggregateState | None) -> list[Event]:
+    """Return the event that says which name the output has in a catalog now; of one that was dropped since, the name is gone."""
+    table = "" if current is None else current.table
+    return [] if table == backup.table else [Registered(table)]
 
 
 def _differences(backup: View, current: View | None) -> tuple[TableComparison, ...]:

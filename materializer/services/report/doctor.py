@@ -23,6 +23,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
+from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import stuck_spans
@@ -173,6 +174,11 @@ class Doctor:
             yield DoctorFinding(
                 "warning", state.name, "doctor.log", message, "refresh a wider window before neighbours are joined"
             )
+        if problem := registration.why_not(state):
+            hint = f"apply the definition of '{state.name}' again, which starts Spark"
+            yield DoctorFinding("warning", state.name, "doctor.registration", problem, hint)
+        elif state.table:
+            yield DoctorFinding("ok", state.name, "doctor.registration", f"the output is {state.table} in the catalog")
         yield from self._late(state)
         yield from tables.calendar_ends(state)
         yield from self._frozen(state)

@@ -28,6 +28,7 @@ from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
+from materializer.services.delivery import registration
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
@@ -104,6 +105,8 @@ class Status:
             the source is the output of another aggregate.
         readers: Other aggregates that read these rows and are not frozen there.
         past_clock: Rows of the source past the clock; None without any.
+        table: Name of its output in a catalog; "" without one.
+        table_problem: Why the output does not have the name that the definition asks for; "" if it has.
     """
 
     name: str
@@ -142,6 +145,8 @@ class Status:
     delete: str = ""
     readers: tuple[OtherReader, ...] = ()
     past_clock: PastClock | None = None
+    table: str = ""
+    table_problem: str = ""
 
 
 @dataclass(slots=True)
@@ -281,6 +286,8 @@ class Looker:
             tuple((e.span, why_stuck(e)) for e in state.uncomputable),
             *left_to_owner(state, aggregate.definition, self.root, view),
             past_clock(state, aggregate, newest, now),
+            state.table,
+            registration.why_not(state),
         )
 
     def show(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import DefinitionError, MaterializerError
+from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.texts import Given, Texts
+from materializer.services.delivery import registration
 from materializer.services.versions.versions import Versions
 
 
@@ -51,7 +52,16 @@ class Applier:
             raise
         finally:
             self.versions.lake.journal.tidy()
+        self._register(changes)
         return changes
+
+    def _register(self, changes: Sequence[DefinitionChange]) -> None:
+        """Give the outputs the names that the definitions ask for, and take away those that they had before."""
+        lake, names = self.versions.lake, dict.fromkeys(change.name for change in changes)
+        states = [lake.journal.view().named(name) for name in names]
+        problems = [(s.name, registration.follow(lake, s, asks=True)) for s in states]
+        if failed := [f"{name}: {problem}" for name, problem in problems if problem]:
+            raise CatalogRefusedError("; ".join(failed), wrote="the definitions are applied")
 
     def _prepared(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
         try:

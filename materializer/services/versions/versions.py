@@ -26,6 +26,7 @@ from materializer.core.quality.verdict import Severity
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
+    CatalogRefusedError,
     HasReadersError,
     LeaseHeldError,
     MaterializerError,
@@ -48,7 +49,7 @@ from materializer.services.definitions.changes import CheckedDefinition, Definit
 from materializer.services.definitions.lineage import dropped_with, readers_of
 from materializer.services.definitions.refusals import refuse_frozen
 from materializer.services.definitions.tables import remove_tables
-from materializer.services.delivery import output_feed
+from materializer.services.delivery import output_feed, registration
 from materializer.services.maintenance.orphans import orphans
 from materializer.services.planning.runs import Request
 from materializer.services.quality.check import Checker
@@ -312,6 +313,8 @@ class Versions:
         ):  # if a refresh has the lease now, maintenance removes them later
             self.sweep(name)
         self.lake.journal.tidy()
+        published = self.lake.journal.view().named(name)
+        registration.follow(self.lake, published, asks=not registration.is_settled(published))
         return self._switched(name, old, time.perf_counter() - began)
 
     def _publish(self, state: AggregateState) -> None:
@@ -362,6 +365,7 @@ class Versions:
         Raises:
             HasReadersError: If others read it, without *cascade*.
             LeaseHeldError: If another process works on one of them; those before it are removed.
+            CatalogRefusedError: If the name of an output stays in its catalog; all of them are removed.
         """
         view = self.lake.journal.view()
         state = view.named(name)
@@ -370,31 +374,40 @@ class Versions:
             raise _has_readers(state, readers, readers_of(self.lake.aggregate(state).paths["output"], view.all))
         gone = [s.name for s in readers if not s.builds]
         done: list[str] = []
+        problems: list[str] = []
         try:
             for reader in readers:
                 if not reader.builds:
-                    self._drop(reader.name)
+                    problems.append(self._drop(reader.name))
                     done.append(reader.name)
                 elif reader.name not in gone:
                     self.abandon(reader.name)
-            self._drop(state.name)
+            problems.append(self._drop(state.name))
         except MaterializerError as exc:
             if done:
                 exc.follows(f"{', '.join(done)} {'are' if done[1:] else 'is'} dropped")
             raise
+        if problem := "; ".join(filter(None, problems)):
+            hint = "drop the name there when the catalog answers: DROP TABLE removes no file"
+            names = [*done, state.name]
+            raise CatalogRefusedError(problem, hint=hint, wrote=f"{', '.join(names)} {'are' if done else 'is'} dropped")
         return [*done, state.name]
 
-    def _drop(self, name: str) -> None:
+    def _drop(self, name: str) -> str:
+        """Drop one aggregate; return why the name of its output stays in the catalog, or ""."""
         with self.lake.lease(name) as lease:
             state = lease.state
             build = self.lake.journal.view().build_of(state)
             if build is not None:
                 self.refuse_busy(build)
+            self._checkpoint("drop_name")
+            problem = registration.give_up(self.lake, state)
             self._checkpoint("drop_folders")
             remove_tables(self.lake.root, state)
             self._checkpoint("drop_journal")
             gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
             self.lake.journal.append_leased(gone)
+        return problem
 
 
 def _has_readers(

@@ -38,14 +38,15 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
-from materializer.spark.query import catalogs, read_small
 from materializer.spark.query import compute as c
+from materializer.spark.query import read_small
 from materializer.spark.query import write as spark_write
 from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.run import options, plan_rows, questions, row_counts
 from materializer.spark.run.capture import Changes, changes
 from materializer.spark.run.computed import Computed
 from materializer.spark.run.fresh import Observed, OnTheFly
+from materializer.spark.run.registration import Catalogs
 from materializer.spark.runtime import jvm
 from materializer.spark.runtime.connect import is_connect, is_lost
 from materializer.spark.runtime.failures import feed_gaps, spoken
@@ -78,6 +79,7 @@ class Spark:
         self._losses = jvm.RECORD.losses
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it repeats each refusal with its plan
         self.windows = Windowing(self.spark)
+        self.catalogs = Catalogs(self.spark)
         self._group = ""
         self._python = frozenset(python)
         for aggregate in python.values():
@@ -319,10 +321,6 @@ class Spark:
     def analyse(self, spec: AggregateSpec, schema_json: str) -> Analysed:
         """Return the definition with all types, checked by Spark's analysis; see :mod:`materializer.spark.describe.analyse`."""
         return analyse(self.spark, spec, StructType.fromJson(json.loads(schema_json)))
-
-    def table_named(self, name: str) -> SourceIdentity:
-        """Return the Delta table with a catalog name; see :func:`materializer.spark.query.catalogs.table_named`."""
-        return catalogs.table_named(self.spark, name)
 
     def newest_time(
         self, definition: Definition, source: SourceIdentity, version: int, *, before: int = POS_INF

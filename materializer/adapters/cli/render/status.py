@@ -62,6 +62,8 @@ class StatusResult(Result):
         for s in self.items:
             if s.problem:
                 yield from wrapped(s.problem, f"{s.name}: ", width=width)
+            if s.table_problem:
+                yield from wrapped(s.table_problem, f"{s.name}: ", width=width)
             if s.next is not None:
                 yield from wrapped(_next_text(s, s.next).split("\n")[0], f"{s.name}, next version: ", width=width)
         folders = [s.source.rstrip("/").rpartition("/")[2] for s in self.sources]
@@ -109,6 +111,8 @@ def _status_form(s: Status) -> dict[str, Any]:
         "stuck": [span_form(span, kind) | {"reason": why} for span, why in s.stuck],
         "next": None if s.next is None else _next_form(s.next),
         "previous": [asdict(p) for p in s.previous],
+        "table": s.table or None,
+        "table_problem": s.table_problem or None,
     }
 
 
@@ -126,6 +130,7 @@ def _pairs(s: Status) -> Iterator[tuple[str, str]]:
     keys = "" if s.changed_keys is None or not s.dirty else f"; {count(s.changed_keys, 'changed key')}"
     yield "", s.problem or _STATES.get(s.state, "")
     yield "source", f"{s.source}\n{newest}, {captured}"
+    yield "table", "\n".join(filter(None, (s.table, s.table_problem)))
     yield "buckets", s.grid
     yield "rows", "unknown" if s.rows is None else number(s.rows)
     yield "materialised", "nothing yet" if last is None else f"below {instant(s.threshold, kind)}"
