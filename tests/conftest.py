@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers import proxy as proxies
 from tests.servers import s3 as servers
 
 if TYPE_CHECKING:
@@ -165,3 +166,20 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPr
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def _proxy(s3: servers.S3Server) -> Iterator[proxies.Proxy]:
+    with proxies.started(s3.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(
+    s3: servers.S3Server, bucket: str, _proxy: proxies.Proxy, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[proxies.Proxy]:
+    """A proxy between the test and the server that has its bucket; it counts requests and makes them fail."""
+    for name, value in s3.environment(_proxy.port).items():
+        monkeypatch.setenv(name, value)
+    yield _proxy
+    _proxy.set()

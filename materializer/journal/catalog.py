@@ -46,6 +46,7 @@ _CHANGES_NO_LIST: Final = frozenset(
         "build_closed",
         "build_opened",
         "snapshot",
+        "probed",
     }
 )
 """Events that change neither the name, definition and source of an aggregate nor its last refresh."""
@@ -93,7 +94,7 @@ def write(root: str | Path, view: View) -> None:
     text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
     file, content = f"{root}/{_FILE}", text.encode()
     with suppress(OSError):
-        if places.read(file) == content:
+        if places.is_local(file) and places.read(file) == content:  # on a store, to look costs what writing does
             return
     with suppress(OSError):
         places.put(file, content)

@@ -26,6 +26,10 @@ WHOLE: Final = 8 << 20
 """A file of up to this size is read in one request."""
 MOST: Final = 1000
 """How many files one request lists or deletes."""
+_SMALL: Final = 1 << 18
+_MOST_SMALL: Final = 64
+_small: dict[str, bytes] = {}
+"""Files of rows that were read."""
 _EMPTY: Final = "416 Range Not Satisfiable"
 """What a store says of the first bytes of an empty file."""
 _NUMBERS: Final[Sequence[tuple[Any, int]]] = (
@@ -100,17 +104,27 @@ class StorePlace:
             return bytes(obstore.get(self.client, self.key).bytes())
 
     def opened(self) -> Any:
-        """Return a file for `pyarrow`; a small one is read in one request."""
+        """Return a file for `pyarrow`; a small one is read in one request, and not again."""
+        if self.place in _small:
+            return pa.BufferReader(_small[self.place])
         try:
             with self._failures():
                 first = obstore.get(self.client, self.key, options={"range": (0, WHOLE)})
                 if first.meta["size"] <= WHOLE:
-                    return pa.BufferReader(pa.py_buffer(bytes(first.bytes())))
+                    return pa.BufferReader(self._remembered(bytes(first.bytes())))
         except OSError as exc:
             if _EMPTY not in str(exc):
                 raise
             return pa.BufferReader(b"")
         return pa.PythonFile(_Ranges(self, first.meta["size"]), mode="r")
+
+    def _remembered(self, data: bytes) -> bytes:
+        """Keep a small file of rows in memory: its name is unique, and its content never changes."""
+        if len(data) <= _SMALL and self.place.endswith(".parquet"):
+            while len(_small) >= _MOST_SMALL:
+                _small.pop(next(iter(_small)), None)
+            _small[self.place] = data
+        return data
 
     def put(self, data: bytes, mode: Literal["create", "overwrite"]) -> str | None:
         """Write a file as a whole and return its tag, if the store gives one; ``create`` fails if it exists."""

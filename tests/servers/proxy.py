@@ -32,13 +32,14 @@ class Fault:
     """What is done to some requests.
 
     Args:
-        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``refuse after``: forward, then answer 503.
+        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``refuse after``: forward, then answer 503;
+            ``lie``: answer 200 where the server says that a file is there already.
         kind: Kind of the requests.
         part: Text that their keys have.
         times: How many of them.
     """
 
-    what: Literal["lose answer", "refuse", "refuse after"]
+    what: Literal["lose answer", "refuse", "refuse after", "lie"]
     kind: str
     part: str = ""
     times: int = 1
@@ -168,6 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.state.requests.append((kind, key, len(body), len(content), fault))
         if fault == "lose answer":
             self.close_connection = True
+        elif fault == "lie" and status == 412:
+            self._answer(200, [("ETag", '"0123"')], b"")
         elif fault == "refuse after":
             self._answer(503, [], b"")
         else:

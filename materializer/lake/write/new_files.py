@@ -11,11 +11,15 @@ they are: nothing is renamed, and no reader sees a file before that commit. The 
 ```
 
 A process that dies leaves the folder, which ``maintain`` removes; see :mod:`materializer.lake.write.vacuum`.
+
+On a store, each step of the library at the folder's table would be some requests. Files that the driver writes therefore begin in
+a temporary folder of this machine, and are copied into the folder, which then has no log.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,28 +59,33 @@ class NewFiles:
         self.folder = ""
         self._name = f"{OF_PLAN}{_ODD.sub('-', plan)[:64]}-" if plan else OTHERS
         self._may_be_committed = False
+        self._staged = ""
 
-    def begin(self, opened: DeltaTable) -> str:
-        """Create the folder, after removing that of an earlier attempt, which failed, and return it.
+    def begin(self, opened: DeltaTable, *, by_driver: bool = False) -> str:
+        """Create the folder, after removing that of an earlier attempt, which failed, and return where to write.
 
         Args:
             opened: The table around it, opened.
+            by_driver: Whether this process writes the files, so that they may begin on this machine.
         """
         self._clear()
         self._may_be_committed = False
         self.folder = f"{self.path}/{self._name}{uuid4().hex[:12]}"
+        if by_driver and not places.is_local(self.path):
+            self._staged = tempfile.mkdtemp(prefix="materializer-")
+        folder = self._staged or self.folder
         with translated(self.path, "writing beside", wrote=NOT_COMMITTED):
             properties = opened.metadata().configuration
             configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
-            places.make_folder(self.folder)
+            places.make_folder(folder)
             DeltaTable.create(
-                self.folder,
+                folder,
                 opened.schema(),
                 configuration=configuration,
                 post_commithook_properties=NO_HOOKS,
-                storage_options=places.options_of(self.folder),
+                storage_options=places.options_of(folder),
             )
-        return self.folder
+        return folder
 
     def adds(self, rows: int | None = None, *, data_change: bool) -> list[AddAction]:
         """Return the actions that add the files; the caller commits them at once.
@@ -88,9 +97,13 @@ class NewFiles:
         Raises:
             ValueError: If they have another number of rows, or have no statistics.
         """
-        new = _files(self.folder)
+        new = _files(self._staged or self.folder)
         if (rows is not None and sum(f.rows or 0 for f in new) != rows) or not all(f.stats for f in new):
             raise ValueError(f"{rows} rows of '{self.path}' became {sum(f.rows or 0 for f in new)} in new files")
+        if self._staged:
+            with translated(self.path, "writing beside", wrote=NOT_COMMITTED):
+                for name in (unquote(f.path) for f in new):
+                    places.copy(f"{self._staged}/{name}", f"{self.folder}/{name}")
         self._may_be_committed = True
         inside = self.folder.rpartition("/")[2]
         now = int(time.time() * 1000)
@@ -100,18 +113,27 @@ class NewFiles:
 
     def committed(self) -> None:
         """Remove the folder's log, and the folder if it has no files."""
-        if self.folder:
+        if self.folder and not self._staged:
             places.delete_folder(f"{self.folder}/{LOG}", ignore_errors=True)
             places.delete_if_empty(self.folder)
+        self._unstage()
 
     def failed(self, *, is_refused: bool) -> None:
         """Remove the folder, unless its files may be in a commit whose answer was lost."""
         if is_refused or not self._may_be_committed:
             self._clear()
 
+        self._unstage()
+
     def _clear(self) -> None:
         if self.folder:
             places.delete_folder(self.folder, ignore_errors=True)
+        self._unstage()
+
+    def _unstage(self) -> None:
+        if self._staged:
+            places.delete_folder(self._staged, ignore_errors=True)
+            self._staged = ""
 
 
 @contextmanager

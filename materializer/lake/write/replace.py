@@ -194,7 +194,7 @@ def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, pro
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + replacement.table.num_rows)
     replaced: list[str] = []
     count = 0
-    folder = files.begin(opened)
+    folder = files.begin(opened, by_driver=True)
     for run, new in [*_runs(known, replacement), *(([file], replacement.table.slice(0, 0)) for file in unknown)]:
         remaining, rewritten = _remaining(run, replacement, shape_of(opened), is_needed=new.num_rows > 0)
         replaced += rewritten

@@ -86,7 +86,7 @@ def rewrite(
         StorageError: If the disk is full or permission is refused; nothing was committed.
     """
     with new_files(path) as files:
-        write_parts(files.begin(open_table(path)), _rows(path, group, order), column, time_type, target)
+        write_parts(files.begin(open_table(path), by_driver=True), _rows(path, group, order), column, time_type, target)
         before_commit()
         return exchange(path, group, files, note)
 
