@@ -45,7 +45,12 @@ def wired(
 
         refuse_unsafe_settings(session)
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]))
-    journal = Journal(folder, snapshot_every=config.snapshot_every, on_checkpoint=on_checkpoint)
+    journal = Journal(
+        folder,
+        snapshot_every=config.snapshot_every,
+        on_checkpoint=on_checkpoint,
+        single_writer=config.single_writer,
+    )
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers), executor
 

@@ -100,6 +100,16 @@ class CatalogRefusedError(MaterializerError):
     default_hint = "mend what the catalog says, then run the same command again"
 
 
+class NoCompareAndSwapError(StorageError):
+    """The store lets several writers make the same file, so that commits of two processes could be lost."""
+
+    code = "store.no-compare-and-swap"
+    default_hint = (
+        "use a store with conditional writes (S3, ADLS and GCS have them), or promise with single_writer = true in "
+        "materializer.toml that never more than one process writes to this lake"
+    )
+
+
 class OutputHandlerError(MaterializerError):
     """The output handler failed: the function that receives the output."""
 

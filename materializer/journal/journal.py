@@ -21,9 +21,10 @@ from uuid import uuid4
 from materializer.core.codec import as_json
 from materializer.errors import JournalConflictError, JournalError, MaterializerError
 from materializer.journal import catalog
-from materializer.journal.codec import UNREADABLE, encode
+from materializer.journal.codec import UNREADABLE, Row, encode
 from materializer.journal.events import Event, Snapshot
 from materializer.journal.ports import JournalSnapshot, RowStore
+from materializer.journal.probe import LAKE, StoreProbe, probe_of, probed
 from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.unreadable import fold_each
@@ -76,6 +77,7 @@ class Journal:
         now: Returns the text for ``at``, which only people read.
         on_checkpoint: Called with a name before each commit of a fold.
         stores: Returns the store of each of its two tables, by name; None for Delta tables under *root*.
+        single_writer: Whether an object store may have the lake although several writers could make the same file there.
     """
 
     def __init__(
@@ -86,13 +88,18 @@ class Journal:
         now: Callable[[], str] = _now,
         on_checkpoint: Callable[[str], None] = lambda _: None,
         stores: Callable[[str], RowStore] | None = None,
+        single_writer: bool = False,
     ) -> None:
         self.root = places.normalised(root)
         self._stores = stores or partial(JournalStore, self.root)
         self._store, self._history = self._stores("journal"), self._stores("history")
         self._snapshot_every = snapshot_every
+        self._single_writer = single_writer
+        self._has_no_store = stores is not None or places.is_local(self.root)
+        self._is_probed = self._has_no_store
         self._now = now
         self._checkpoint = on_checkpoint
+        self._probe_row: Row | None = None
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
         self._reading = RLock()  # a second thread renews the lease
@@ -102,6 +109,7 @@ class Journal:
         with self._reading:
             self._store, self._history = self._stores("journal"), self._stores("history")
             self._view, self._seen = View(-1, {}), None
+            self._is_probed = self._has_no_store
 
     def view(self) -> View:
         """Return the newest states; takes a few milliseconds when nothing changed."""
@@ -111,7 +119,8 @@ class Journal:
                 return self._view
             folded = 0 if seen is None else snapshot.grown_from(seen)
             before = self._view if folded else View(-1, {})
-            states, broken = fold_each(snapshot.rows[folded:], before.all, before.broken)
+            rows = [row for row in snapshot.rows[folded:] if row.aggregate != LAKE]
+            states, broken = fold_each(rows, before.all, before.broken)
             self._seen, self._view = snapshot, View(snapshot.version, states, broken)
             return self._view
 
@@ -133,11 +142,32 @@ class Journal:
         if not events:
             return
         at, mark = self._now(), uuid4().hex
+        rows = [*self.missing_probe(), *(encode(a, e, at=at) for a, e in events)]
         try:
-            self._store.append([encode(a, e, at=at) for a, e in events], expected_version=version, mark=mark)
+            self._store.append(rows, expected_version=version, mark=mark)
         except MaterializerError:
             if self._store.mark_of(max(version, 0) + 1) != mark:  # else only the answer was lost
                 raise
+
+    def probe(self) -> StoreProbe | None:
+        """Return what the object store of the lake answered; None if it was not asked, as for a lake on this machine."""
+        return probe_of(self._store.read().rows)
+
+    def missing_probe(self) -> list[Row]:
+        """Ask the object store of the lake whether several processes may write to it, unless the journal has its answer.
+
+        Returns:
+            The row for the journal; nothing if it has the answer.
+
+        Raises:
+            NoCompareAndSwapError: If they may not, and ``single_writer`` was not set.
+        """
+        self._is_probed = self._is_probed or self.probe() is not None
+        return [] if self._is_probed else [self._probe_row or self._probed()]
+
+    def _probed(self) -> Row:
+        self._probe_row = probed(self.root, single_writer=self._single_writer, at=self._now())
+        return self._probe_row
 
     def transact(
         self, decide: Callable[[View], Sequence[tuple[str, Event]]], *, attempts: int | None = None
@@ -216,7 +246,8 @@ class Journal:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
-        rows = [encode(s.id, Snapshot(as_json(s)), at=at) for s in view.all.values()]
+        rows = [row for row in snapshot.rows if row.aggregate == LAKE][-1:]
+        rows += [encode(s.id, Snapshot(as_json(s)), at=at) for s in view.all.values()]
         try:
             self._checkpoint("fold_history")
             if ended:

@@ -298,6 +298,7 @@ class Definitions:
         spec, data_version, aggregate_id = prepared.spec, uuid4().hex, uuid4().hex
         folder = f"{self._root}/{spec.name}"
         self._checkpoint("apply_tables")
+        self._journal.missing_probe()  # before the first file
         with translated(folder, "creating", wrote="nothing was written"):
             try:
                 places.make_new_folder(folder)  # of two processes one makes it, and only that one may remove it again

@@ -18,6 +18,7 @@ from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
+from materializer.lake import places
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
@@ -61,6 +62,7 @@ class Doctor:
         states = every if name is None else [chosen] if chosen else []
         version = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
         findings.append(DoctorFinding("ok", "journal", "doctor.journal", version))
+        findings += self._store()
         if name is None:
             for plan in self.maintainer.journal_plans():
                 findings += tables.untidy("journal", plan, "run 'materializer maintain --all'")
@@ -111,6 +113,24 @@ class Doctor:
                 "the Delta jars are not cached yet; the first start fetches two files",
                 jars.HINT,
             )
+
+    def _store(self) -> Iterator[DoctorFinding]:
+        """Yield what the object store of the lake answered when it was probed."""
+        if places.is_local(self.root):
+            return
+        probe = self.journal.probe()
+        if probe is None:
+            yield DoctorFinding("note", "journal", "doctor.store", "its store is probed before the first write")
+        elif probe.is_safe:
+            yield DoctorFinding(
+                "ok", "journal", "doctor.store", "of several writers of one file, its store lets one win"
+            )
+        else:
+            message = (
+                "its store lets several writers make the same file, and one process promised to be the only writer"
+            )
+            hint = "never let two processes write to this lake, or move it to a store with conditional writes"
+            yield DoctorFinding("warning", "journal", "doctor.store", message, hint)
 
     def _aggregate(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         yield from self._work(state)
