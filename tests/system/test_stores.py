@@ -15,6 +15,8 @@ from materializer import Materializer
 from materializer.config import Config
 from materializer.lake import places, store_settings
 from materializer.lake.log import latest_version
+from tests.benchmarks.stores import Bench
+from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Server
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
@@ -155,3 +157,14 @@ def test_no_secret_is_written_anywhere(
     assert len(files) > 10
     assert not any(s3.secret.encode() in content for content in files)
     assert s3.secret not in f"{told} {printed} {site.lake.config}"
+
+
+def test_commands_ask_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> None:
+    """
+    A refresh without work, one of few rows and a look at many aggregates stay cheap where each look is a request.
+    """
+    steps = Bench(bucket, proxy, spark).run(aggregates=8)
+
+    assert 6 >= steps["no-op, warm"].total
+    assert 60 >= steps["small refresh, warm"].total
+    assert 8 + 3 >= steps["status of 8, warm"].total
