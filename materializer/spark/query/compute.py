@@ -225,7 +225,7 @@ def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> D
     if not rows.num_rows:  # PySpark fails on columns without a chunk, and over Connect on no rows at all
         return spark.range(0).select(*[sf.lit(None).cast(types[n]).alias(n) for n in rows.column_names])
     frame = spark.createDataFrame(rows)
-    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in frame.columns])
+    return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in rows.column_names])
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
@@ -235,11 +235,14 @@ def to_arrow(frame: DataFrame) -> pa.Table:
     such as the variance of no value.
     """
     wanted = StructType.fromJson(json.loads(frame.schema.json().replace('"nullable":false', '"nullable":true')))
-    columns = []
+    columns, is_cast = [], False
     for has, wants in zip(frame.schema, wanted, strict=True):
         column = sf.col(quoted(has.name))
-        columns.append(column if has.dataType == wants.dataType else column.cast(wants.dataType).alias(has.name))
-    return frame.select(*columns).toArrow()
+        if has.dataType != wants.dataType:
+            column, is_cast = column.cast(wants.dataType).alias(has.name), True
+        columns.append(column)
+    # over Connect another frame would have to be analysed once more
+    return (frame.select(*columns) if is_cast else frame).toArrow()
 
 
 def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
@@ -60,6 +61,9 @@ def open_session(config: Config) -> SparkSession:
     from pyspark.sql import SparkSession
 
     place = place_of(config.spark.remote)
+    active: Any = SparkSession.getActiveSession()
+    if active is not None and is_connect(active) and is_lost(active):
+        _release(active.client)  # pyspark asks the active session for settings, whichever session a call is for
     try:
         spark: Any = SparkSession.builder.remote(config.spark.remote).create()
     except ImportError as exc:
@@ -87,7 +91,7 @@ def open_session(config: Config) -> SparkSession:
     return spark  # type: ignore[no-any-return]
 
 
-_ENDED: Final = ("INVALID_HANDLE.SESSION_CLOSED", "INVALID_HANDLE.SESSION_NOT_FOUND", "RESPONSE_ALREADY_RECEIVED")
+_ENDED: Final = ("INVALID_HANDLE.SESSION", "RESPONSE_ALREADY_RECEIVED", "NO_ACTIVE_SESSION")
 
 
 def loss_behind(exc: BaseException) -> str:
@@ -100,14 +104,13 @@ def loss_behind(exc: BaseException) -> str:
         return ""
     code = getattr(getattr(exc, "getGrpcStatusCode", lambda: None)(), "name", "")
     condition = getattr(exc, "getCondition", lambda: None)() or ""
-    if condition == "INVALID_HANDLE.SESSION_CHANGED" or "Received incorrect server side session" in str(exc):
-        return "was restarted, and the session is gone"
-    if condition.startswith(_ENDED) or condition == "NO_ACTIVE_SESSION":
-        return "has ended the session"
+    # the client itself finds a session changed, and then says by an assertion of its own
+    if condition.startswith(_ENDED) or "Received incorrect server side session" in str(exc):
+        return "does not know the session any more: it was restarted, or the session has ended"
     return "does not answer any more" if code == "UNAVAILABLE" else ""
 
 
-def is_lost(spark: SparkSession) -> bool:
+def is_lost(spark: Any) -> bool:
     """Return whether a server does not know a session any more, or still does not answer, by asking it."""
     wait_at_most(spark, FIRST_PATIENCE)
     try:
@@ -138,11 +141,9 @@ def _release(client: Any) -> None:
     if client.is_closed:
         return
     client.set_retry_policies([])  # a server that is gone holds no session
-    try:
+    with suppress(Exception):  # the server ends the session later by itself
         client.release_session()
-        client.close()
-    except Exception:  # noqa: BLE001 (the server ends the session later by itself)
-        return
+    client.close()
 
 
 def _unreachable(place: str, exc: Exception) -> SparkError:

@@ -22,14 +22,18 @@ def refused(condition: str) -> SparkConnectGrpcException:
     ("exc", "said"),
     [
         (SparkConnectGrpcException("x", grpc_status_code=StatusCode.UNAVAILABLE), "does not answer any more"),
-        (refused("INVALID_HANDLE.SESSION_CHANGED"), "was restarted, and the session is gone"),
-        (refused("INVALID_HANDLE.SESSION_CLOSED"), "has ended the session"),
-        (refused("INVALID_HANDLE.SESSION_NOT_FOUND"), "has ended the session"),
-        (PySparkAssertionError("Received incorrect server side session identifier for request."), "was restarted"),
+        (refused("INVALID_HANDLE.SESSION_CHANGED"), "does not know the session"),
+        (refused("INVALID_HANDLE.SESSION_CLOSED"), "does not know the session"),
+        (refused("INVALID_HANDLE.SESSION_NOT_FOUND"), "does not know the session"),
+        (
+            PySparkAssertionError("Received incorrect server side session identifier for request."),
+            "does not know the session",
+        ),
         (
             PySparkRuntimeError(errorClass="RESPONSE_ALREADY_RECEIVED", messageParameters={"error_type": "x"}),
-            "has ended",
+            "does not know the session",
         ),
+        (refused("NO_ACTIVE_SESSION"), "does not know the session"),
         (refused("DIVIDE_BY_ZERO"), ""),
         (SparkConnectGrpcException("x", grpc_status_code=StatusCode.INTERNAL), ""),
         (ValueError("UNAVAILABLE"), ""),
