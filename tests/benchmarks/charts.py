@@ -161,6 +161,16 @@ def _process(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
     yield "process", "A process of its own, from command to exit: seconds", rows
 
 
+def _connect(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    labels = {
+        "embedded": ("one late row, embedded", "plain"),
+        "connect": ("one late row, over Connect", "ours"),
+        "idle": ("nothing to do, over Connect", "ours"),
+    }
+    rows = [(label, found[k], f"{found[k]:.2f} s", css) for k, (label, css) in labels.items()]
+    yield "connect", "A warm Spark Connect server, from command to exit: seconds", rows
+
+
 def _journal(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
     for key, title in (
         ("open_and_fold_seconds", "Opening and folding the journal: milliseconds"),
@@ -241,6 +251,7 @@ _CHARTS: Final = {
     "decay": _decay,
     "journal": _journal,
     "process": _process,
+    "connect": _connect,
     "engines": _engines,
     "gate": _gate,
     "dags": _dags,
