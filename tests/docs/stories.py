@@ -40,6 +40,7 @@ SHOWN: Final[Mapping[str, str]] = {
     "CONTRIBUTING.md#2": "a diagram; the contract is lint-imports' own",
     "docs/maintenance.md#1": "a diagram",
     "docs/retention.md#1": "a diagram",
+    "docs/running.md#2": "options of a server; tests/servers/connect.py starts one with them",
     "docs/tour.md#2": "output of the demo",
     "docs/tour.md#4": "output of the demo",
     "docs/tour.md#5": "output of the demo",
@@ -61,6 +62,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "source": "enters an environment",
     "cd": "a story has one folder",
     "airflow": "starts Airflow: tests.adapters.airflow.screenshots does",
+    "spark-submit": "starts a server: tests/servers/connect.py does",
     "cp": "gives Airflow its file: tests.adapters.airflow.screenshots does",
 }
 """Commands that are left out, and why."""
