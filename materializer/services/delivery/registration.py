@@ -98,6 +98,7 @@ def give_up(lake: Lake, state: AggregateState) -> str:
     """Take the name from the output of an aggregate that is dropped, under the lease of the caller; return why it stays, or ""."""
     if not state.table:
         return ""
+    lake.on_checkpoint("unregister")
     try:
         lake.engine().catalogs.unregister(state.table, lake.aggregate(state).paths["output"])
     except MaterializerError as exc:

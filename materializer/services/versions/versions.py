@@ -400,7 +400,6 @@ class Versions:
             build = self.lake.journal.view().build_of(state)
             if build is not None:
                 self.refuse_busy(build)
-            self._checkpoint("drop_name")
             problem = registration.give_up(self.lake, state)
             self._checkpoint("drop_folders")
             remove_tables(self.lake.root, state)

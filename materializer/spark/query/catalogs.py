@@ -118,10 +118,9 @@ def described(spark: SparkSession, name: str) -> CatalogTable | None:
                 return CatalogTable(local_path(gone), "delta", is_external=True)
             raise _no_table(exc, name) from exc
         except Exception as exc:
-            if _COORDINATED not in str(exc):  # Spark has no condition for it
+            if _COORDINATED not in str(exc):
                 raise
-            msg = f"'{name}' is managed by its catalog (table feature catalogManaged or catalogOwned-preview), and that is not its catalog here"
-            raise CatalogManagedError(msg) from exc
+            raise _no_table(exc, name) from exc
     about: dict[str, str] = {}
     for row in rows:  # a column may have any name, but columns come first
         about = {} if row["col_name"] == _ABOUT else about | {row["col_name"]: row["data_type"] or ""}
@@ -142,7 +141,10 @@ def _view(name: str) -> NotADeltaTableError:
     return NotADeltaTableError(f"'{name}' is a view, and no Delta table", hint=_HINT)
 
 
-def _no_table(exc: PySparkException, name: str) -> MaterializerError:
+def _no_table(exc: Exception, name: str) -> MaterializerError:
+    if _COORDINATED in str(exc):  # Spark has no condition for it
+        msg = f"'{name}' is managed by its catalog (table feature catalogManaged or catalogOwned-preview), and that is not its catalog here"
+        return CatalogManagedError(msg)
     if _UNREACHABLE.search(str(exc)):
         return refusal(exc, name)
     return NotADeltaTableError(f"the catalog does not open '{name}' as a Delta table: {reason_of(exc)}", hint=_HINT)
@@ -177,14 +179,14 @@ def _path_of(spark: SparkSession, name: str) -> str | None:
     return None if found is None else found.path
 
 
-def refusal(exc: PySparkException, name: str) -> CatalogRefusedError | CatalogUnreachableError:
+def refusal(exc: Exception, name: str) -> CatalogRefusedError | CatalogUnreachableError:
     """Return the error of ours for what a catalog said about a name."""
     if _UNREACHABLE.search(str(exc)):
         return CatalogUnreachableError(f"the catalog of '{name}' does not answer: {reason_of(exc)}")
     return CatalogRefusedError(f"the catalog refuses '{name}': {reason_of(exc)}")
 
 
-def reason_of(exc: PySparkException) -> str:
+def reason_of(exc: Exception) -> str:
     """Return the first sentence of what Spark says, at most 200 characters of it."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else type(exc).__name__)[:200]

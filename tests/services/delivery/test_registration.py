@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -197,3 +200,32 @@ def test_two_outputs_cannot_have_one_name(lake: Lake, other: str) -> None:
 
     assert code == found
     assert "the output of 'bars'" in said
+
+
+@pytest.mark.parametrize("step", ["unregister", "register", "register_journal"])
+def test_a_command_that_dies_on_the_way_is_finished_by_the_next(tmp_path: Path, catalog: Catalog, step: str) -> None:
+    """
+    Whatever the catalog knows already: a name is given and taken away once, and the journal agrees in the end.
+    """
+
+    def die(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    lake = Lake(tmp_path, catalog)
+    lake.apply(bars("lake.old"))
+    dying = replace(lake.wired, on_checkpoint=die)
+    changed = replace(lake.state("bars"), spec=with_name(lake.state("bars").spec, "lake.new"))
+    lake.put(changed)
+    with pytest.raises(KeyboardInterrupt):
+        registration.follow(dying, changed, asks=True)
+    lake.apply(bars("lake.new"))
+
+    assert ["lake.new"] == list(catalog.names)
+    assert ("lake.new", "") == (lake.state("bars").table, lake.state("bars").table_problem)
+    assert lake.state("bars").lease is None
+
+
+def with_name(spec: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a stored definition that asks for another name."""
+    return {**spec, "properties": [["output.table", name]]}
