@@ -44,13 +44,18 @@ def wired(
         from materializer.spark.runtime.session import refuse_unsafe_settings
 
         refuse_unsafe_settings(session)
-    executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]))
     journal = Journal(
         folder,
         snapshot_every=config.snapshot_every,
         on_checkpoint=on_checkpoint,
         single_writer=config.single_writer,
     )
+
+    def stores() -> frozenset[str]:
+        sources = (state.source.path for state in journal.last_view.all.values())
+        return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
+
+    executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers), executor
 

@@ -385,12 +385,12 @@ def delete_if_empty(place: str) -> None:
 
 def options_of(place: str) -> dict[str, str] | None:
     """Return the settings with which `deltalake` opens a place; None for a path."""
-    return None if is_local(place) else store_settings.options_of(place.partition("://")[0])
+    return None if is_local(place) else store_settings.options_of(scheme(place))
 
 
-def spark_options(place: str) -> dict[str, str]:
-    """Return the options with which Spark reads and writes a place."""
-    return {} if is_local(place) else store_settings.spark_options(place.partition("://")[0])
+def scheme(place: str) -> str:
+    """Return the scheme of a place on a store; "" for a path."""
+    return "" if is_local(place) else place.partition("://")[0]
 
 
 # -- private -------------------------------------------------------------------------------------------------------------

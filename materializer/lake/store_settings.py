@@ -41,22 +41,33 @@ def options_of(scheme: str) -> dict[str, str]:
 
 
 def spark_options(scheme: str) -> dict[str, str]:
-    """Return the options with which Spark reads and writes a store: the same settings in the words of Hadoop."""
+    """Return the options with which Spark reads and writes a store: the same settings in the words of Hadoop.
+
+    Credentials are not among them, because options are in the command line of a JVM; see :func:`spark_environment`.
+    """
     if SCHEMES[scheme] != "aws_":
         return {}
-    known = {k.lower(): v for k, v in os.environ.items() if k.startswith("AWS_")} | options_of(scheme)
+    known = _known(scheme)
     endpoint = known.get("aws_endpoint_url", known.get("aws_endpoint", ""))
     is_virtual = known.get("aws_virtual_hosted_style_request", "").lower() == "true"
     options = {
-        "access.key": known.get("aws_access_key_id", ""),
-        "secret.key": known.get("aws_secret_access_key", ""),
-        "session.token": known.get("aws_session_token", ""),
         "endpoint": endpoint,
         "endpoint.region": known.get("aws_region", known.get("aws_default_region", "")),
         "path.style.access": "true" if endpoint and not is_virtual else "",
         "connection.ssl.enabled": "false" if endpoint.startswith("http://") else "",
     }
-    return {f"spark.hadoop.fs.s3a.{key}": value for key, value in options.items() if value}
+    classes = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    return classes | {f"spark.hadoop.fs.s3a.{key}": value for key, value in options.items() if value}
+
+
+def spark_environment(scheme: str) -> dict[str, str]:
+    """Return the environment variables by which Spark finds the credentials of a store."""
+    known = _known(scheme) if SCHEMES[scheme] == "aws_" else {}
+    return {key.upper(): known[key] for key in _KEYS if key in known}
+
+
+def _known(scheme: str) -> dict[str, str]:
+    return {k.lower(): v for k, v in os.environ.items() if k.startswith("AWS_")} | options_of(scheme)
 
 
 def without_secrets(text: str) -> str:

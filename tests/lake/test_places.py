@@ -253,15 +253,16 @@ def test_settings_reach_every_client(tmp_path: Path, monkeypatch: pytest.MonkeyP
     try:
         assert {"aws_access_key_id": "of-config"} | plain == places.options_of("s3://bucket/lake")
         assert {"azure_account_key": "not for s3"} == places.options_of("az://bucket/lake")
+        assert {"AWS_ACCESS_KEY_ID": "of-config"} == store_settings.spark_environment("s3")
         assert {
-            "spark.hadoop.fs.s3a.access.key": "of-config",
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
             "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-        } == places.spark_options("s3://bucket/lake")
+        } == store_settings.spark_options("s3"), "no key is in the command line of a JVM"
     finally:
         store_settings.configure({})
-    assert {} == places.spark_options("/lake")
+    assert {} == store_settings.spark_options("gs")
 
 
 def test_secrets_are_removed_from_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ class Lake:
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
         executor = Executor(Config(), None, {}, started=engine or NoSpark())  # type: ignore[arg-type]
         journal = Journal(root, stores=memory_stores())
-        self.wired = commit.Lake(root, journal, Config(), executor.engine, lambda: auditor)
+        self.wired = commit.Lake(str(root), journal, Config(), executor.engine, lambda: auditor)
         self.opened = Opened(self.wired, executor)
 
     def add(self, *rows: tuple[int, int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -27,11 +27,13 @@ class Executor:
         config: Settings of the session that is started.
         session: The session that the user gave, or None.
         python: The user's Python aggregates, by name.
+        stores: Returns the schemes of the stores that are read.
     """
 
     config: Config
     session: SparkSession | None
     python: Mapping[str, PythonAggregate]
+    stores: Callable[[], Collection[str]] = frozenset
     started: Spark | None = None
     _died: Death | None = None
     _starting: RLock = field(default_factory=RLock)
@@ -54,7 +56,8 @@ class Executor:
                 from materializer.spark.runtime.session import start
 
                 given = self.session
-                spark = given if given is not None else start(self.config, loads=["materializer.spark.run.spark"])
+                loads = ["materializer.spark.run.spark"]
+                spark = given if given is not None else start(self.config, loads=loads, stores=self.stores())
                 from materializer.spark.run.spark import Spark
 
                 self.started = Spark(spark, self.python)

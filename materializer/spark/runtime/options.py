@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 from materializer.config import Config, Profile
+from materializer.lake.store_settings import spark_options
 from materializer.spark.runtime import class_data, jars
 
+S3: Final = "s3"
 CONF: Final = Path(__file__).parent / "conf"
 """The folder with Spark's own configuration files for the JVM."""
 
@@ -29,7 +31,13 @@ WORK: Final = {
 
 
 def embedded_options(
-    config: Config, found: tuple[Path, ...] | None, *, cache: Path, scratch: Path, archive_to: Path | None = None
+    config: Config,
+    found: tuple[Path, ...] | None,
+    *,
+    cache: Path,
+    scratch: Path,
+    archive_to: Path | None = None,
+    stores: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the Spark options of an embedded session.
 
@@ -41,6 +49,7 @@ def embedded_options(
         cache: The folder of jars and of the class-data archive.
         scratch: An empty folder of this process.
         archive_to: Where the JVM writes a class-data archive when it ends; it then uses none itself.
+        stores: Schemes of the stores that Spark reads.
     """
     given = dict(config.spark.options)
     if config.spark.master:
@@ -54,9 +63,16 @@ def embedded_options(
     flags = f"{_FLAGS[config.spark.profile]} -Duser.timezone=UTC -Dlog4j2.configurationFile={CONF.as_uri()}/log4j2.properties"
     flags = f"{flags} {archived} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
     extensions = ["io.delta.sql.DeltaSparkSessionExtension", *_split(given.pop("spark.sql.extensions", ""))]
-    for key in ("spark.jars", "spark.jars.packages"):
-        if more := _split(given.pop(key, "")):
+    of_s3 = jars.s3_options(config.spark.jars, cache) if S3 in stores else {}
+    if (
+        "spark.jars.packages" in of_s3 and "spark.jars.packages" in loaded
+    ):  # both are fetched: no exclusion hides the other
+        loaded["spark.jars.excludes"] = loaded["spark.jars.excludes"].replace("org.apache.*:*", "org.apache.spark*:*")
+    for key in ("spark.jars", "spark.jars.packages", "spark.jars.excludes"):
+        if more := [*_split(of_s3.pop(key, "")), *_split(given.pop(key, ""))]:
             loaded[key] = ",".join([*_split(loaded.get(key, "")), *more])
+    for scheme in stores:
+        loaded |= spark_options(scheme)
     cores = os.cpu_count() or 2
     return {
         "spark.master": "local[*]",
@@ -71,6 +87,7 @@ def embedded_options(
         # otherwise every call on a column sends its place in Python to the JVM: more than half of a small refresh's messages
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
+        **of_s3,
         **loaded,
         **given,
         **WORK,

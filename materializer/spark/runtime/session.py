@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -33,15 +33,17 @@ from materializer.errors import (
     SparkError,
     StorageError,
 )
+from materializer.lake.store_settings import spark_environment
 from materializer.spark.runtime import connect, jars, jvm
 from materializer.spark.runtime.connect import is_connect
-from materializer.spark.runtime.options import CONF, WORK, embedded_options
+from materializer.spark.runtime.options import CONF, S3, WORK, embedded_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 JAVA_NEEDED: Final = 17
+_LOG: Final = logging.getLogger(__name__)
 _JAVA_HINT: Final = f"install Java {JAVA_NEEDED} or newer (a JRE is enough) and put it on PATH or name it in JAVA_HOME"
 _HOME_HINT: Final = (
     f"let JAVA_HOME name a Java {JAVA_NEEDED} or newer (a JRE is enough), or unset it to take the one on PATH"
@@ -52,7 +54,9 @@ _UNSAFE: Final = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreC
 _CARRIED: Final = ("fs.", "spark.sql.catalog.")
 
 
-def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str] = ()) -> SparkSession:
+def start(
+    config: Config, *, archive_to: Path | None = None, loads: Sequence[str] = (), stores: Collection[str] = ()
+) -> SparkSession:
     """Start the embedded Spark with Delta, or return the session that this process already has.
 
     If the configuration names a Spark Connect server, open a session there instead.
@@ -64,6 +68,7 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         config: Settings.
         archive_to: Where the JVM writes a class-data archive when it ends; this JVM uses no archive itself.
         loads: Modules that are needed next; they are imported while the JVM starts, when Python is idle for a second.
+        stores: Schemes of the stores that the session reads; what it needs for them is fetched at the first start.
 
     Raises:
         JavaMissingError: If there is no Java on PATH or in `JAVA_HOME`.
@@ -97,11 +102,15 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
     os.environ["TZ"] = "UTC"
     if hasattr(time, "tzset"):
         time.tzset()
-    options = embedded_options(config, found, cache=cache, scratch=scratch, archive_to=archive_to)
+    options = embedded_options(config, found, cache=cache, scratch=scratch, archive_to=archive_to, stores=stores)
+    fetches_s3 = S3 in stores and jars.S3_PACKAGES[0] in options.get("spark.jars.packages", "")
+    if fetches_s3:
+        _LOG.warning("fetching once what Spark needs for S3: %s, into %s", jars.S3_SIZE, cache)
+    begun = time.monotonic()
     log = scratch / "jvm.log"
     logging.getLogger().addFilter(jvm.QUIET)
     try:
-        with _quiet_launch(log):
+        with _quiet_launch(log), _credentials(stores):
             # the context brings pyspark's own Ctrl-C handler; ours has to replace it before the session, which takes seconds
             conf = SparkConf().setAppName("materializer").setAll(list(options.items()))
             _stop_by_hand(SparkContext.getOrCreate(conf))
@@ -118,6 +127,9 @@ def start(config: Config, *, archive_to: Path | None = None, loads: Sequence[str
         jvm.launched(launcher._gateway, log)  # noqa: SLF001 (there is no public way to the process)
     if found is None:
         jars.keep(cache)
+    if fetches_s3:
+        jars.keep(cache, jars.S3_NAMES)
+        _LOG.warning("fetched, and started Spark, in %.0f s", time.monotonic() - begun)
     return spark
 
 
@@ -143,6 +155,20 @@ def end(spark: SparkSession, *, seconds: float = 300) -> bool:
         return bool(gateway.proc.wait(seconds) == 0)
     except subprocess.TimeoutExpired:
         return False
+
+
+@contextmanager
+def _credentials(stores: Collection[str]) -> Iterator[None]:
+    """Give a JVM that is launched in the block the credentials of stores, in its environment."""
+    before = dict(os.environ)
+    for scheme in stores:
+        os.environ.update(spark_environment(scheme))
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _load_meanwhile(modules: Sequence[str]) -> None:

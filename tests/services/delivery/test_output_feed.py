@@ -89,7 +89,7 @@ class Lake:
     def __init__(self, root: Path) -> None:
         self.root, self.n, self.dies_at, self.life = root, 0, "", "plan"
         journal = Journal(root, stores=memory_stores())
-        self.lake = commit.Lake(root, journal, Config(), without, without, self.on_checkpoint)
+        self.lake = commit.Lake(str(root), journal, Config(), without, without, self.on_checkpoint)
         self.aggregate = self.lake.aggregate(STATE)
         create_table(self.output, COLUMNS, name="bars")
 

@@ -464,6 +464,13 @@ def _dropped(world: World) -> Rows:
     return world.truth()
 
 
+def _named(world: World) -> Rows:
+    """The output has a name in the catalog, and the definition that lies ready gives it another."""
+    world.lake.refresh("bars")
+    put_definition(world, MEASURES, **{"output.table": "default.bars_renamed"})
+    return world.truth()
+
+
 _NOTHING: Final = ("version.none",)
 _FEED: Final = {"output.change_feed": "true"}
 
@@ -568,6 +575,12 @@ SITUATIONS: Final = [
         refused=("aggregate.unknown",),
         then=(),
         is_gone=True,
+    ),
+    Situation(
+        "another name of the output",
+        *("apply", f"{_LEASE} {_DESCRIBE} {_AGAIN} unregister register register_journal", _named),
+        properties={"output.table": "default.bars_named"},
+        only="unregister register register_journal",
     ),
     Situation("history to be frozen", "expire", f"{_LEASE} bound bounded", full),
     Situation("frozen history given up", "thaw", f"{_LEASE} bound bounded", _frozen),
