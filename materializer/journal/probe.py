@@ -1,7 +1,7 @@
-"""Whether a store refuses the second of two writers, asked before the first write to a lake there and kept in the journal.
+"""Whether a store refuses the second of two writers, asked before the first write to a lake there and stored in the journal.
 
 Every commit relies on it: of several puts that each ask for a file that does not exist yet, exactly one may succeed. Some
-stores ignore that condition, and some look first and write then, so two writers at the same moment are both told that they
+stores ignore that condition, and some look first and write then, so two writers at the same moment both hear that they
 succeeded, and one commit is lost. The row of the probe belongs to no aggregate, and is not folded away.
 """
 
