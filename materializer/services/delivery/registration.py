@@ -77,7 +77,7 @@ def follow(lake: Lake, state: AggregateState, *, asks: bool = False) -> str:
         with suppress(LeaseHeldError), lake.lease(state.name) as lease:
             state = lease.state
             aggregate = lake.aggregate(state)
-            with suppress(WriteFencedError):  # a later refresh has told of itself
+            with suppress(WriteFencedError):  # the output tells of a later refresh already
                 _describe(aggregate, state)
             if gives:
                 _give(lake, aggregate, state)
@@ -147,7 +147,7 @@ def _differs(aggregate: Aggregate, state: AggregateState) -> bool:
 
 
 def freshness_of(state: AggregateState) -> dict[str, str]:
-    """Return what readers of the output are told, as table properties; empty values for an output without a name.
+    """Return what the output says to its readers, as table properties; empty values for an output without a name.
 
     ``source_version`` is that of the last refresh that ended, ``refreshed_at`` its time. Where ``dirty_spans`` is not 0, the
     output does not reflect that version everywhere.
