@@ -146,8 +146,15 @@ class Journal:
         try:
             self._store.append(rows, expected_version=version, mark=mark)
         except MaterializerError:
-            if self._store.mark_of(max(version, 0) + 1) != mark:  # else only the answer was lost
+            if not self._has_mark(max(version, 0) + 1, mark):  # else only the answer was lost
                 raise
+
+    def _has_mark(self, version: int, mark: str) -> bool:
+        try:
+            return self._store.mark_of(version) == mark
+        except MaterializerError as exc:
+            exc.wrote = "whether the journal has the last commit is not known; the next command finds out"
+            raise
 
     def probe(self) -> StoreProbe | None:
         """Return what the object store of the lake answered; None if it was not asked, as for a lake on this machine."""

@@ -237,12 +237,10 @@ class JournalStore:
                 )
             except CommitFailedError as exc:
                 self._table = None
-                if not self._is_own(rows, version):
-                    raise self._conflict(expected) from exc
+                raise self._conflict(expected) from exc
             except Exception:
                 self._table = None
-                if not self._is_own(rows, version):
-                    raise
+                raise
         return version, None
 
     def _put(self, rows: Sequence[Row], expected: int, note: str) -> places.Identity | None:
@@ -260,24 +258,10 @@ class JournalStore:
         commit = append_of(name, sink.tell(), len(rows), version, note)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             places.put(f"{self.path}/{name}", sink.getvalue().to_pybytes())
-            try:
-                made = places.put_if_absent(commit_file(self.path, version), commit)
-            except OSError:
-                if not self._is_own(rows, version):
-                    raise
-                return None
-        if made is None and not self._is_own(rows, version):
+            made = places.put_if_absent(commit_file(self.path, version), commit)
+        if made is None:
             raise self._conflict(expected)
         return made
-
-    def _is_own(self, rows: Sequence[Row], version: int) -> bool:
-        """Return whether a version of a journal on a store has just these rows: the answer to their commit was lost."""
-        if places.is_local(self.path):
-            return False
-        try:
-            return self._added(read_commit(self.path, version)) == list(rows)
-        except MaterializerError:
-            return False
 
     def _opened(self, expected: int) -> DeltaTable:
         """Return the table at *expected*; raises JournalConflictError when another version is the newest."""

@@ -169,9 +169,10 @@ def test_an_append_that_cannot_be_read_back_is_not_made_again(tmp_path: Path, op
     """
     store = opened()
     lost = LosesAnswers(store, JournalConflictError("version 1 exists"), is_readable=False)
-    with pytest.raises(StorageError, match="does not answer"):
+    with pytest.raises(StorageError, match="does not answer") as raised:
         Journal(tmp_path, stores=lambda _: lost).append_leased([DEFINED])
 
+    assert "whether the journal has the last commit is not known" in raised.value.wrote
     assert ["defined"] == [r.kind for r in opened().read().rows]
 
 
