@@ -74,6 +74,7 @@ class Config:
         limits: Limits of a refresh.
         lease_seconds: How long a lease lasts without renewal.
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
+        driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.
@@ -91,6 +92,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     lease_seconds: int = 30
     driver_lane_rows: int = 1_000_000
+    driver_bytes: int = 256 << 20
     run_rows: int = 4_000_000
     log_max_entries: int = 1_000
     snapshot_every: int = 20
@@ -100,6 +102,15 @@ class Config:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     single_writer: bool = False
     file: Path | None = None
+
+    def driver_holds(self, rows: float, size: float) -> bool:
+        """Whether the driver may hold rows at once.
+
+        Args:
+            rows: Their number.
+            size: The bytes that they take in files.
+        """
+        return rows <= self.driver_lane_rows and size <= self.driver_bytes
 
 
 def read(
@@ -240,6 +251,13 @@ def _count(value: Any, _: Path) -> int:
     return value
 
 
+def _bytes(value: Any, _: Path) -> int:
+    text = str(value).strip().lower()
+    if isinstance(value, (bool, float)) or not (found := re.fullmatch(r"([1-9][0-9]*)([kmg]?)", text)):
+        raise _Invalid("a number of bytes, or a size such as '256m'")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
+
+
 def _profile(value: Any, _: Path) -> str:
     if value not in {"short", "long"}:
         raise _Invalid("'short' or 'long'")
@@ -343,6 +361,7 @@ KEYS: dict[str, _Convert] = {
     "sources": _sources,
     "lease_seconds": _count,
     "driver_lane_rows": _count,
+    "driver_bytes": _bytes,
     "run_rows": _count,
     "log_max_entries": _count,
     "snapshot_every": _count,

@@ -117,6 +117,11 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
             "[spark]\nremote = 'host:15002'",
             "'spark.remote' must be a Spark Connect server such as 'sc://host:15002' or 'sc://host:443/;use_ssl=true', found",
         ),
+        (
+            "driver_bytes = '256 MB'",
+            "'driver_bytes' must be a number of bytes, or a size such as '256m', found '256 MB'",
+        ),
+        ("driver_bytes = 0", "'driver_bytes' must be a number of bytes, or a size such as '256m', found 0"),
         ("[spark]\nmemory = '2gb'", "'spark.memory' must be a size such as '2g' or '900m', found '2gb'"),
         ("[sources]\nflights = 3", "'sources' must be a table of name = \"path, URI or catalog name\""),
         ("[spark.options]\na = [1]", "'spark.options' must be a table of texts, numbers and truth values (at 'a')"),
@@ -146,6 +151,17 @@ def test_one_setting_says_where_spark_runs(tmp_path: Path, text: str) -> None:
     (line,) = problems(tmp_path, text)
 
     assert line.endswith("are given, but only one of them can say where Spark runs")
+
+
+@pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("'64k'", 1 << 16), ("'256M'", 1 << 28), ("'1g'", 1 << 30)])
+def test_the_budget_of_the_driver_is_rows_and_bytes(tmp_path: Path, text: str, size: int) -> None:
+    """
+    It holds what is within both, as a number or a size.
+    """
+    found = read(tmp_path, f"driver_bytes = {text}\ndriver_lane_rows = 10")
+
+    assert size == found.driver_bytes
+    assert [True, False, False] == [found.driver_holds(*of) for of in ((10, size), (11, 0), (1, size + 1))]
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from materializer.core.quality import canaries
 from materializer.core.refresh import lateness
 from materializer.journal import journal, store
 from materializer.lake.write import commit
-from materializer.services.delivery import output_feed
 from materializer.services.maintenance import maintain
 from materializer.services.quality import audit
 from materializer.spark.runtime import jars, session
@@ -38,7 +37,7 @@ _TOLD: Final = [
         f"more than {compaction.FILE_ROWS * compaction.MOST_FILES // 1_000_000} million rows) lie side by side",
     ),
     ("maintenance.md", f"and where {WORDS[compaction.FEW]} or more lie over one instant"),
-    ("maintenance.md", f"`driver_lane_rows` rows or {maintain.DRIVER_BYTES // _MB} MB."),
+    ("maintenance.md", f"`driver_lane_rows` rows or {Config().driver_bytes // _MB} MB (`driver_bytes`)."),
     ("maintenance.md", f"`delta.deletedFileRetentionDuration` says, {maintain.WEEK_HOURS / 24:.0f} days."),
     ("maintenance.md", f"refreshes write a checkpoint every {WORDS[commit.CHECKPOINT_EVERY]} commits"),
     ("maintenance.md", f"is folded into one file after {WORDS[journal.WORTH_FOLDING]} commits"),
@@ -81,7 +80,6 @@ def test_what_was_folded_goes_after_a_day() -> None:
     """
     assert 24 == store.DAY_HOURS
     assert "The replaced files are removed after a day" in " ".join((ROOT / "docs/maintenance.md").read_text().split())
-    assert maintain.DRIVER_BYTES == output_feed.DRIVER_BYTES
 
 
 def test_every_setting_is_on_its_page_with_its_default() -> None:

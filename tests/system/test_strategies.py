@@ -6,17 +6,25 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.api import Materializer
+from materializer.config import Config
 from materializer.core.refresh.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
 from materializer.lake import table as lake_table
 from materializer.spark.query import compute
 from tests.paths import ROOT
 from tests.system.builders import Site, at
+from tests.tables import append_trades
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MINUTES = [
     (f"{hour:02}:{minute:02}", sym, 100 * hour + minute) for hour in range(4) for minute in range(60) for sym in "AB"
@@ -194,6 +202,25 @@ def test_small_results_are_committed_by_the_driver(busy):
     assert (Lane.DRIVER, Lane.SPARK) == (small.lane, spark.lane)
     assert [Merge] == [type(step) for step in small.steps if not isinstance(step, Settle)]
     assert small.steps == spark.steps
+
+
+def test_wide_results_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    Where stored groups tell how many bytes one takes, the driver's budget of bytes decides as its budget of rows does.
+    """
+    append_trades(tmp_path, 1, rows=1_500)
+    lakes = [Materializer(tmp_path, spark=spark, config=Config(driver_bytes=most)) for most in (1 << 28, 16)]
+    lakes[0].apply(
+        "CREATE MATERIALIZED VIEW bars AS SELECT time_bucket('20 minutes', ts) AS t, sym, count(*) AS n "
+        "FROM trades GROUP BY time_bucket('20 minutes', ts), sym"
+    )
+    first = [lake.plan("bars").plan for lake in lakes]
+    lakes[0].refresh("bars")
+    append_trades(tmp_path, 2, rows=10)
+    late = [lake.plan("bars").plan for lake in lakes]
+
+    assert [Lane.DRIVER, Lane.DRIVER] == [plan.lane for plan in first if plan], "nothing tells how wide a group is"
+    assert [Lane.DRIVER, Lane.SPARK] == [plan.lane for plan in late if plan]
 
 
 @pytest.mark.parametrize("by", [pytest.param("configuration", marks=pytest.mark.slow), "property"])

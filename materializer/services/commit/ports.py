@@ -184,13 +184,13 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         spans = plan.spans - withheld if withheld else plan.replaced
         version = self.head(Which.PARTIALS).version
-        rows = self.observation.partials(version).estimate(spans).rows
-        in_driver = plan.lane is Lane.DRIVER or rows <= self._config.driver_lane_rows
+        stored = self.observation.partials(version).estimate(spans)
+        in_driver = plan.lane is Lane.DRIVER or self._config.driver_holds(stored.rows, stored.bytes)
         self._used = self._spark()
         output = self._used.finalise_committed(
             self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver
         )
-        self._commit(plan, output, Which.OUTPUT, spans, rows, is_fetched=in_driver)
+        self._commit(plan, output, Which.OUTPUT, spans, stored.rows, is_fetched=in_driver)
 
     def _published(self) -> Definition:
         """Return the definition limited to the buckets that are retained now; the journal does not have a new build yet."""

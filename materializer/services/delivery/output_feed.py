@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 TABLE: Final = "changes"
 DATA: Final = ("data", "switch")
 """Kinds of commits of an output that change its rows."""
-DRIVER_BYTES: Final = 256 << 20
-"""Spark compares the files of a commit that are larger than this together."""
 
 
 def path_of(aggregate: Aggregate) -> str:
@@ -305,7 +303,7 @@ class _Feed:
         self._append_by_spark(in_spark.alike(in_spark.changed(before, after, place), None), both, origin)
 
     def _is_small(self, rows: int, files: Iterable[DataFile]) -> bool:
-        return rows <= self.lake.config.driver_lane_rows and sum(f.bytes for f in files) <= DRIVER_BYTES
+        return self.lake.config.driver_holds(rows, sum(f.bytes for f in files))
 
     def _append(self, rows: pa.Table, origin: _Origin) -> None:
         column = self.aggregate.slice_column("output").name

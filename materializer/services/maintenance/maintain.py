@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 WEEK_HOURS: Final = 168.0
 MONTH_HOURS: Final = 720.0
-DRIVER_BYTES: Final = 256 << 20
-"""Spark rewrites groups of files that are larger than this."""
 ROUNDS: Final = 3
 """How often files are rewritten at most: a rewrite may leave small files beside each other. No case needed a fourth round."""
 _TABLES: Final = ("partials", "output")
@@ -317,8 +315,7 @@ class Maintainer:
             self._checkpoint("maintain_written")
             self._check_lease(leased)
 
-        is_small_enough = group.rows <= self.lake.config.driver_lane_rows and group.bytes <= DRIVER_BYTES
-        if is_small_enough:
+        if self.lake.config.driver_holds(group.rows, group.bytes):
             return rewrite(path, group, column, time_type, order, target, note, before_commit)
         with new_files(path) as files:
             names, count = [p.path for p in group.pieces], max(1, round(group.rows / target))

@@ -277,7 +277,7 @@ class RunPlanner:
                     continue
                 case _:
                     assert_never(step)
-        is_small = bound <= self._config.driver_lane_rows and self.request.may_fetch
+        is_small = self.request.may_fetch and self._config.driver_holds(bound, bound * _row_bytes(stored))
         return Lane.DRIVER if is_small else Lane.SPARK
 
     def _refuse_if_strict(self, steps: Sequence[Any]) -> None:
@@ -295,6 +295,12 @@ def _likely(stored: Extent, spans: SpanSet) -> float:
     """Return how many stored groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
     estimate = stored.estimate(spans)
     return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_ROWS)
+
+
+def _row_bytes(stored: Extent) -> float:
+    """Return how many bytes of files a stored group takes; 0 if there are too few groups to tell."""
+    rows = sum(f.rows for f in stored.files)
+    return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_ROWS else 0.0
 
 
 def _groups_per_row(state: AggregateState) -> float | None:

@@ -307,7 +307,7 @@ class _Work:
         is_known = hull is not None and not extent.unknown.files
         spans = SpanSet.of(aggregate.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
         count = sum(f.rows for f in extent.files) + extent.unknown.rows
-        is_small = count <= self.lake.config.driver_lane_rows
+        is_small = self.lake.config.driver_holds(count, sum(f.bytes for f in extent.files) + extent.unknown.bytes)
         partials = aggregate.paths["partials"]
         definition = aggregate.published_from(aggregate.kept_from)
         rows: Any = spark.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
