@@ -81,11 +81,18 @@ class Defined:
     tables: Mapping[str, str]
 
 
+@json_fields(omits=["source"])
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The definition changed in its metadata only (comment, policies)."""
+    """The definition changed in its metadata only (comment, policies, the name of its source).
+
+    Args:
+        spec: The definition, as JSON.
+        source: The same table under another name; None if its name is the same.
+    """
 
     spec: Mapping[str, Any]
+    source: SourceIdentity | None = None
 
 
 @json_fields(later=())

@@ -106,7 +106,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         raise JournalError(msg, hint="restore the journal from a backup")
     match event:
         case Described():
-            return replace(state, spec=event.spec)
+            return replace(state, spec=event.spec, source=event.source or state.source)
         case LeaseTaken():
             return replace(state, lease=event.lease)
         case LeaseRenewed():

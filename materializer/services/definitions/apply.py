@@ -203,10 +203,10 @@ class Definitions:
         if unfit := batch.misfits_of_child(spec, source.path):
             raise DefinitionError([*lineage.problems_of(spec, source.path, self._root, batch.states), *unfit])
         if existing is not None and impact.is_same(spec, existing, source, folder):
-            prepared = self._same_data(spec, existing, folder)
+            prepared = self._same_data(spec, existing, folder, source)
             return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
         if existing is not None and build is not None and impact.is_same(spec, build, source, folder):
-            prepared = self._same_data(spec, build, folder)
+            prepared = self._same_data(spec, build, folder, source)
             change = self._changed(existing, prepared.spec, source, prepared.schemas, folder.head().version)
             return _going_on(prepared, replace(change, kept=None), "building", build, existing)  # that is done
         if folder.features().is_catalog_managed:
@@ -262,17 +262,25 @@ class Definitions:
         return DefinitionChange(spec.name, "data", lines, source.path, version, reads=reads)
 
     def _same_data(
-        self, spec: AggregateSpec, existing: AggregateState, folder: DeltaFolder | Awaited | None
+        self,
+        spec: AggregateSpec,
+        existing: AggregateState,
+        folder: DeltaFolder | Awaited | None,
+        source: SourceIdentity | None = None,
     ) -> CheckedDefinition:
         """Prepare a change of metadata; without the source's *folder* the suites stay as they are."""
-        old = AggregateSpec.from_json(existing.spec)
-        new = replace(old, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql)
+        old, source = AggregateSpec.from_json(existing.spec), source or existing.source
+        new = replace(
+            old, source=spec.source, params=spec.params, comment=spec.comment, properties=spec.properties, sql=spec.sql
+        )
         if folder:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
         refuse_policies(new, existing.schemas)
-        kind = "unchanged" if metadata_fingerprint(old) == metadata_fingerprint(new) else "metadata"
-        change = DefinitionChange(existing.name, kind, differences(old, new), existing.source.path, existing.cursor)
-        return CheckedDefinition(change, new, existing.source, dict(existing.schemas), existing)
+        is_named_alike = (old.source, existing.source) == (new.source, source)
+        is_unchanged = is_named_alike and metadata_fingerprint(old) == metadata_fingerprint(new)
+        kind = "unchanged" if is_unchanged else "metadata"
+        change = DefinitionChange(existing.name, kind, differences(old, new), source.path, existing.cursor)
+        return CheckedDefinition(change, new, source, dict(existing.schemas), existing)
 
     def _suites(
         self,
@@ -338,9 +346,13 @@ class Definitions:
     def _describe(self, *versions: CheckedDefinition) -> None:
         """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
         self._checkpoint("describe")
-        events = [(p.existing.id, Described(p.spec.as_json())) for p in versions if p.existing is not None]
+        events = [(p.existing.id, _described(p, p.existing)) for p in versions if p.existing is not None]
         self._journal.append_leased(events)
         self._checkpoint("described")
+
+
+def _described(prepared: CheckedDefinition, existing: AggregateState) -> Described:
+    return Described(prepared.spec.as_json(), None if prepared.source == existing.source else prepared.source)
 
 
 def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
@@ -29,11 +30,16 @@ def is_same(
     spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
     types = {name.lower(): kind for name, kind in folder.schema()}
     return (
-        source == existing.source
-        and data_fingerprint(spec) == data_fingerprint(old)
+        is_same_table(source, existing.source)
+        and data_fingerprint(replace(spec, source=old.source)) == data_fingerprint(old)
         and all(types.get(name.lower()) == kind for name, kind in old.read_types)
         and folder.head().version >= existing.cursor
     )
+
+
+def is_same_table(source: SourceIdentity, before: SourceIdentity) -> bool:
+    """Whether two names stand for one table, which may have been renamed in its catalog in between."""
+    return (source.path, source.table_id) == (before.path, before.table_id)
 
 
 def is_of_partials(

@@ -150,7 +150,7 @@ class Versions:
                 if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
                     with self.lake.lease(change.name):
                         self.lake.journal.append_if_living(
-                            prepared.build.id, change.name, Described(prepared.spec.as_json())
+                            prepared.build.id, change.name, Described(prepared.spec.as_json(), prepared.source)
                         )
             case _:
                 with self.lake.lease(change.name) as lease:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from materializer.errors import CatalogUnreachableError, SourceMovedError
 from tests.servers.hive import Metastore
-from tests.system.builders import Site, Table
+from tests.system.builders import MEASURES, Site, Table
 from tests.system.catalogs.world import code_of, site
 from tests.tables import with_features
 
@@ -137,6 +137,26 @@ def test_a_source_that_was_renamed(catalog: tuple[Metastore, Path]) -> None:
 
     made.spark.sql("ALTER TABLE lake.renamed RENAME TO lake.trades")
     made.lake.refresh("hourly")
+    made.expect_true()
+
+
+def test_a_definition_follows_a_rename(catalog: tuple[Metastore, Path]) -> None:
+    """
+    With the new name it is the same table: nothing is computed again, and the next refresh goes on from there.
+    """
+    made = site(catalog)
+    made.tables["trades"].trade(("00:10", "A", 1))
+    made.hourly("hourly", "lake.trades")
+    made.lake.refresh("hourly")
+    made.spark.sql("ALTER TABLE lake.trades RENAME TO lake.renamed")
+    given = {"time": "ts", "width": "1 hour", "keys": ["sym"], "measures": MEASURES}
+    changes = [made.lake.define("hourly", "lake.renamed", **given) for _ in range(2)]
+    made.tables["trades"].trade(("00:20", "A", 2))
+    made.lake.refresh("hourly")
+
+    assert ["metadata", "unchanged"] == [change.kind for change in changes]
+    assert ("- source: lake.trades", "+ source: lake.renamed") == changes[0].differences
+    assert "lake.renamed" == made.lake.journal.view().named("hourly").source.name
     made.expect_true()
 
 
