@@ -1,13 +1,13 @@
 """Sessions of a Spark Connect server: how one is opened, how long a lost server is waited for, and how it is released.
 
-No JVM is started here. A server keeps a session for an hour after its client has gone, so a session of ours is released when it
-is no longer used, and at the end of the process.
+No JVM is started here. A server keeps a session for an hour after its client has gone, so a session of ours is released at the
+end of the process.
 """
 
 from __future__ import annotations
 
+import atexit
 import warnings
-import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,13 +63,14 @@ def open_session(config: Config) -> SparkSession:
     place = place_of(config.spark.remote)
     active: Any = SparkSession.getActiveSession()
     if active is not None and is_connect(active) and is_lost(active):
-        _release(active.client)  # pyspark asks the active session for settings, whichever session a call is for
+        _release(active)  # pyspark asks the active session for settings, whichever session a call is for
     try:
         spark: Any = SparkSession.builder.remote(config.spark.remote).create()
     except ImportError as exc:
         raise ConnectLibraryMissingError(f"{place} needs the client of Spark Connect: {exc}") from exc
     except PySparkException as exc:
         raise SparkError(f"no session can be opened on {place}: {exc}", hint="give spark.remote another form") from exc
+    let_go_of(spark)
     try:
         wait_at_most(spark, FIRST_PATIENCE)
         version = str(spark.version)
@@ -79,7 +80,6 @@ def open_session(config: Config) -> SparkSession:
         needed = ".".join(map(str, SPARK_NEEDED))
         raise SparkError(f"{place} runs Spark {version}", hint=f"name a server that runs Spark {needed} or newer")
     wait_at_most(spark, PATIENCE)
-    let_go_of(spark)
     for key, value in config.spark.options.items():
         try:
             spark.conf.set(key, value)
@@ -133,11 +133,17 @@ def wait_at_most(spark: Any, attempts: int) -> None:
 
 
 def let_go_of(spark: Any) -> None:
-    """Release a session on its server when nothing here refers to it any more, at the latest when the process ends."""
-    weakref.finalize(spark, _release, spark.client)
+    """Release a session on its server when the process ends, and keep it until then.
+
+    A session that Python collects closes its connection in whichever thread that happens, and waits for ever where it is the
+    thread that the connection itself is starting. What pyspark registers for the end of the process asks the server once more;
+    registered later, this comes first and leaves it nothing to ask.
+    """
+    atexit.register(_release, spark)
 
 
-def _release(client: Any) -> None:
+def _release(spark: Any) -> None:
+    client = spark.client
     if client.is_closed:
         return
     client.set_retry_policies([])  # a server that is gone holds no session

@@ -53,6 +53,7 @@ _UNREADABLE: Final = (
 
 
 _MOST_CAUSES: Final = 20
+_CAUSED_BY: Final = re.compile(r"Caused by: ([\w.$]+): (.*)")
 _LIMIT: Final = "spark.driver.maxResultSize"
 _NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
 _NO_FILE: Final = "FAILED_READ_FILE.FILE_NOT_EXIST"
@@ -81,12 +82,27 @@ class Thrown:
 
 def thrown(exc: BaseException) -> tuple[Thrown, ...]:
     """Return the JVM's exceptions, outermost first, each followed by its cause; nothing for an exception of another origin."""
+    if type(exc).__module__ == "pyspark.errors.exceptions.connect":
+        return _thrown_by_server(exc)
     found: list[Thrown] = []
     at = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
     while at is not None and len(found) < _MOST_CAUSES:
         found.append(Thrown(at.getClass().getName(), _condition(at), at.getMessage() or ""))
         at = at.getCause()
     return tuple(found)
+
+
+def _thrown_by_server(exc: Any) -> tuple[Thrown, ...]:
+    """Return the exceptions that a Spark Connect server reports: one by itself, its causes in the text of its stack trace."""
+    trace = (getattr(exc, "getStackTrace", lambda: None)() or "").splitlines()
+    first = Thrown(
+        trace[0].strip() if trace else f"org.apache.spark.{type(exc).__name__}",
+        exc.getCondition() or "",
+        str(exc).partition("\n\nJVM stacktrace:")[0],
+    )
+    causes = [found.groups() for line in trace if (found := _CAUSED_BY.match(line))]
+    named = [Thrown(name, next(iter(_CONDITION.findall(text)), ""), text) for name, text in causes]
+    return (first, *named[: _MOST_CAUSES - 1])
 
 
 def _condition(at: Any) -> str:
@@ -100,8 +116,8 @@ def _condition(at: Any) -> str:
 def conditions(exc: BaseException, causes: Sequence[Thrown] | None = None) -> tuple[str, ...]:
     """Return the error conditions that an exception of Spark names, outermost first.
 
-    Over Connect, and if a task's exception could not be sent to the driver, there is only text, in which a condition stands in
-    brackets before its sentence.
+    If a task's exception could not be sent to the driver, there is only text, in which a condition stands in brackets before
+    its sentence.
 
     Args:
         exc: The exception.

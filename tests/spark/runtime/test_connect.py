@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from grpc import StatusCode
 from pyspark.errors import PySparkAssertionError, PySparkException, PySparkRuntimeError
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkException
 
-from materializer.errors import SparkDiedError
+from materializer.errors import SparkDiedError, StorageError
 from materializer.spark.runtime import jvm
 from materializer.spark.runtime.connect import loss_behind
-from materializer.spark.runtime.failures import spoken
+from materializer.spark.runtime.failures import spoken, thrown
 
 
 def refused(condition: str) -> SparkConnectGrpcException:
@@ -64,3 +64,17 @@ def test_a_loss_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch, is_clien
 
     assert caught.value.hint.startswith(hint)
     assert 1 == jvm.RECORD.losses
+
+
+def test_causes_are_read_from_what_the_server_says() -> None:
+    """
+    The client has no objects of the server; classes, conditions and messages of its causes stand in the stack trace.
+    """
+    trace = "org.apache.spark.SparkException\n\tat a.b(C.scala:1)\nCaused by: java.nio.file.AccessDeniedException: /lake/x\n\tat d"
+    exc = SparkException("[FAILED] Job aborted.", errorClass="FAILED", messageParameters={}, server_stacktrace=trace)
+    with pytest.raises(StorageError, match="permission denied"), spoken("writing"):
+        raise exc
+
+    assert [("org.apache.spark.SparkException", "FAILED"), ("java.nio.file.AccessDeniedException", "")] == [
+        (one.name, one.condition) for one in thrown(exc)
+    ]
