@@ -70,6 +70,12 @@ def _known(scheme: str) -> dict[str, str]:
     return {k.lower(): v for k, v in os.environ.items() if k.startswith("AWS_")} | options_of(scheme)
 
 
+def environment_of(scheme: str) -> dict[str, str]:
+    """Return the environment variables of a store's cloud, which its client reads when it is made."""
+    prefix = SCHEMES[scheme].upper()
+    return {key: value for key, value in os.environ.items() if key.startswith(prefix)}
+
+
 def without_secrets(text: str) -> str:
     """Return a text without the secrets of the settings, of the environment and of signed URLs."""
     known = [*os.environ.items(), *_configured.items()]

@@ -20,7 +20,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
-from materializer.lake.store_settings import options_of, without_secrets
+from materializer.lake.store_settings import environment_of, options_of, without_secrets
 
 WHOLE: Final = 8 << 20
 """A file of up to this size is read in one request."""
@@ -62,8 +62,10 @@ class StorePlace:
         self.place = place
         self.bucket, _, self.key = rest.partition("/")
         options = options_of(scheme)
-        known = (f"{scheme}://{self.bucket}", tuple(sorted(options.items())))
-        with _guard:  # one client for each bucket and settings, so that connections are used again
+        known = (f"{scheme}://{self.bucket}", tuple(sorted((environment_of(scheme) | options).items())))
+        with (
+            _guard
+        ):  # one client for each bucket and settings, those of the environment too: connections are used again
             if known not in _clients:
                 _clients[known] = _opened(known[0], options)
             self.client = _clients[known]

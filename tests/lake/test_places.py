@@ -265,6 +265,19 @@ def test_settings_reach_every_client(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {} == store_settings.spark_options("gs")
 
 
+def test_a_changed_environment_is_followed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Keys that are replaced while a process runs are the ones that its next request has.
+    """
+    places.put(f"{bucket}/x", b"x")
+    with monkeypatch.context() as other:
+        other.setenv("AWS_SECRET_ACCESS_KEY", "one-that-was-replaced")
+        with pytest.raises(PermissionError):
+            places.read(f"{bucket}/x")
+
+    assert b"x" == places.read(f"{bucket}/x")
+
+
 def test_secrets_are_removed_from_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Keys, tokens and signatures do not stay in a text; other settings do.
