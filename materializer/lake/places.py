@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from materializer.errors import ConfigError
 from materializer.lake import store_settings
@@ -284,7 +285,9 @@ def make_new_folder(place: str) -> None:
     """
     if is_local(place):
         os.makedirs(place)
-    elif is_folder(place) or not put_if_absent(f"{place}/{_MARK}", b"\n"):
+        return
+    file, mark = f"{place}/{_MARK}", uuid4().hex.encode()
+    if is_folder(place) or (put_if_absent(file, mark) is None and read(file) != mark):  # else only the answer was lost
         raise FileExistsError(errno.EEXIST, "the folder exists", place)
 
 

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
-from materializer import Materializer
 from materializer.config import Config
 from materializer.lake import places, store_settings
 from materializer.lake.log import latest_version
 from tests.benchmarks.stores import Bench
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Server
-
-SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
-START = datetime(2026, 1, 1, tzinfo=UTC)
-HOURLY = """
-CREATE MATERIALIZED VIEW hourly AS
-SELECT time_bucket('1 hour', ts) AS bucket, sum(v) AS total, count(*) AS n FROM trades GROUP BY time_bucket('1 hour', ts)
-"""
-DAILY = """
-CREATE MATERIALIZED VIEW daily AS
-SELECT time_bucket('1 day', bucket) AS day, sum(total) AS total FROM hourly GROUP BY time_bucket('1 day', bucket)
-"""
-
-
-class Site:
-    """A lake in a bucket, and a source beside it."""
-
-    def __init__(self, bucket: str, spark: Any, config: Config | None = None) -> None:
-        self.bucket = bucket
-        self.source = f"{bucket}/trades"
-        DeltaTable.create(self.source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
-        settings = config or Config(sources={"trades": self.source})
-        self.lake = Materializer(f"{bucket}/lake", spark=spark, config=settings)
-        self.rows: dict[datetime, int] = {}
-
-    def add(self, first: int, count: int) -> None:
-        """Commit one row for each of some minutes."""
-        times = [START + timedelta(minutes=first + i) for i in range(count)]
-        values = [secrets.randbelow(1000) for _ in times]
-        write_deltalake(self.source, pa.table([times, values], schema=SCHEMA), mode="append")
-        for time, value in zip(times, values, strict=True):
-            hour = time.replace(minute=0)
-            self.rows[hour] = self.rows.get(hour, 0) + value
-
-    @property
-    def totals(self) -> dict[datetime, int]:
-        """What the output has, as a reader without us sees it."""
-        rows = DeltaTable(f"{self.bucket}/lake/hourly/output").to_pyarrow_table()
-        return dict(zip(rows["bucket"].to_pylist(), rows["total"].to_pylist(), strict=True))
+from tests.system.on_s3 import DAILY, HOURLY, Site
 
 
 @pytest.fixture

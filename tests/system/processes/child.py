@@ -82,9 +82,10 @@ COMMANDS: Final[dict[str, Callable[[Materializer, str], Any]]] = {
 def main() -> int:
     """Run the command and return its exit status: 0, the error's, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.processes.child", description=__doc__)
-    parser.add_argument("lake", type=Path)
+    parser.add_argument("lake")
     parser.add_argument("name")
     parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--folder", type=Path, required=True, help="where suites are, and what handlers get goes")
     parser.add_argument("--driver-lane-rows", type=int, default=200_000)
     parser.add_argument(
         "--wait", action="append", default=[], help="a checkpoint, or the k-th time it is reached: write:2"
@@ -102,7 +103,7 @@ def main() -> int:
     config = Config(
         driver_lane_rows=args.driver_lane_rows,
         spark=SparkConfig(memory="700m", options=options),
-        expectations=args.lake.parent / "expectations",
+        expectations=args.folder / "expectations",
     )
     stops = _Stops(args.wait, args.hang, args.clock, args.since)
     spark = _borrowed() if args.borrow else None
@@ -110,7 +111,7 @@ def main() -> int:
         args.lake,
         spark=spark,
         config=config,
-        output_handlers=handlers(args.lake.parent),
+        output_handlers=handlers(args.folder),
         on_checkpoint=stops.reached,
     )
 

@@ -201,30 +201,10 @@ class World:
 
     @contextmanager
     def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:
-        """Start *command* on the aggregate; when the block ends nothing of it is left, but for a JVM that it borrowed."""
+        """Start *command* on the aggregate; see :func:`child_of`."""
         lane = ["--driver-lane-rows", str(self.driver_lane_rows)]
-        errors = self.folder / f"child-{time.monotonic_ns()}.err"
-        with errors.open("w") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.system.processes.child", self.root, "bars", command, *lane, *options],
-                cwd=ROOT,
-                env={**os.environ, **_lent(self.spark)} if "--borrow" in options else None,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                start_new_session=True,
-            )
-        try:
-            yield Child(process, errors)
-        finally:
-            # the children of a dead leader keep its group; an empty group is nobody's
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(PATIENCE)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+        with child_of(str(self.root), "bars", command, *lane, *options, folder=self.folder, spark=self.spark) as child:
+            yield child
 
     def killed_at(self, checkpoint: str, command: str = "refresh", *options: str) -> None:
         """Run *command* in a child that is killed when it reaches *checkpoint*, its JVM with it."""
@@ -262,6 +242,42 @@ class World:
         assert (0, len(compared)) == (report.differing, report.rows), report.examples
         numbers = [ended.n for ended in self.lake.history("bars", None)]
         assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
+
+
+@contextmanager
+def child_of(lake: str, name: str, command: str, *options: str, folder: Path, spark: SparkSession) -> Iterator[Child]:
+    """Start a command in a process of its own; when the block ends nothing of it is left, but for a JVM that it borrowed.
+
+    Args:
+        lake: The lake.
+        name: The aggregate.
+        command: The command.
+        options: Options of :mod:`tests.system.processes.child`; with ``--borrow`` it computes with *spark*.
+        folder: Where it finds suites and leaves what it says of errors.
+        spark: The session of this process.
+    """
+    errors = folder / f"child-{time.monotonic_ns()}.err"
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.system.processes.child", lake, name, command, "--folder", folder, *options],
+            cwd=ROOT,
+            env={**os.environ, **_lent(spark)} if "--borrow" in options else None,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield Child(process, errors)
+    finally:
+        # the children of a dead leader keep its group; an empty group is nobody's
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def _lent(spark: SparkSession) -> dict[str, str]:

@@ -1,0 +1,72 @@
+"""A lake on S3 when things go wrong: processes are killed, answers are lost, the store refuses."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from materializer.errors import MaterializerError
+from tests.servers.proxy import Fault, Proxy
+from tests.system.on_s3 import HOURLY, Site
+from tests.system.processes.running import child_of
+
+STEPS = ("plan", "compute", "writing_output", "wrote_partials", "wrote_output", "done")
+QUICK = ("wrote_partials",)
+
+
+@pytest.fixture
+def site(bucket: str, spark: Any) -> Site:
+    """A lake with one aggregate over a day, refreshed."""
+    site = Site(bucket, spark)
+    site.add(0, 24 * 60)
+    site.lake.apply(HOURLY)
+    site.lake.refresh("hourly")
+    return site
+
+
+@pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in QUICK else pytest.mark.slow) for s in STEPS])
+def test_a_killed_refresh_is_mended_on_s3(site: Site, spark: Any, tmp_path: Path, step: str) -> None:
+    """
+    A refresh that is killed with signal 9 at any step is finished or undone by the next one, and no row is lost or doubled.
+    """
+    site.add(10, 3)
+    lake = f"{site.bucket}/lake"
+    with child_of(lake, "hourly", "refresh", "--borrow", "--wait", step, folder=tmp_path, spark=spark) as child:
+        child.wait_at(step)
+        child.kill()
+    report = site.lake.refresh("hourly")
+
+    assert ([] if step == "plan" else [2]) == [n for n, _ in report.recovered]
+    assert site.rows == site.totals
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 9))])
+def test_commands_over_a_store_that_fails(bucket: str, proxy: Proxy, spark: Any, seed: int) -> None:
+    """
+    One conditional put in three loses its answer, and some requests are refused once: a command succeeds or stops with a code, and
+    after the last one, over a store that is sound again, every row counts once.
+    """
+    choose = random.Random(seed)
+    site = Site(bucket, spark)
+    stopped = []
+    site.add(0, 600)
+    for turn in range(4):
+        faults = [Fault("refuse", choose.choice(["PUT", "PUT IF", "GET", "LIST"]), times=choose.randint(0, 2))]
+        proxy.set(*faults, lose=1 / 3)
+        try:
+            site.lake.apply(HOURLY)
+            site.lake.refresh("hourly")
+        except MaterializerError as exc:
+            stopped.append(exc.code)  # and the next turn goes on
+        proxy.set()
+        site.add(turn * 50, 7)
+    site.lake.apply(HOURLY)
+    site.lake.refresh("hourly")
+
+    assert site.rows == site.totals
+    assert not {"tables.foreign", "lease.held"} & set(stopped), "a lost answer is not taken for another process"
+    numbers = [ended.n for ended in site.lake.history("hourly", None)]
+    assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
