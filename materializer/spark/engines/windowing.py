@@ -78,7 +78,7 @@ class Windowing:
         raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
         if work.parts is None:
             raw = self._going_on(definition, raw, partials_path, version, work.since)
-        raw, seen = c.observed(raw, "recompute")
+        raw, seen = c.counted(raw, "recompute")
         raw = self._looking_back(definition, raw, partials_path, version, work, parts)
         if is_small:
             raw, stored = raw.coalesce(1), stored.coalesce(1)

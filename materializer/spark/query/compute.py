@@ -25,6 +25,7 @@ from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
 from materializer.spark.query.catalogs import refuse_moved
+from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.jvm import death_behind
 
 FINAL: Final = "f_"
@@ -344,6 +345,30 @@ def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
     """Return *frame* with a count of the rows that pass it, and the observation of the count; one query may reuse a name."""
     observation = Observation(f"{name}_{uuid4().hex}")
     return frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), observation
+
+
+@dataclass(frozen=True, slots=True)
+class LaterCount:
+    """A count of rows by a query of its own, with the interface of an observation.
+
+    Args:
+        frame: The rows.
+    """
+
+    frame: DataFrame
+
+    @property
+    def get(self) -> dict[str, Any]:
+        """The count by its name."""
+        return {"rows": self.frame.count()}
+
+
+def counted(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
+    """Return *frame* and an observation of its count, for a query that may use the frame more than once; see :func:`build`."""
+    if not is_connect(frame.sparkSession):
+        return observed(frame, name)
+    later: Any = LaterCount(frame)
+    return frame, later
 
 
 def rows_seen(observation: Observation) -> int:
