@@ -73,11 +73,18 @@ def missing(path: str) -> MaterializerError:
     )
 
 
+def hint_of(path: str, hint: str) -> str:
+    """Return what to do about a place that cannot be read or written: *hint* for a path, or what to look at for a store."""
+    if places.is_local(path):
+        return hint
+    return "check bucket, endpoint and credentials (the environment, or [storage]), then run the same command again"
+
+
 def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> MaterializerError:
     """Return the error of ours for *exc*, which was raised while *doing* something to the table at *path*."""
     reason = first_line(exc)
     if _STORAGE.search(str(exc)) or (isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}):
-        hint = "free some space or mend the permission, then run the same command again"
+        hint = hint_of(path, "free some space or mend the permission, then run the same command again")
         return StorageError(f"{doing} '{path}' failed: {reason}", hint=hint, wrote=wrote, path=path)
     if not places.is_folder(f"{path}/_delta_log"):
         return missing(path)

@@ -20,7 +20,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
 from materializer.errors import LogGapError, SourceDamagedError, StorageError
 from materializer.lake import places
-from materializer.lake.failures import first_line, missing, translated
+from materializer.lake.failures import first_line, hint_of, missing, translated
 from materializer.lake.statistics import TimeColumn, bounds
 
 __all__ = [
@@ -306,7 +306,7 @@ def _lines(path: str, version: int) -> Iterator[str]:
     except UnicodeDecodeError as exc:
         raise _unreadable(path, version, first_line(exc)) from exc
     except OSError as exc:
-        hint = "check that the folder is mounted and readable, then run the same command again"
+        hint = hint_of(path, "check that the folder is mounted and readable, then run the same command again")
         raise StorageError(f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint) from exc
 
 
@@ -358,7 +358,7 @@ def _versions(path: str) -> list[int]:
     try:
         names = places.names(f"{path}/_delta_log")
     except OSError as exc:
-        hint = "check that the folder is mounted and readable, then run the same command again"
+        hint = hint_of(path, "check that the folder is mounted and readable, then run the same command again")
         raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
     versions = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
     return versions or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})

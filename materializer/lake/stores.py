@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,14 @@ _SMALL: Final = 1 << 18
 _MOST_SMALL: Final = 64
 _small: dict[str, bytes] = {}
 """Files of rows that were read."""
-_EMPTY: Final = "416 Range Not Satisfiable"
+_REFUSED: Final = re.compile(
+    r"SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken|RequestTimeTooSkewed|AccessDenied|AuthenticationFailed"
+    r"|AuthorizationFailure|401 Unauthorized|403 Forbidden",
+    re.IGNORECASE,
+)
+_SAID: Final = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", re.DOTALL)
+"""What a store says of a failure, as XML."""
+_EMPTY: Final = ("416 Range Not Satisfiable", "InvalidRange")
 """What a store says of the first bytes of an empty file."""
 _NUMBERS: Final[Sequence[tuple[Any, int]]] = (
     (FileNotFoundError, errno.ENOENT),
@@ -115,7 +123,7 @@ class StorePlace:
                 if first.meta["size"] <= WHOLE:
                     return pa.BufferReader(self._remembered(bytes(first.bytes())))
         except OSError as exc:
-            if _EMPTY not in str(exc):
+            if not any(text in str(exc) for text in _EMPTY):
                 raise
             return pa.BufferReader(b"")
         return pa.PythonFile(_Ranges(self, first.meta["size"]), mode="r")
@@ -159,9 +167,12 @@ class StorePlace:
             yield
         except (BaseError, FileNotFoundError) as exc:
             number = next((number for kind, number in _NUMBERS if isinstance(exc, kind)), errno.EIO)
-            text = without_secrets(str(exc).strip().partition("\n")[0])
+            said = _SAID.search(str(exc))
+            text = without_secrets(f"{said[1]}: {said[2]}" if said else str(exc).strip().partition("\n")[0])
             if "NoSuchBucket" in str(exc):
                 number, text = errno.ENODEV, f"there is no bucket '{self.bucket}'"
+            elif refused := _REFUSED.search(str(exc)):
+                number, text = errno.EACCES, f"the store refuses this request or its credentials ({refused[0]})"
             raise OSError(
                 number, text, self.place
             ) from None  # the cause would print what was signed, and with which key

@@ -32,14 +32,14 @@ class Fault:
     """What is done to some requests.
 
     Args:
-        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``refuse after``: forward, then answer 503;
+        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``deny``: answer 403; ``refuse after``: forward, then answer 503;
             ``lie``: answer 200 where the server says that a file is there already.
         kind: Kind of the requests.
         part: Text that their keys have.
         times: How many of them.
     """
 
-    what: Literal["lose answer", "refuse", "refuse after", "lie"]
+    what: Literal["lose answer", "refuse", "deny", "refuse after", "lie"]
     kind: str
     part: str = ""
     times: int = 1
@@ -161,9 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
         kind, key = _kind(self), _key(self)
         fault = self.state.fault(kind, key)
         time.sleep(self.state.delay)
-        if fault == "refuse":
+        if fault in {"refuse", "deny"}:
             self.state.requests.append((kind, key, len(body), 0, fault))
-            self._answer(503, [], b"")
+            self._answer(503 if fault == "refuse" else 403, [], b"")
             return
         status, headers, content = self._ask(body)
         self.state.requests.append((kind, key, len(body), len(content), fault))

@@ -11,6 +11,7 @@ from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import States, by_name
 from materializer.lake import places
+from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
 from materializer.services.definitions.lineage import parent_of
@@ -41,7 +42,9 @@ def resolve_source(
         candidates = [output_path(root, state.name)]
     else:
         candidates = list(dict.fromkeys([places.inside(root, name), places.normalised(name)]))
-    if not places.exists(candidates[0]) and parts_of(sources.get(name, name)):
+    with translated(candidates[0], "looking at"):
+        is_there = places.exists(candidates[0])
+    if not is_there and parts_of(sources.get(name, name)):
         found = engine().catalogs.table_named(sources.get(name, name))
         # the output of an aggregate of this lake is read by its path, also after it lost its name
         return replace(found, name="") if parent_of(found.path, root, states) else found

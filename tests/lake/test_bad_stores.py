@@ -1,0 +1,109 @@
+"""Stores that refuse, are not there or do not answer: each ends in an error with a code that says what was written and no secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from materializer import Materializer
+from materializer.config import Config
+from materializer.errors import MaterializerError
+from tests.servers.proxy import Fault, Proxy
+from tests.servers.s3 import S3Server
+
+SQL: Final = (
+    "CREATE MATERIALIZED VIEW hourly AS SELECT time_bucket('1 hour', ts) AS b, count(*) AS n "
+    "FROM {} GROUP BY time_bucket('1 hour', ts)"
+)
+URLS: Final = {
+    "ftp://lake/a": "unknown scheme",
+    "s3://": "names no bucket",
+    "s3://me:hidden@lake/a": "must not have credentials",
+    "s3://lake/a?versionId=1": "must not have credentials or a query",
+    "az://": "names no bucket",
+    "gs:///lake": "names no bucket",
+}
+
+
+def refused(action: Callable[[], object], code: str, words: str) -> MaterializerError:
+    """Do what has to be refused, and return the error."""
+    with pytest.raises(MaterializerError, match=words) as caught:
+        action()
+    assert (code, "nothing was written") == (caught.value.code, caught.value.wrote)
+    return caught.value
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_that_is_no_place(url: str, tmp_path: Path) -> None:
+    """
+    It is refused before anything is asked, as the lake's root and as a source, and a password in it is not repeated.
+    """
+    error = refused(lambda: Materializer(url), "config.invalid", URLS[url])
+    assert "hidden" not in f"{error} {error.hint}"
+    with pytest.raises(MaterializerError) as caught:
+        Materializer(tmp_path, config=Config(sources={"trades": url})).apply(SQL.format("trades"))
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "another-secret", "refuses this request or its credentials"),
+        ("AWS_ACCESS_KEY_ID", "nobody", "No user exists with the provided access key ID"),
+    ],
+)
+def test_keys_that_the_store_does_not_know(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    """
+    Reading and defining are refused with the store's reason, and no key is shown.
+    """
+    monkeypatch.setenv(name, value)
+    lake = Materializer(f"{bucket}/lake")
+    for action in (lake.status, lambda: lake.apply(SQL.format("trades"))):
+        error = refused(action, "storage.failed", words)
+        assert "credentials" in error.hint
+        assert "another-secret" not in f"{error} {error.hint}"
+
+
+def test_buckets_that_are_not_there(bucket: str) -> None:
+    """
+    As the lake's root, as the place of a source and as that of a backup.
+    """
+    none = "s3://no-such-bucket-anywhere"
+    lake = Materializer(f"{bucket}/lake")
+    for action in (
+        Materializer(f"{none}/lake").status,
+        lambda: Materializer(f"{none}/lake").apply(SQL.format("trades")),
+        lambda: lake.apply(SQL.format(f"`{none}/trades`")),
+        lambda: lake.backup(f"{none}/backup"),
+    ):
+        refused(action, "storage.failed", "there is no bucket 'no-such-bucket-anywhere'")
+
+
+@pytest.mark.parametrize("kind", ["PUT IF", "PUT"])
+def test_a_store_that_may_not_be_written_to(bucket: str, proxy: Proxy, kind: str) -> None:
+    """
+    A lake cannot be begun there, and reading goes on.
+    """
+    proxy.set(Fault("deny", kind, times=1000))
+    lake = Materializer(f"{bucket}/lake")
+    with pytest.raises(MaterializerError) as caught:
+        lake.backup(f"{bucket}/backup")
+    assert re.fullmatch(r"[a-z.-]+", caught.value.code)
+    assert [] == lake.status()
+
+
+def test_secrets_stay_out_of_errors(bucket: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Whatever the client says of a request that failed, the secret key is not in it.
+    """
+    monkeypatch.setenv("AWS_REGION", "nowhere-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.secret)
+    with pytest.raises(MaterializerError) as caught:
+        Materializer(f"{bucket}/lake").status()
+    assert s3.secret not in f"{caught.value} {caught.value.hint} {caught.value.__cause__}"
