@@ -96,7 +96,7 @@ class CatalogRefusedError(MaterializerError):
     """A catalog refuses to register an output, or to give its name up."""
 
     code = "catalog.refused"
-    exit_status = 74
+    exit_status = 71
     default_hint = "mend what the catalog says, then run the same command again"
 
 
@@ -104,6 +104,7 @@ class NoCompareAndSwapError(StorageError):
     """The store lets several writers make the same file, so that commits of two processes could be lost."""
 
     code = "store.no-compare-and-swap"
+    exit_status = 71
     default_hint = (
         "use a store with conditional writes (S3, ADLS and GCS have them), or promise with single_writer = true in "
         "materializer.toml that never more than one process writes to this lake"

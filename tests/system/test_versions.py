@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -257,7 +258,7 @@ def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site, tmp_path:
     refreshed.lake.backup(tmp_path / "backup")
     journal = refreshed.lake.journal
     [build] = [s for s in journal.view().all.values() if s.builds]
-    journal.append_leased([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, 4e9)))])
+    journal.append_leased([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, time.time() + 60)))])
 
     for refused in (
         lambda: refreshed.lake.switch("hourly"),

@@ -127,7 +127,7 @@ def replace_spans(
         replacement = _Replacement(path, new, column, spans, order or (column.name,))
         _replace(opened, replacement, files, stamped(app_id, n, note))
 
-    with new_files(path, str(note["plan"])) as files:
+    with new_files(path, str(note.get("plan", ""))) as files:
         return committed(path, app_id, n, attempt, note, new_rows=table.num_rows)
 
 
@@ -165,7 +165,7 @@ def replace_by_files(
         removes = removals(path, opened, removed, data_change=True)
         commit_files(opened, [*adds, *removes], stamped(app_id, n, note))
 
-    with new_files(path, str(note["plan"])) as files:
+    with new_files(path, str(note.get("plan", ""))) as files:
         return committed(path, app_id, n, attempt, note, new_rows=rows)
 
 

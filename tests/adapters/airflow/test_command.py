@@ -55,7 +55,7 @@ def test_every_error_is_retried_only_if_it_says_so():
     temporary = {c.code for c in classes(errors.RetryableError)}
 
     spark = {"spark.failed", "spark.died", "spark.unreachable", "spark.result-too-large"}
-    assert temporary | spark | {"storage.failed", "output.handler"} == retried
+    assert temporary | spark | {"storage.failed", "output.handler", "catalog.unreachable"} == retried
 
 
 def test_a_command_is_read_while_it_works(tmp_path):
