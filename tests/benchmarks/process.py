@@ -23,8 +23,8 @@ from materializer.spark.runtime import class_data, jars
 from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
 
-def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Return medians in seconds."""
+def begun(options: argparse.Namespace, folder: Path) -> np.random.Generator:
+    """Make a lake of one-minute bars, refreshed, and return the source of its random numbers."""
     rng = np.random.default_rng(options.seed)
     source = folder / "trades"
     write_source(source, options.rows, options.days, options.symbols, rng)
@@ -32,9 +32,39 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     (folder / "materializer.toml").write_text(
         f'lake = "{folder / "lake"}"\n[sources]\ntrades = "{source}"\n', encoding="utf-8"
     )
-    _call(folder, "setup")
-    _call(folder, "apply", "bars.sql")
-    _call(folder, "refresh", "bars_1m")
+    call(folder, "setup")
+    call(folder, "apply", "bars.sql")
+    call(folder, "refresh", "bars_1m")
+    return rng
+
+
+def call(folder: Path, *arguments: str, **environ: str) -> None:
+    """Run a command on the lake in a process of its own."""
+    command = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
+    ours = {"MATERIALIZER_SPARK_PROFILE": "short", **environ}
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=os.environ | ours)
+
+
+def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> None:
+    """Insert one late row."""
+    one = trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY)
+    write_deltalake(str(folder / "trades"), one, mode="append")
+
+
+def asked(about: str | None) -> argparse.Namespace:
+    """Read the options that benchmarks of commands have."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--days", type=int, default=5)
+    parser.add_argument("--symbols", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=7)
+    return reporting(parser)
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return medians in seconds."""
+    rng = begun(options, folder)
     found = jars.find(None, jars.cache_dir())
     assert found is not None
     place = class_data.place(jars.cache_dir(), found)
@@ -42,23 +72,16 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {"with": [], "without": [], "idle": []}
     for _ in range(options.rounds):
         for kind in ("with", "without"):
-            one = trades(rng, 1, options.symbols, START + int(rng.integers(options.days)) * DAY, DAY)
-            write_deltalake(str(source), one, mode="append")
+            insert_late(options, folder, rng)
             if kind == "without":
                 place.rename(aside)
             try:
-                seconds[kind].append(timed(lambda: _call(folder, "refresh", "bars_1m"))[0])
+                seconds[kind].append(timed(lambda: call(folder, "refresh", "bars_1m"))[0])
             finally:
                 if kind == "without":
                     aside.rename(place)
-        seconds["idle"].append(timed(lambda: _call(folder, "refresh", "bars_1m"))[0])
+        seconds["idle"].append(timed(lambda: call(folder, "refresh", "bars_1m"))[0])
     return {"options": {k: str(v) for k, v in vars(options).items()}} | {k: median(v) for k, v in seconds.items()}
-
-
-def _call(folder: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
-    environ = os.environ | {"MATERIALIZER_SPARK_PROFILE": "short"}
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environ)
 
 
 def show(found: dict[str, Any]) -> None:
@@ -70,13 +93,7 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--days", type=int, default=5)
-    parser.add_argument("--symbols", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=7)
-    report(reporting(parser), run, show)
+    report(asked(__doc__), run, show)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,6 @@ class NewFiles:
         """Remove the folder, unless its files may be in a commit whose answer was lost."""
         if is_refused or not self._may_be_committed:
             self._clear()
-
         self._unstage()
 
     def _clear(self) -> None:

@@ -220,7 +220,7 @@ class World:
         return how
 
     def refresh_when_free(self) -> Any:
-        """Refresh as soon as a dead process's JVM has gone too."""
+        """Refresh as soon as no other process works on the aggregate."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
