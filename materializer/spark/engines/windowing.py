@@ -66,10 +66,7 @@ class Windowing:
         """
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
-        if is_small and replaced:
-            stored = read_small.kept_rows(spark, definition, partials_path, version, replaced)
-        else:
-            stored = read_small.scanned(spark, partials_path, version)
+        stored = read_small.kept_rows(spark, definition, partials_path, version, replaced, few=is_small)
         stored = c.kept_partials(definition, stored, replaced)
         if work.parts == ():
             return stored, []

@@ -42,11 +42,17 @@ def raw_rows(
     return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
 
 
-def kept_rows(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> DataFrame:
-    """Return at least the stored rows of *spans*."""
+def kept_rows(
+    spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet, *, few: bool
+) -> DataFrame:
+    """Return at least the stored rows of *spans*; the driver reads them itself if they are *few* in files that are small."""
     types = dict(definition.partial_columns)
-    found = _picked(path, version, list(types), spans, SLICE, definition.time_type, MOST_KEPT)
-    return scanned(spark, path, version) if found is None else c.frame_of(spark, found, types)
+    found = (
+        _picked(path, version, list(types), spans, SLICE, definition.time_type, MOST_KEPT) if few and spans else None
+    )
+    if found is None:
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
+    return c.frame_of(spark, found, types)
 
 
 def _picked(
@@ -59,8 +65,3 @@ def _picked(
     if found is not None and is_picked:
         found = found.filter(lies_in(found[at], spans, time_type))
     return None if found is None or found.num_rows > most else found
-
-
-def scanned(spark: SparkSession, path: str, version: int) -> DataFrame:
-    """Return all stored rows as a scan by Spark; the rest of the query filters them."""
-    return spark.read.format("delta").option("versionAsOf", version).load(path)

@@ -41,10 +41,7 @@ def parts_of(
         parts.append(rows)
     if merges or plan.replaced != raw:
         spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
-        if plan.lane is Lane.DRIVER and spans:
-            stored = read_small.kept_rows(spark, definition, partials_path, plan.partials.version, spans)
-        else:
-            stored = read_small.scanned(spark, partials_path, plan.partials.version)
+        stored = stored_rows(spark, definition, partials_path, plan, spans)
         stored = c.kept_partials(definition, stored, spans)
         stored = stored if starts is None else c.except_buckets(definition, stored, starts)
         news = []
@@ -134,9 +131,8 @@ def _inserts(spark: SparkSession, definition: Definition, source: SourceIdentity
 
 def stored_rows(spark: SparkSession, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
     """Return the stored partials of some spans, as they were when the plan was made."""
-    if plan.lane is Lane.DRIVER:
-        return read_small.kept_rows(spark, definition, path, plan.partials.version, spans)
-    return read_small.scanned(spark, path, plan.partials.version)
+    few = plan.lane is Lane.DRIVER
+    return read_small.kept_rows(spark, definition, path, plan.partials.version, spans, few=few)
 
 
 def _raw_spans(plan: Plan) -> SpanSet:

@@ -221,8 +221,8 @@ class Spark:
     ) -> pa.Table | DataFrame:
         """Return the output rows of partials that are already committed; recovery publishes them."""
         with spoken("finalising committed partials", table=path, version=version):
-            frame = self.spark.read.format("delta").option("versionAsOf", version).load(path)
-            output = c.finalise(definition, c.kept_partials(definition, frame, spans), spans)
+            stored = read_small.kept_rows(self.spark, definition, path, version, spans, few=fetch)
+            output = c.finalise(definition, c.kept_partials(definition, stored, spans), spans)
             return c.to_arrow(output) if fetch else output
 
     def fewer_rows(
