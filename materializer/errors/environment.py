@@ -20,7 +20,7 @@ class JavaTooOldError(MaterializerError):
 
 
 class JarsUnreachableError(MaterializerError):
-    """The two Delta jars are not cached, not given and not downloadable."""
+    """Jars that Spark lacks, for Delta or for S3, are not cached, not given and not downloadable."""
 
     code = "jars.unreachable"
     exit_status = 71

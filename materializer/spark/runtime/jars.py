@@ -85,6 +85,8 @@ HINT: Final = (
     "MATERIALIZER_JARS (or `jars` under [spark] in materializer.toml)"
 )
 
+S3_HINT: Final = "let this machine reach Maven Central once, or copy ~/.cache/materializer/jars from a machine that has started Spark for S3"
+
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
     """Return our folder in the user's cache; it need not exist."""

@@ -73,7 +73,7 @@ def start(
     Raises:
         JavaMissingError: If there is no Java on PATH or in `JAVA_HOME`.
         JavaTooOldError: If Java is older than 17.
-        JarsUnreachableError: If the Delta jars are neither cached nor given, and cannot be fetched.
+        JarsUnreachableError: If the jars for Delta, or for S3, are neither cached nor given, and cannot be fetched.
         ForeignSettingError: If the options switch on a setting that loses rows silently.
         SparkDiedError: If another caller created this process's session, and its JVM is dead.
         SparkUnreachableError: If no Spark Connect server answers where the configuration names one.
@@ -106,6 +106,8 @@ def start(
     fetches_s3 = S3 in stores and jars.S3_PACKAGES[0] in options.get("spark.jars.packages", "")
     if fetches_s3:
         _LOG.warning("fetching once what Spark needs for S3: %s, into %s", jars.S3_SIZE, cache)
+    lacking = [] if found is not None else [f"the Delta jars ({jars.PACKAGE})"]
+    lacking += [f"the jars for S3 ({jars.S3_SIZE})"] if fetches_s3 else []
     begun = time.monotonic()
     log = scratch / "jvm.log"
     logging.getLogger().addFilter(jvm.QUIET)
@@ -116,11 +118,11 @@ def start(
             _stop_by_hand(SparkContext.getOrCreate(conf))
             spark = SparkSession.builder.getOrCreate()
     except (PySparkException, OSError) as exc:
-        raise _failed(log, fetching=found is None) from exc
+        raise _failed(log, lacking) from exc
     except Exception as exc:
         # py4j's own errors (a constructor of the JVM that failed) have no common base but Exception
         if type(exc).__module__.startswith("py4j"):
-            raise _failed(log, fetching=found is None, said=str(exc)) from exc
+            raise _failed(log, lacking, said=str(exc)) from exc
         raise
     finally:
         launcher: Any = SparkContext
@@ -335,13 +337,12 @@ def _quiet_launch(log: Path) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _failed(log: Path, *, fetching: bool, said: str = "") -> JarsUnreachableError | SparkError:
+def _failed(log: Path, lacking: Sequence[str], *, said: str = "") -> JarsUnreachableError | SparkError:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line for line in (text + said).splitlines() if line.strip()]
-    if fetching and re.search(r"unresolved dependenc|not found.*io\.delta|download failed", text, re.IGNORECASE):
-        return JarsUnreachableError(
-            f"the Delta jars ({jars.PACKAGE}) are not cached and cannot be fetched", hint=jars.HINT
-        )
+    if lacking and re.search(r"unresolved dependenc|not found.*io\.delta|download failed", text, re.IGNORECASE):
+        hint = jars.HINT if jars.PACKAGE in lacking[0] else jars.S3_HINT
+        return JarsUnreachableError(f"{' and '.join(lacking)} are not cached and cannot be fetched", hint=hint)
     reason = next((line.strip() for line in lines if re.search(r"^(Error|Caused by|Exception)|rror:", line)), "")
     reason = reason or (lines[-1].strip() if lines else "the JVM ended without a word")
     return SparkError(

@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,9 @@ from materializer.errors import (
 )
 from materializer.spark.runtime import jars, session
 from tests.paths import ROOT
+
+NOWHERE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9"
+"""Flags with which Java reaches no repository."""
 
 
 def fake_java(folder: Path, *, says: str, status: int = 0) -> Path:
@@ -115,14 +118,14 @@ def test_what_was_fetched_is_kept(tmp_path: Path) -> None:
     assert [p.read_text() for p in jars.find(None, tmp_path) or ()] == list(jars.NAMES)
 
 
-def failing_start(tmp_path: Path, options: str, **environ: str) -> str:
-    """Start in a process of its own with *options*, expecting an error; return its class, message and hint."""
+def failing_start(options: str = "", stores: Sequence[str] = (), **environ: str) -> str:
+    """Start in a process of its own with *options* and for *stores*, expecting an error; return its class, message and hint."""
     script = (
         "from materializer.config import Config, SparkConfig\n"
         "from materializer.spark.runtime import session\n"
         "from materializer.errors import MaterializerError\n"
         "try:\n"
-        f"    session.start(Config(spark=SparkConfig({options})))\n"
+        f"    session.start(Config(spark=SparkConfig({options})), stores={stores})\n"
         "except MaterializerError as e:\n"
         "    print(type(e).__name__, e.message, e.hint, sep='|')\n"
     )
@@ -135,7 +138,8 @@ def failing_start(tmp_path: Path, options: str, **environ: str) -> str:
         timeout=180,
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0
+    assert [] == [line for line in ran.stderr.splitlines() if not line.startswith("fetching once what Spark needs")]
     return ran.stdout
 
 
@@ -143,19 +147,34 @@ def test_unreachable_jars_are_one_clear_error(tmp_path: Path) -> None:
     """
     Nothing cached and no way to the repositories: both ways out are named, and nothing else is printed.
     """
-    nowhere = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9"
-    said = failing_start(tmp_path, "", XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=nowhere)
+    said = failing_start(XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=NOWHERE)
 
     assert said.startswith("JarsUnreachableError|the Delta jars")
     assert "Maven Central" in said
     assert "MATERIALIZER_JARS" in said
 
 
+def test_unreachable_jars_for_s3_are_named(tmp_path: Path) -> None:
+    """
+    Where the Delta jars are cached and those for S3 are not.
+    """
+    cached = jars.find(None, jars.cache_dir())
+    (tmp_path / "materializer" / "jars").mkdir(parents=True)
+    for jar in cached or ():
+        (tmp_path / "materializer" / "jars" / jar.name).symlink_to(jar)
+    said = failing_start(stores=["s3"], XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=NOWHERE)
+
+    assert said.startswith(
+        "JarsUnreachableError|the jars for S3 (36 jars, 13 MB) are not cached and cannot be fetched|"
+    )
+    assert "Maven Central" in said
+
+
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     """
     The JVM's own reason is quoted, although its output is kept off the terminal.
     """
-    said = failing_start(tmp_path, "options={'spark.master': 'nonsense'}")
+    said = failing_start("options={'spark.master': 'nonsense'}")
 
     assert said.startswith("SparkError|Spark did not start: ")
     assert "Master must" in said
