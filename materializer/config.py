@@ -82,7 +82,7 @@ class Config:
         output_handlers: Functions that definitions name as ``output_handler``, as ``module:function``.
         storage: Credentials and endpoints of stores, by the names of environment variables in small letters.
         single_writer: Whether a store without conditional writes may have a lake, because only one process writes to it.
-        expectations: Folder of Great Expectations suites, ``<aggregate>.json`` and ``<aggregate>.source.json``.
+        expectations: Folder of Great Expectations suites, a path or a URL: ``<aggregate>.json`` and ``<aggregate>.source.json``.
         file: The configuration file that was read, or None.
     """
 
@@ -98,7 +98,7 @@ class Config:
     snapshot_every: int = 20
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
-    expectations: Path = Path("expectations")
+    expectations: str | Path = "expectations"
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     single_writer: bool = False
     file: Path | None = None
@@ -367,7 +367,7 @@ KEYS: dict[str, _Convert] = {
     "snapshot_every": _count,
     "python_aggregates": _names,
     "output_handlers": _names,
-    "expectations": _folder,
+    "expectations": _location,
     "limits.windows": _count,
     "spark.master": _master,
     "spark.remote": _remote,

@@ -55,11 +55,9 @@ ON_THIS_MACHINE = {
     "materializer/lake/places.py": "the one module that knows what a place is",
     "materializer/lake/store_settings.py": "each cloud's files with credentials, in the user's home",
     "materializer/services/processes.py": "/proc: which processes of this machine live",
-    "materializer/services/definitions/suites.py": "suites are beside the configuration, not in the lake",
-    "materializer/api/checking.py": "a suite beside the configuration, and a folder for pages that people read",
+    "materializer/services/quality/check.py": "a folder for pages that people read",
     "materializer/api/opened.py": "the root of a lake on this machine, as its callers know it",
     "materializer/adapters/cli/output.py": "the terminal",
-    "materializer/adapters/cli/commands/about.py": "the demo's folder",
 }
 """Modules that reach files other than through places, and why."""
 

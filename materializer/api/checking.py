@@ -6,6 +6,7 @@ from pathlib import Path
 
 from materializer.api.opened import OpenedLake
 from materializer.core.time.instants import Instant
+from materializer.lake import places
 from materializer.services.quality.check import Checker, CheckReport
 from materializer.services.quality.verify import Verifier, VerifyReport
 from materializer.spark.runtime.jvm import watched
@@ -47,14 +48,14 @@ class Checking(OpenedLake):
             name: The aggregate.
             start: First instant, or None for an open start.
             end: First instant after the window, or None for an open end.
-            suite: File of another suite than that of the definition.
-            docs: Folder for Data Docs (HTML); they need Great Expectations.
+            suite: Place of another suite than that of the definition.
+            docs: Folder of this machine for Data Docs (HTML); they need Great Expectations.
 
         Returns:
             The verdict; expectations that are not met raise no error.
 
         Raises:
-            UsageError: If *suite* cannot be read, or if *docs* is given without any suite.
+            UsageError: If *suite* cannot be read, or if *docs* is a URL or given without any suite.
             DefinitionError: With every problem of *suite*.
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
@@ -63,6 +64,6 @@ class Checking(OpenedLake):
         return checker.check(
             name,
             self._part(name, start, end),
-            suite=None if suite is None else Path(suite),
-            docs=None if docs is None else Path(docs),
+            suite=None if suite is None else places.normalised(suite),
+            docs=None if docs is None else places.normalised(docs),
         )

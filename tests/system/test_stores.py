@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from materializer.config import Config
+from materializer.errors import DefinitionError, QualityGateError, UsageError
 from materializer.lake import places, store_settings
 from materializer.lake.log import latest_version
 from tests.benchmarks.stores import Bench
@@ -92,6 +94,36 @@ def test_a_dropped_aggregate_leaves_nothing(site: Site) -> None:
     site.lake.apply(HOURLY)
     site.lake.refresh("hourly")
     assert site.rows == site.totals
+
+
+def test_definitions_and_suites_lie_on_s3(bucket: str, spark: Any) -> None:
+    """
+    A folder of definitions is applied, with the suite of the aggregate's name and one that is named by its URL; a row that fails is
+    not published.
+    """
+    named = HOURLY.replace("hourly", "named").replace(
+        "AS\nSELECT", f"TBLPROPERTIES ('quality.suite' = '{bucket}/more/n.json') AS\nSELECT"
+    )
+    for name, text in (("definitions/hourly.sql", HOURLY), ("definitions/named.sql", named)):
+        places.put(f"{bucket}/{name}", text.encode())
+    for name, column, most in (("suites/hourly.json", "n", 60), ("more/n.json", "total", 60_000)):
+        between = {"type": "expect_column_values_to_be_between", "kwargs": {"column": column, "max_value": most}}
+        places.put(f"{bucket}/{name}", json.dumps({"name": name, "expectations": [between]}).encode())
+    config = Config(sources={"trades": f"{bucket}/trades"}, expectations=f"{bucket}/suites")
+    site = Site(bucket, spark, config)
+    site.lake.apply(f"{bucket}/definitions")
+    site.add(0, 60)
+    assert ["refreshed"] * 2 == [site.lake.refresh(name).outcome for name in ("hourly", "named")]
+    site.add(0, 1)
+
+    with pytest.raises(QualityGateError):
+        site.lake.refresh("hourly")
+    assert "refreshed" == site.lake.refresh("named").outcome
+    places.delete(f"{bucket}/more/n.json")
+    with pytest.raises(DefinitionError, match="there is no suite"):
+        site.lake.apply(f"{bucket}/definitions")
+    with pytest.raises(UsageError, match="cannot be written to"):
+        site.lake.check("named", docs=f"{bucket}/pages")
 
 
 def test_no_secret_is_written_anywhere(

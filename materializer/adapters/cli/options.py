@@ -138,9 +138,9 @@ Due: TypeAlias = Annotated[bool, Option("--due", help="Every policy whose schedu
 Force: TypeAlias = Annotated[bool, Option("--force", help="Compute clean buckets again too.")]
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Refuse a plan that is not incremental.")]
 SuiteFile: TypeAlias = Annotated[
-    Path | None, Option("--suite", help="Another suite than the one it was applied with.", metavar="FILE")
+    str | None, Option("--suite", help="Another suite than the one it was applied with.", metavar="FILE")
 ]
-Docs: TypeAlias = Annotated[Path | None, Option("--docs", help="Write Data Docs (HTML) there.", metavar="FOLDER")]
+Docs: TypeAlias = Annotated[str | None, Option("--docs", help="Write Data Docs (HTML) there.", metavar="FOLDER")]
 Back: TypeAlias = Annotated[
     int, Option("--back", help="Which of the kept versions; 1 is the newest.", metavar="N", min=1)
 ]

@@ -290,7 +290,7 @@ class Definitions:
         applied: Iterable[tuple[str, str]] = (),
     ) -> tuple[tuple[str, str], ...]:
         columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
-        return suites.found(spec, self._config.expectations, columns, self._library, applied)
+        return suites.found(spec, places.normalised(self._config.expectations), columns, self._library, applied)
 
     def _resolve_source(self, name: str) -> SourceIdentity:
         return resolve_source(name, self._root, self._config.sources, self._journal.view().states, self._engine)

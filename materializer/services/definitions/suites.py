@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from materializer.core.compiled.definition import Definition
@@ -20,6 +19,8 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import DefinitionError, Problem, QualityLibraryMissingError
+from materializer.lake import places
+from materializer.lake.failures import failure, translated
 
 OUTPUT: Final = "output"
 SOURCE: Final = "source"
@@ -31,7 +32,7 @@ GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
 
 def found(
     spec: AggregateSpec,
-    folder: Path,
+    folder: str,
     columns: Mapping[str, Columns],
     library: Library,
     applied: Iterable[tuple[str, str]] = (),
@@ -40,36 +41,39 @@ def found(
 
     Args:
         spec: The definition.
-        folder: Where suites lie by name.
+        folder: Place where suites lie by name.
         columns: Columns of the ``output`` and of the ``source``, with their Spark types.
         library: Loads the library that checks arguments of what is not compiled.
         applied: The suites that the definition has; without the folder those found by name stay as they are.
 
     Raises:
         DefinitionError: With everything that is wrong with them.
+        StorageError: If the store of the folder cannot be read.
     """
     problems = list(_not_for_engines(spec))
     suites: list[tuple[str, str]] = []
-    known = {} if folder.is_dir() else dict(applied)
+    with translated(folder, "reading the suites in"):
+        known = {} if places.is_folder(folder) else dict(applied)
     for kind in (OUTPUT, SOURCE):
         if kind in known and _PROPERTIES[kind] not in spec.property_map:
             suites.append((kind, known[kind]))
             continue
-        file = _file(spec, kind, folder, problems)
+        with translated(folder, "reading the suites in"):
+            file = _file(spec, kind, folder, problems)
         if file is None:
             continue
         try:
-            text = file.read_text(encoding="utf-8")
+            text = places.read(file).decode()
             asked = partial(_wrong_arguments, spec=spec, columns=columns[kind], library=library)
-            suite = read(text, file=str(file), columns=columns[kind], further=asked)
+            suite = read(text, file=file, columns=columns[kind], further=asked)
         except DefinitionError as exc:
             problems += exc.problems
         except (OSError, UnicodeDecodeError) as exc:
-            problems.append(
-                Problem("suite.unreadable", f"this suite cannot be read: {exc}", file=str(file), about=str(file))
-            )
+            if isinstance(exc, OSError) and not places.is_local(file):
+                raise failure(file, "reading", exc) from exc
+            problems.append(Problem("suite.unreadable", f"this suite cannot be read: {exc}", file=file, about=file))
         else:
-            problems += _unknown_parameters(suite, spec, str(file))
+            problems += _unknown_parameters(suite, spec, file)
             suites.append((kind, json.dumps(json.loads(text), separators=(",", ":"))))
     if problems:
         raise DefinitionError(problems)
@@ -115,14 +119,14 @@ def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
         yield Problem("definition.quality", message, hint, about="quality.on_failure")
 
 
-def _file(spec: AggregateSpec, kind: str, folder: Path, problems: list[Problem]) -> Path | None:
+def _file(spec: AggregateSpec, kind: str, folder: str, problems: list[Problem]) -> str | None:
     named = spec.property_map.get(_PROPERTIES[kind])
     if named is None:
-        by_name = folder / f"{spec.name}{_ENDINGS[kind]}"
-        return by_name if by_name.is_file() else None
+        by_name = f"{folder}/{spec.name}{_ENDINGS[kind]}"
+        return by_name if places.is_file(by_name) else None
     if named.lower() == "none":
         return None
-    file = next((p for p in (folder / named, Path(named)) if p.is_file()), None)
+    file = next(filter(places.is_file, (places.inside(folder, named), places.normalised(named))), None)
     if file is None:
         message = f"{spec.name}: there is no suite '{named}' (looked in {folder} and in the working directory)"
         hint = f"correct '{_PROPERTIES[kind]}', or write 'none'"

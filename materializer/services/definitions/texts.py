@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
 from materializer.lake import places
+from materializer.lake.failures import failure
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
 """SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
@@ -40,6 +41,7 @@ class Texts:
         Raises:
             DefinitionError: With every problem of every text.
             UsageError: If a file is not there or cannot be read.
+            StorageError: If a store cannot be read.
         """
         from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are read)
 
@@ -111,6 +113,8 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
             raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
         return [(places.read(f).decode(), f) for f in files]
     except (OSError, UnicodeDecodeError) as exc:
+        if isinstance(exc, OSError) and not places.is_local(path):
+            raise failure(path, "reading", exc) from exc
         raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
 
 

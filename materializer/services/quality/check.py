@@ -18,6 +18,7 @@ from materializer.errors import UsageError
 from materializer.journal.events import Checked
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
@@ -69,24 +70,28 @@ class Checker:
     on_checkpoint: Callable[[str], None] = lambda _: None
 
     def check(
-        self, name: str, window: Span | None = None, *, suite: Path | None = None, docs: Path | None = None
+        self, name: str, window: Span | None = None, *, suite: str | None = None, docs: str | None = None
     ) -> CheckReport:
         """Answer the suite of an aggregate, and the built-in checks, about its published rows.
 
         Args:
             name: The aggregate.
             window: Only its whole buckets in here.
-            suite: Another suite than the one it was applied with.
-            docs: Folder for Data Docs; they need Great Expectations.
+            suite: Place of another suite than the one it was applied with.
+            docs: Folder of this machine for Data Docs; they need Great Expectations.
 
         Raises:
-            UsageError: If *suite* cannot be read, or *docs* are asked for and there is no suite.
+            UsageError: If *suite* cannot be read, or *docs* is a URL, or given and there is no suite.
             DefinitionError: If *suite* is no suite for these columns.
         """
         from materializer.services.quality.audit import audit  # noqa: PLC0415 (loads Spark)
         from materializer.spark.run.audit import RowsToCheck, built_in, columns_of  # noqa: PLC0415 (only where Spark runs)
 
         began = time.perf_counter()
+        if docs and not places.is_local(docs):
+            raise UsageError(
+                f"Data Docs cannot be written to {docs}", hint="give a folder of this machine, and copy it"
+            )
         state = self.journal.view().named(name)
         aggregate = Aggregate.of(state, self.root)
         definition = aggregate.definition
@@ -105,7 +110,7 @@ class Checker:
             checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
             column = aggregate.slice_column("output").name
             found = audit(RowsToCheck.of(frame), asked, given, column, library=self.library, built_in=checks)
-            page = self.library().render(frame, asked.bound(given), docs) if docs and asked else ""
+            page = self.library().render(frame, asked.bound(given), Path(docs)) if docs and asked else ""
         finally:
             frame.unpersist()
         report = CheckReport(
@@ -124,14 +129,14 @@ class Checker:
         self.on_checkpoint("checked")
 
 
-def _suite(aggregate: Aggregate, file: Path | None, columns: list[str]) -> Suite | None:
+def _suite(aggregate: Aggregate, file: str | None, columns: list[str]) -> Suite | None:
     if file is None:
         return suites.of(aggregate.definition.spec).get(suites.OUTPUT)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = places.read(file).decode()
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"the suite {file} cannot be read: {exc}", hint="name a file that exists") from exc
-    return read(text, file=str(file), columns=columns)
+    return read(text, file=file, columns=columns)
 
 
 def _bounded(spans: SpanSet, state: AggregateState) -> SpanSet:

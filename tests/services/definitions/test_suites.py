@@ -40,7 +40,7 @@ def found(
     for name, expectations in (("bars", output), ("bars.source", source)):
         lines = ",\n".join(json.dumps({"type": t, "kwargs": k}) for t, k in expectations)
         (folder / f"{name}.json").write_text(f'{{"name": "{name}", "expectations": [\n{lines}\n]}}')
-    return suites.found(spec(parameters), folder, COLUMNS, library)
+    return suites.found(spec(parameters), str(folder), COLUMNS, library)
 
 
 def spec(parameters: dict[str, Any]) -> AggregateSpec:
