@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NoTableError
@@ -24,7 +24,7 @@ from materializer.lake.store_settings import without_secrets
 
 _STORAGE = re.compile(
     r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
-    r"|File too large|os error (?:5|13|27|28|30|116|122)\b",
+    r"|File too large|os error (?:5|13|27|28|30|116|122)\b|lacked the necessary privileges",
     re.IGNORECASE,
 )
 _DAMAGE = re.compile(
@@ -33,6 +33,14 @@ _DAMAGE = re.compile(
     re.IGNORECASE,
 )
 
+_OF_STORES = (
+    ("ExpiredToken", "get new credentials, then run the same command again"),
+    ("RequestTimeTooSkewed", "set the clock of this machine, then run the same command again"),
+    ("in another region", "set AWS_REGION, or aws_region under [storage], to the region of the bucket"),
+    ("AccessDenied", "let these credentials list, read, write and delete there, then run the same command again"),
+    ("", "check bucket, endpoint and credentials (the environment, or [storage]), then run the same command again"),
+)
+"""What to do, by what a store says."""
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
@@ -73,20 +81,28 @@ def missing(path: str) -> MaterializerError:
     )
 
 
-def hint_of(path: str, hint: str) -> str:
-    """Return what to do about a place that cannot be read or written: *hint* for a path, or what to look at for a store."""
-    if places.is_local(path):
-        return hint
-    return "check bucket, endpoint and credentials (the environment, or [storage]), then run the same command again"
+def hint_of(path: str, hint: str, reason: str | None) -> str:
+    """Return what to do about a place that cannot be read or written: *hint* for a path, for a store by the *reason* that it gives."""
+    return hint if places.is_local(path) else next(advice for words, advice in _OF_STORES if words in (reason or ""))
 
 
 def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> MaterializerError:
     """Return the error of ours for *exc*, which was raised while *doing* something to the table at *path*."""
-    reason = first_line(exc)
-    if _STORAGE.search(str(exc)) or (isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}):
-        hint = hint_of(path, "free some space or mend the permission, then run the same command again")
+    reason, is_of_storage = first_line(exc), isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}
+    if not is_of_storage:
+        try:
+            has_log = places.is_folder(f"{path}/_delta_log")
+            if has_log and not places.is_local(path):
+                with suppress(FileNotFoundError):
+                    places.read(f"{path}/_delta_log/_last_checkpoint")
+        except OSError as refusal:  # the library does not tell why a store refuses
+            return failure(path, doing, refusal, wrote=wrote)
+    if isinstance(exc, OSError) and exc.strerror and not places.is_local(path):
+        reason = exc.strerror
+    if is_of_storage or _STORAGE.search(str(exc)):
+        hint = hint_of(path, "free some space or mend the permission, then run the same command again", reason)
         return StorageError(f"{doing} '{path}' failed: {reason}", hint=hint, wrote=wrote, path=path)
-    if not places.is_folder(f"{path}/_delta_log"):
+    if not has_log:
         return missing(path)
     if "catalog-managed" in str(exc):
         msg = f"the table at '{path}' is managed by a catalog and cannot be read by path"

@@ -306,7 +306,9 @@ def _lines(path: str, version: int) -> Iterator[str]:
     except UnicodeDecodeError as exc:
         raise _unreadable(path, version, first_line(exc)) from exc
     except OSError as exc:
-        hint = hint_of(path, "check that the folder is mounted and readable, then run the same command again")
+        hint = hint_of(
+            path, "check that the folder is mounted and readable, then run the same command again", exc.strerror
+        )
         raise StorageError(f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint) from exc
 
 
@@ -358,7 +360,9 @@ def _versions(path: str) -> list[int]:
     try:
         names = places.names(f"{path}/_delta_log")
     except OSError as exc:
-        hint = hint_of(path, "check that the folder is mounted and readable, then run the same command again")
+        hint = hint_of(
+            path, "check that the folder is mounted and readable, then run the same command again", exc.strerror
+        )
         raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
     versions = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
     return versions or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})

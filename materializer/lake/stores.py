@@ -36,6 +36,10 @@ _REFUSED: Final = re.compile(
     r"|AuthorizationFailure|401 Unauthorized|403 Forbidden",
     re.IGNORECASE,
 )
+_ELSEWHERE: Final = re.compile(
+    r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|redirect without LOCATION"
+)
+"""What S3 and its client say of a bucket in another region."""
 _SAID: Final = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", re.DOTALL)
 """What a store says of a failure, as XML."""
 _EMPTY: Final = ("416 Range Not Satisfiable", "InvalidRange")
@@ -171,8 +175,11 @@ class StorePlace:
             text = without_secrets(f"{said[1]}: {said[2]}" if said else str(exc).strip().partition("\n")[0])
             if "NoSuchBucket" in str(exc):
                 number, text = errno.ENODEV, f"there is no bucket '{self.bucket}'"
+            elif _ELSEWHERE.search(str(exc)):
+                text = f"the bucket '{self.bucket}' is in another region"
             elif refused := _REFUSED.search(str(exc)):
-                number, text = errno.EACCES, f"the store refuses this request or its credentials ({refused[0]})"
+                number = errno.EACCES
+                text = f"the store refuses this request or its credentials ({text if said else refused[0]})"
             raise OSError(
                 number, text, self.place
             ) from None  # the cause would print what was signed, and with which key

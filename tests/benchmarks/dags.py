@@ -28,6 +28,7 @@ from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import TimeType
 from materializer.journal.events import Defined, SourceIdentity
 from materializer.journal.journal import Journal
+from materializer.lake import places
 from tests.benchmarks.trades import given, report, reporting
 from tests.paths import ROOT
 
@@ -69,17 +70,17 @@ def definition(n: int) -> str:
     )
 
 
-def lake_of(root: Path, count: int) -> None:
-    """Write a journal of *count* aggregates, and their definitions beside it."""
-    (root / "sql").mkdir(parents=True)
+def lake_of(root: str | Path, count: int) -> None:
+    """Write a journal of *count* aggregates, and their definitions beside it, at a path or a URL."""
+    places.make_folder(f"{root}/sql")
     journal = Journal(root)
     for n in range(count):
         text = definition(n)
-        (root / "sql" / f"agg_{n:03}.sql").write_text(text, encoding="utf-8")
+        places.put(f"{root}/sql/agg_{n:03}.sql", text.encode())
         (spec,) = parse_definitions(text)
         spec = replace(spec, time_type=TimeType.TIMESTAMP)
-        path = root / "trades" if n % 2 == 0 else root / f"agg_{n - 1:03}" / "output"
-        source = SourceIdentity(str(path), f"table-{n}")
+        path = "trades" if n % 2 == 0 else f"agg_{n - 1:03}/output"
+        source = SourceIdentity(f"{root}/{path}", f"table-{n}")
         columns = {"partials": [["_bucket", "timestamp"]], "output": [["hour", "timestamp"]]}
         event = Defined(spec.name, spec.as_json(), f"data-{n}", source, 0, columns, {"partials": "p", "output": "o"})
         journal.append(journal.view().version, f"id-{n}", [event])

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from materializer import Materializer
+from materializer.adapters.memory.library import MemoryLibrary
 from materializer.config import Config
-from materializer.errors import MaterializerError
+from materializer.core.language.parse import parse_definitions
+from materializer.errors import MaterializerError, StorageError
+from materializer.journal.events import PolicyRan
+from materializer.journal.journal import Journal
+from materializer.lake import places
+from materializer.lake.table import open_table
+from materializer.services.definitions import suites
+from tests import tables
+from tests.benchmarks.dags import definition, lake_of
 from tests.servers.proxy import Fault, Proxy
 from tests.servers.s3 import S3Server
 
@@ -88,14 +98,52 @@ def test_buckets_that_are_not_there(bucket: str) -> None:
 @pytest.mark.parametrize("kind", ["PUT IF", "PUT"])
 def test_a_store_that_may_not_be_written_to(bucket: str, proxy: Proxy, kind: str) -> None:
     """
-    A lake cannot be begun there, and reading goes on.
+    A lake cannot be begun there, reading goes on, and with the permission the same is done.
     """
-    proxy.set(Fault("deny", kind, times=1000))
+    journal, events = Journal(f"{bucket}/lake"), [PolicyRan("hourly", 0, 0, is_by_clock=False)]
+    proxy.set(Fault("AccessDenied", kind, times=1000))
+    with pytest.raises(StorageError, match="AccessDenied") as caught:
+        journal.append(journal.view().version, "one", events)
+
+    assert "write" in caught.value.hint
+    assert caught.value.wrote == {"PUT IF": "nothing was written", "PUT": "nothing was committed"}[kind]
+    assert [] == Materializer(f"{bucket}/lake").status()
+    proxy.set()
+    before = journal.view().version
+    journal.append(before, "one", events)
+    assert before < journal.view().version
+
+
+REFUSALS: Final[dict[Any, tuple[str, str]]] = {
+    "AccessDenied": ("AccessDenied", "let these credentials list, read, write and delete"),
+    "ExpiredToken": ("ExpiredToken", "get new credentials"),
+    "RequestTimeTooSkewed": ("RequestTimeTooSkewed", "set the clock of this machine"),
+    "PermanentRedirect": ("is in another region", "set AWS_REGION"),
+}
+"""Of each refusal the words of the error and of its hint."""
+
+
+def test_what_a_store_refuses_is_told_with_what_to_do(bucket: str, proxy: Proxy) -> None:
+    """
+    Every request, or only reading or listing: of a lake, of a table that is a source, of definitions, and of a folder of suites.
+    """
+    lake_of(f"{bucket}/lake", 1)
+    tables.append(f"{bucket}/trades", pa.table({"v": [1]}))
+    places.put(f"{bucket}/suites/agg_000.json", b"{}")
+    [spec] = parse_definitions(definition(0))
     lake = Materializer(f"{bucket}/lake")
-    with pytest.raises(MaterializerError) as caught:
-        lake.backup(f"{bucket}/backup")
-    assert re.fullmatch(r"[a-z.-]+", caught.value.code)
-    assert [] == lake.status()
+    actions: list[Callable[[], object]] = [
+        lake.status,
+        lambda: open_table(f"{bucket}/trades"),
+        lambda: lake.read_definitions(f"{bucket}/lake/sql"),
+        lambda: suites.found(spec, f"{bucket}/suites", {"output": {}, "source": {}}, MemoryLibrary),
+    ]
+    for refusal, kind, action in product(REFUSALS, ("", "GET", "LIST"), actions):
+        proxy.set(Fault(refusal, kind, times=1000))
+        words, hint = REFUSALS[refusal]
+        assert hint in refused(action, "storage.failed", words).hint
+    proxy.set()
+    assert ["agg_000"] == lake.names()
 
 
 def test_secrets_stay_out_of_errors(bucket: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

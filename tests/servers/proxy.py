@@ -26,21 +26,43 @@ from tests.paths import ROOT
 CONTROL: Final = "/_proxy"
 """Path of the requests to the proxy itself."""
 
+ANSWERS: Final = {
+    "AccessDenied": (403, "Access Denied"),
+    "ExpiredToken": (403, "The provided token has expired."),
+    "RequestTimeTooSkewed": (403, "The difference between the request time and the current time is too large."),
+    "PermanentRedirect": (
+        301,
+        "The bucket you are attempting to access must be addressed using the specified endpoint.",
+    ),
+}
+"""What S3 says when it refuses, by its code."""
+
 
 @dataclass(frozen=True)
 class Fault:
     """What is done to some requests.
 
     Args:
-        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``deny``: answer 403; ``refuse after``: forward, then answer 503;
-            ``lie``: answer 200 where the server says that a file is there already.
-        kind: Kind of the requests.
+        what: ``lose answer``: forward, and close the connection; ``refuse``: answer 503; ``refuse after``: forward, then answer 503;
+            ``lie``: answer 200 where the server says that a file is there already; else what S3 answers: ``deny``: 403 without a word,
+            or a code of :data:`ANSWERS`.
+        kind: Kind of the requests; "" for all.
         part: Text that their keys have.
         times: How many of them.
     """
 
-    what: Literal["lose answer", "refuse", "deny", "refuse after", "lie"]
-    kind: str
+    what: Literal[
+        "lose answer",
+        "refuse",
+        "deny",
+        "refuse after",
+        "lie",
+        "AccessDenied",
+        "ExpiredToken",
+        "RequestTimeTooSkewed",
+        "PermanentRedirect",
+    ]
+    kind: str = ""
     part: str = ""
     times: int = 1
 
@@ -135,7 +157,7 @@ class _State:
     def fault(self, kind: str, key: str) -> str:
         with self.guard:
             for fault in self.faults:
-                if fault["times"] and fault["kind"] == kind and fault["part"] in key:
+                if fault["times"] and fault["kind"] in {"", kind} and fault["part"] in key:
                     fault["times"] -= 1
                     return str(fault["what"])
         return "lose answer" if kind == "PUT IF" and random.random() < self.lose else ""
@@ -164,6 +186,15 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in {"refuse", "deny"}:
             self.state.requests.append((kind, key, len(body), 0, fault))
             self._answer(503 if fault == "refuse" else 403, [], b"")
+            return
+        if fault in ANSWERS:
+            status, words = ANSWERS[fault]
+            content = (
+                f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{fault}</Code><Message>{words}</Message></Error>'
+            )
+            self.state.requests.append((kind, key, len(body), len(content), fault))
+            region = [("x-amz-bucket-region", "eu-central-1")] if status == http.HTTPStatus.MOVED_PERMANENTLY else []
+            self._answer(status, [("Content-Type", "application/xml"), *region], content.encode())
             return
         status, headers, content = self._ask(body)
         self.state.requests.append((kind, key, len(body), len(content), fault))
@@ -195,7 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "content-length" not in {name.lower() for name, _ in headers}:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - the names that the server calls
 
