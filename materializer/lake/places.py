@@ -155,6 +155,14 @@ def identity(place: str) -> Identity | None:
     return None if head is None else _identity(head)
 
 
+def identities(folder: str) -> dict[str, Identity]:
+    """Return the identities of the files in a folder, by name; none if there is no folder. A store costs one listing."""
+    if not is_local(folder):
+        return {n: _identity(meta) for n, meta in _store(folder).level()[1]}
+    found = {n: _stated(f"{folder}/{n}") for n in names(folder)}
+    return {n: known for n, known in found.items() if known is not None}
+
+
 def run_of(folder: str, wanted: Iterable[str]) -> list[Identity]:
     """Return the identities of files of a folder, up to the first that does not exist.
 

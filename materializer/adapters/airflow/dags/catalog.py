@@ -2,7 +2,8 @@
 
 Airflow parses files in ``dags/`` again and again, each time in a new process. So the list is cached. Within a process the
 journal caches it. Between processes the list beside the journal is used, or else a file in Airflow's home. That file is valid
-for one version of the journal, and for each definition file until the definition file changes.
+for one version of the journal, and for each definition file until the definition file changes. A lake on a store costs two requests
+a parse, and a folder of definitions there one, as long as nothing changes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal import catalog
 from materializer.journal.catalog import Listed
+from materializer.lake import places
+from materializer.lake.failures import translated
 
 _NAME: Final = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?MATERIALIZED\s+VIEW\s+[`\"]?(\w+)", re.IGNORECASE)
 _JOURNAL: Final = "journal"
@@ -51,41 +54,56 @@ class CatalogEntry:
     problem: str = ""
 
 
-def read_lake(root: Path, *, cache: Path | None = None, only: str | None = None) -> list[CatalogEntry]:
+def read_lake(root: str | Path, *, cache: Path | None = None, only: str | None = None) -> list[CatalogEntry]:
     """Return the aggregates of the lake at *root*, by name.
 
     Args:
-        root: Root folder of the lake.
+        root: Root of the lake.
         cache: Folder for the cache between processes, or None.
         only: Name of the only aggregate to return; the others are not even decoded.
 
     Raises:
         MaterializerError: If the journal as a whole cannot be read.
     """
-    rows = catalog.read(root)
+    place = places.resolved(root)
+    rows = catalog.read(place)
     if rows is None:
-        rows_cache = _Cache(cache, root)
-        rows = [Listed(**row) for row in rows_cache.get(_JOURNAL, _stamp(root), lambda: _journal_rows(root))]
+        rows_cache = _Cache(cache, place)
+        rows = [Listed(**row) for row in rows_cache.get(_JOURNAL, _stamp(place), lambda: _journal_rows(place))]
         rows_cache.close()
     wanted = (row for row in rows if only is None or row.name == only)
     return sorted((_entry(row) for row in wanted), key=lambda e: e.name.lower())
 
 
 def read_folder(
-    folder: Path, root: Path, *, cache: Path | None = None, sources: Mapping[str, str] = MappingProxyType({})
+    folder: str | Path,
+    root: str | Path,
+    *,
+    cache: Path | None = None,
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CatalogEntry]:
     """Return the aggregates that the ``*.sql`` files of a folder define, by name; a broken file affects only its aggregate.
 
     Args:
         folder: Folder of the files.
-        root: Root folder of the lake in which sources are looked up.
+        root: Root of the lake in which sources are looked up.
         cache: Folder for the cache between processes, or None; with a cache only changed files are parsed.
         sources: Paths of the sources in the configuration, by name.
+
+    Raises:
+        StorageError: If the store of the folder cannot be read.
     """
+    place, lake = places.resolved(folder), places.resolved(root)
     entries: dict[str, CatalogEntry] = {}
-    rows_cache = _Cache(cache, folder)
-    for file in sorted(folder.glob("*.sql")):
-        rows = rows_cache.get(file.name, _file_stamp(file), partial(_file_rows, file))
+    rows_cache = _Cache(cache, place)
+    with translated(place, "reading the definitions in"):
+        files = places.identities(place)
+    for name in sorted(name for name in files if name.endswith(".sql")):
+        file = f"{place}/{name}"
+        try:
+            rows = rows_cache.get(name, _stamp_of(name, files[name]), partial(_file_rows, file))
+        except OSError as exc:  # not cached: the next parse may be able to read it
+            rows = [{"name": name.removesuffix(".sql"), "spec": {}, "problem": f"{file}: {exc}"}]
         for entry in (_entry(Listed(row["name"], row["spec"], "", ""), row["problem"]) for row in rows):
             twice = entries.get(entry.name.lower())
             if twice is None:
@@ -95,38 +113,40 @@ def read_folder(
                 entries[entry.name.lower()] = CatalogEntry(twice.name, problem=twice.problem or problem)
     rows_cache.close()
     names = {e.name.lower(): e.name for e in entries.values()}
-    placed = [replace(e, source=_source(e.spec, names, root, sources)) if e.spec else e for e in entries.values()]
+    placed = [replace(e, source=_source(e.spec, names, lake, sources)) if e.spec else e for e in entries.values()]
     return sorted(placed, key=lambda e: e.name.lower())
 
 
-def output_of(root: Path, name: str) -> str:
-    """Return the path of an aggregate's output."""
-    return str(root / name / "output")
+def output_of(root: str, name: str) -> str:
+    """Return the place of an aggregate's output."""
+    return f"{root}/{name}/output"
 
 
-def _file_rows(file: Path) -> list[dict[str, Any]]:
+def _file_rows(file: str) -> list[dict[str, Any]]:
     text = ""
     try:
         from materializer.core.language.parse import parse_report  # noqa: PLC0415 (loads the SQL parser; the cache avoids it)
 
-        text = file.read_text(encoding="utf-8")
-        specs = parse_report(text, file=str(file)).specs
-    except (MaterializerError, OSError, ValueError) as exc:
+        text = places.read(file).decode()
+        specs = parse_report(text, file=file).specs
+    except (MaterializerError, ValueError) as exc:
         problem = exc.message if isinstance(exc, MaterializerError) else f"{file}: {exc}"
-        return [{"name": name, "spec": {}, "problem": problem} for name in _NAME.findall(text) or [file.stem]]
+        return [
+            {"name": name, "spec": {}, "problem": problem}
+            for name in _NAME.findall(text) or [places.name(file).removesuffix(".sql")]
+        ]
     return [{"name": spec.name, "spec": spec.as_json(), "problem": ""} for spec in specs]
 
 
-def _source(spec: AggregateSpec, names: Mapping[str, str], root: Path, sources: Mapping[str, str]) -> str:
+def _source(spec: AggregateSpec, names: Mapping[str, str], root: str, sources: Mapping[str, str]) -> str:
     if spec.source in sources:
-        return str(root / sources[spec.source])
+        return places.inside(root, sources[spec.source])
     if spec.source.lower() in names:
         return output_of(root, names[spec.source.lower()])
-    path = Path(spec.source)
-    return str(path if path.is_absolute() else root / path)
+    return places.inside(root, spec.source)
 
 
-def _journal_rows(root: Path) -> list[dict[str, Any]]:
+def _journal_rows(root: str) -> list[dict[str, Any]]:
     from materializer.journal.journal import Journal  # noqa: PLC0415 (loads Arrow, which lists do not need)
 
     return [as_json(row) for row in catalog.listed(Journal(root).view())]
@@ -145,19 +165,17 @@ def _entry(row: Listed, problem: str = "") -> CatalogEntry:
 # -- cache between processes ---------------------------------------------------------------------------------------------
 
 
-def _stamp(root: Path) -> str:
+def _stamp(root: str) -> str:
     """Return a stamp that changes with every version of the journal: its newest commit file and that file's identity."""
-    log = root / "_materializer" / "journal" / "_delta_log"
     with suppress(OSError, ValueError):
-        return _file_stamp(max(Path(e.path) for e in os.scandir(log) if e.name.endswith(".json")))
+        files = places.identities(f"{root}/_materializer/journal/_delta_log")
+        newest = max(name for name in files if name.endswith(".json"))
+        return _stamp_of(newest, files[newest])
     return "none"
 
 
-def _file_stamp(file: Path) -> str:
-    with suppress(OSError):
-        stat = file.stat()
-        return f"{file.name}/{stat.st_mtime_ns}/{stat.st_size}/{stat.st_ino}"
-    return "none"
+def _stamp_of(name: str, identity: places.Identity) -> str:
+    return "/".join(map(str, (name, *identity)))
 
 
 class _Cache:
@@ -168,8 +186,8 @@ class _Cache:
         of: The lake or folder.
     """
 
-    def __init__(self, folder: Path | None, of: Path) -> None:
-        digest = hashlib.sha256(str(of.absolute()).encode()).hexdigest()[:16]
+    def __init__(self, folder: Path | None, of: str) -> None:
+        digest = hashlib.sha256(of.encode()).hexdigest()[:16]
         self._file = folder / f"materializer-{digest}.json" if folder else None
         self._before = self._read()
         self._now: dict[str, Any] = {}

@@ -37,6 +37,8 @@ from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger
 from materializer.core.policy.policies import Policy, policies_of, promise_of
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import MaterializerError
+from materializer.lake import places
+from materializer.lake.store_settings import configure
 
 TASK: Final = "refresh"
 CHECKS: Final = ".check"
@@ -50,11 +52,12 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     """Return the DAGs of a lake by id; a file in ``dags/`` adds them to its globals.
 
     Args:
-        lake: Root folder of the lake.
+        lake: Root of the lake, a path or a URL.
         options: Further fields of :class:`~materializer.adapters.airflow.dags.settings.Settings`.
 
     Raises:
-        MaterializerError: If the journal as a whole cannot be read.
+        ConfigError: If the lake or the folder of definitions is a URL that cannot be one.
+        MaterializerError: If the journal as a whole, or the folder of definitions on a store, cannot be read.
     """
     settings = Settings(str(lake), **options)
     asked = get_parsing_context().dag_id
@@ -62,10 +65,9 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
         return {}
     # a task needs only its own DAG, but finding the readers of an aggregate needs all of them
     cache = _home() / "materializer"
+    config = _config_of(settings)
     entries = (
-        read_folder(
-            Path(settings.definitions), settings.root, cache=cache, sources=configuration.read(settings.config).sources
-        )
+        read_folder(settings.definitions, settings.root, cache=cache, sources=config.sources)
         if settings.definitions
         else read_lake(settings.root, cache=cache)
     )
@@ -74,6 +76,15 @@ def dags_of(lake: str | Path, **options: Any) -> dict[str, DAG]:
     return {
         dag.dag_id: dag for entry in wanted for dag in (factory.dag(entry), factory.check(entry)) if dag is not None
     }
+
+
+def _config_of(settings: Settings) -> configuration.Config:
+    """Return the configuration if sources or credentials of stores are needed, and put the credentials in force."""
+    if settings.definitions is None and places.is_local(settings.root):
+        return configuration.Config()
+    config = configuration.read(settings.config)
+    configure(config.storage)
+    return config
 
 
 class _Factory:
@@ -180,7 +191,7 @@ class _Factory:
     def _common(self, entry: CatalogEntry) -> Mapping[str, Any]:
         settings = self.settings
         return {
-            "lake": str(self.root),
+            "lake": self.root,
             "aggregate": entry.name,
             "interpreter": settings.interpreter,
             "config": settings.config,
@@ -199,12 +210,11 @@ class _Factory:
         parent = self.outputs.get(entry.source)
         if parent is not None and self.policies.get(parent):
             return self._output(parent)
-        path = Path(entry.source)
-        name = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else entry.source
-        name = self.settings.prefix + (parent or name)
+        name = self.settings.prefix + (parent or entry.source.removeprefix(f"{self.root}/"))
         watchers = []
         if entry.source in self.awaited:
-            changes = DeltaTableTrigger(entry.source, self.settings.poll_seconds)
+            config = None if places.is_local(entry.source) else self.settings.config
+            changes = DeltaTableTrigger(entry.source, self.settings.poll_seconds, config)
             watchers.append(AssetWatcher(name=f"{name} changes", trigger=changes))
         return Asset(name, uri=_uri(entry.source), group="materializer", watchers=watchers)
 
@@ -214,7 +224,7 @@ class _Factory:
             return None
         # a run that an asset triggered has no logical date, so a deadline from it would never be due
         is_clocked = all(p.schedule for p in self.policies[entry.name]) and crons_of(self.policies[entry.name])
-        arguments = {"lake": str(self.root), "aggregate": entry.name, "config": self.settings.config}
+        arguments = {"lake": self.root, "aggregate": entry.name, "config": self.settings.config}
         return DeadlineAlert(
             reference=DeadlineReference.DAGRUN_LOGICAL_DATE if is_clocked else DeadlineReference.DAGRUN_QUEUED_AT,
             interval=timedelta(days=promise.months * _DAYS_IN_MONTH + promise.days) + promise.micros * _MICROSECOND,
@@ -229,7 +239,7 @@ def _ids(settings: Settings, entry: CatalogEntry) -> tuple[str, str]:
 
 
 def _uri(path: str) -> str:
-    return path if "://" in path else Path(path).absolute().as_uri()
+    return Path(path).absolute().as_uri() if places.is_local(path) else path
 
 
 def _home() -> Path:

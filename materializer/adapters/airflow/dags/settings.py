@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from materializer.errors import ConfigError
+from materializer.lake import places
 
 PREFIX: Final = "MATERIALIZER_AIRFLOW_"
 
@@ -20,8 +20,8 @@ class Settings:
     """The settings for the DAGs of one lake.
 
     Args:
-        lake: Root folder of the lake.
-        definitions: Folder of the definitions; None takes them from the lake's journal.
+        lake: Root of the lake, a path or a URL.
+        definitions: Folder of the definitions, a path or a URL; None takes them from the lake's journal.
         interpreter: The Python with which tasks run the command line.
         config: Configuration file for tasks, or None.
         environment: Environment variables of tasks, in addition to those of Airflow.
@@ -55,9 +55,9 @@ class Settings:
     tells_last: bool = False
 
     @property
-    def root(self) -> Path:
-        """The lake's root folder, absolute."""
-        return Path(self.lake).resolve()
+    def root(self) -> str:
+        """The lake's root, as an absolute path or a URL."""
+        return places.resolved(self.lake)
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
+from materializer import config as configuration
 from materializer.adapters.airflow.tasks.looking import why_stale
-from materializer.errors import MaterializerError
-from materializer.lake.log import commit_file, has_change, latest_version
+from materializer.errors import MaterializerError, NotADeltaTableError, TableNotFoundError
+from materializer.lake import places
+from materializer.lake.log import has_change, latest_version, tail
+from materializer.lake.store_settings import configure
 
 _SEEN: Final = "materializer.version"
 _STORED: Final = "materializer.adapters.airflow.triggers"
@@ -26,22 +28,27 @@ class DeltaTableTrigger(BaseEventTrigger):
     present version, so that readers can catch up. If the table does not exist yet, the trigger waits for it.
 
     Args:
-        path: Folder of the table.
+        path: Folder of the table, a path or a URL.
         poll_seconds: Interval between two checks.
+        config: Configuration file, or None; a table on a store needs its settings of stores.
     """
 
-    def __init__(self, path: str, poll_seconds: float = 30.0) -> None:
+    def __init__(self, path: str, poll_seconds: float = 30.0, config: str | None = None) -> None:
         super().__init__()
         self.path = path
         self.poll_seconds = poll_seconds
+        self.config = config
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
-        return f"{_STORED}.DeltaTableTrigger", {"path": self.path, "poll_seconds": self.poll_seconds}
+        arguments = {"path": self.path, "poll_seconds": self.poll_seconds}
+        return f"{_STORED}.DeltaTableTrigger", arguments | ({} if self.config is None else {"config": self.config})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each check that finds another version than the last reported one."""
         reported = await self._reported()
+        if not places.is_local(self.path):
+            configure(configuration.read(self.config).storage)
         while True:
             newest = await asyncio.to_thread(self._newest, reported)
             if newest is not None and newest != reported:
@@ -56,7 +63,11 @@ class DeltaTableTrigger(BaseEventTrigger):
 
     def _is_news(self, reported: int | None, newest: int) -> bool:
         """Return whether a version may have changed rows; maintenance of a table needs no reaction."""
-        return reported is None or newest < reported or has_change(self.path, reported, newest)
+        try:
+            return reported is None or newest < reported or has_change(self.path, reported, newest)
+        except MaterializerError as exc:
+            self.log.warning("%s cannot be read, and may have changed: %s", self.path, exc)
+            return True
 
     async def _reported(self) -> int | None:
         if self.asset_state_store is None:
@@ -65,17 +76,16 @@ class DeltaTableTrigger(BaseEventTrigger):
         return version if isinstance(version, int) else None
 
     def _newest(self, reported: int | None) -> int | None:
-        # checking an unchanged table looks at two files, however long the log is
-        if reported is not None and Path(commit_file(self.path, reported)).exists():
-            newest = reported
-            while Path(commit_file(self.path, newest + 1)).exists():
-                newest += 1
-            return newest
         try:
+            # checking an unchanged table looks at two files, or lists once, however long the log is
+            if reported is not None and (run := tail(self.path, reported)):
+                return reported + len(run) - 1
             return latest_version(self.path)
+        except (TableNotFoundError, NotADeltaTableError) as exc:
+            self.log.debug("%s is not there yet: %s", self.path, exc)
         except (MaterializerError, OSError) as exc:
-            self.log.debug("%s cannot be read: %s", self.path, exc)
-            return None
+            self.log.warning("%s cannot be read: %s", self.path, exc)
+        return None
 
 
 class FreshnessTrigger(BaseTrigger):
