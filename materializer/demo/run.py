@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from materializer import config
 from materializer.api import Materializer
@@ -29,9 +28,13 @@ from materializer.core.quality.verdict import Finding
 from materializer.core.time.spans import SpanSet
 from materializer.demo import changes
 from materializer.demo import flights as source
+from materializer.demo.earlier import DEFINITIONS, FLIGHTS, SCRATCH, remove
 from materializer.demo.story import Story, buckets, count, seconds
 from materializer.errors import QualityGateError, UsageError
+from materializer.lake import places
 from materializer.lake.extent import files
+from materializer.lake.store_settings import configure
+from materializer.lake.table import open_table
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -41,10 +44,7 @@ if TYPE_CHECKING:
     from materializer.services.quality.verify import VerifyReport
     from materializer.services.refresh.reports import RefreshReport, RunDone
 
-LAKE: Final = Path(".demo/lake")
-FLIGHTS: Final = "flights"
-SCRATCH: Final = "_plain"
-DEFINITIONS: Final = Path(__file__).parents[2] / "sql"
+LAKE: Final = ".demo/lake"
 EXPECTATIONS: Final = DEFINITIONS.parent / "expectations"
 FED_FROM: Final = date(2013, 12, 1)
 DAYS: Final = 7
@@ -85,22 +85,23 @@ class DemoResult:
 _Move: TypeAlias = Callable[[int, int, str], None]
 
 
-def main(*, lake: Path | None = None, console: Console | None = None) -> int:
+def main(*, lake: str | Path | None = None, console: Console | None = None) -> int:
     """Run the demo and return the exit status: 0 if every aggregate is correct at the end.
 
     Args:
-        lake: Folder of the demo's lake, emptied first; by default ``.demo/lake`` in the working directory.
+        lake: Root of the demo's lake, a path or a URL; an earlier demo is removed first. By default ``.demo/lake`` in the
+            working directory.
         console: Console for the story; by default standard output.
 
     Raises:
-        UsageError: If *lake* does not hold an earlier demo, or if the data or definitions are not installed.
+        UsageError: If *lake* has something that no demo made, or if the data or definitions are not installed.
         MaterializerError: If Spark does not start or a refresh fails.
     """
     return 0 if tell(LAKE if lake is None else lake, Story(console)).is_true else 1
 
 
 def tell(
-    lake: Path,
+    lake: str | Path,
     story: Story,
     *,
     flights: pa.Table | None = None,
@@ -110,7 +111,7 @@ def tell(
     """Run the demo on a new lake.
 
     Args:
-        lake: Folder of the lake.
+        lake: Root of the lake.
         story: The story, which prints the events.
         flights: The flights to load; by default every flight of the year.
         days: Number of days of December that are fed one by one.
@@ -118,13 +119,16 @@ def tell(
     """
     if not DEFINITIONS.is_dir():
         raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="run the demo from a checkout")
-    _make_room(lake)
-    return _Demo(lake, story, Materializer(lake, spark=spark, config=_settings(lake))).tell(flights, days)
+    root = places.normalised(lake)
+    settings = _settings(root)
+    configure(settings.storage)
+    remove(root)
+    return _Demo(root, story, Materializer(root, spark=spark, config=settings)).tell(flights, days)
 
 
 @dataclass(slots=True)
 class _Demo:
-    lake: Path
+    lake: str
     story: Story
     m: Materializer
     names: list[str] = field(default_factory=list)
@@ -133,8 +137,8 @@ class _Demo:
     refreshes: list[RefreshReport] = field(default_factory=list)
 
     @property
-    def path(self) -> Path:
-        return self.lake / FLIGHTS
+    def path(self) -> str:
+        return f"{self.lake}/{FLIGHTS}"
 
     def tell(self, flights: pa.Table | None, days: int) -> DemoResult:
         began = time.perf_counter()
@@ -246,11 +250,11 @@ class _Demo:
         definition = Aggregate.of(state, str(self.m.root)).definition
         spec = definition.spec
         extent = files(state.source.path, state.cursor, spec.time_column, definition.time_type)
-        scratch = self.lake / SCRATCH
+        scratch = f"{self.lake}/{SCRATCH}"
         began = time.perf_counter()
-        write_recomputed(self.m.engine().spark, definition, state.source, state.cursor, str(scratch), hull=extent.hull)
+        write_recomputed(self.m.engine().spark, definition, state.source, state.cursor, scratch, hull=extent.hull)
         took = time.perf_counter() - began
-        shutil.rmtree(scratch, ignore_errors=True)
+        places.delete_folder(scratch, ignore_errors=True)
         return took
 
     def _odd_days(self) -> dict[date, float]:
@@ -351,7 +355,7 @@ class _Demo:
             failed = self.m.history(GATED)[0].verdict["output"]["failed"]
             for finding in map(Finding.from_json, failed):
                 self.story.fact("stopped", f"{finding.words()}; {exc.wrote}", width=12, style="bold red")
-            failing = DeltaTable(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
+            failing = open_table(f"{self.lake}/{GATED}/failing").to_pyarrow_table(columns=["row"])["row"]
             row = json.loads(failing[0].as_py())
             example = f"{row['hour']}, {row['origin']}, {row['carrier']} with a mean delay of {row['mean_delay']:,.0f} minutes"
             self.story.fact("kept", f"{count(len(failing), 'failing row')}, such as {example}", width=12)
@@ -408,22 +412,9 @@ class _Demo:
         )
 
 
-def _settings(lake: Path) -> config.Config:
-    # the user's file may set the jars and the memory; all other settings are the demo's
-    return replace(config.read(), lake=str(lake), sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
-
-
-def _make_room(lake: Path) -> None:
-    """Remove the lake of an earlier demo.
-
-    Raises:
-        UsageError: If the folder holds something else.
-    """
-    if not lake.exists():
-        return
-    if not lake.is_dir() or (any(lake.iterdir()) and not (lake / FLIGHTS / "_delta_log").is_dir()):
-        raise UsageError(f"{str(lake)!r} was not made by the demo", hint="remove it or name another folder")
-    shutil.rmtree(lake)
+def _settings(lake: str) -> config.Config:
+    # the user's file may set the jars, the memory and a store's credentials; all other settings are the demo's
+    return replace(config.read(), lake=lake, sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
 
 
 def _bounded(dirty: SpanSet) -> SpanSet:

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import doctest
 import io
+import os
+import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from rich.console import Console
 
 from materializer.core.language.parse import parse_report
@@ -20,6 +24,9 @@ from materializer.demo import story as words
 from materializer.demo.run import DEFINITIONS, DemoResult, main, tell
 from materializer.demo.story import Story
 from materializer.errors import UsageError
+from materializer.lake import places
+from materializer.lake.log import latest_version
+from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,16 +164,42 @@ def test_definitions_have_no_problems_and_no_warnings() -> None:
             assert {"refresh.start_offset", "refresh.end_offset", "refresh.schedule"} <= dict(spec.properties).keys()
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_what_the_demo_did_not_make_is_not_removed(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """
-    What the demo did not make is not removed.
+    In a folder as in a bucket: a file, another table beside the flights, flights of somebody else, and a file in the place of the lake.
     """
-    (tmp_path / "mine.txt").write_text("keep me")
+    root = str(tmp_path) if kind == "folder" else request.getfixturevalue("bucket")
+    mine = pa.table({"v": [1]})
+    places.make_folder(f"{root}/file")
+    places.put(f"{root}/file/mine.txt", b"keep me")
+    source.write_lake(f"{root}/beside/flights", [])
+    write_deltalake(f"{root}/beside/mine", mine)
+    write_deltalake(f"{root}/other/flights", mine)
+    before = [entry.name for entry in places.files(root)]
 
-    with pytest.raises(UsageError, match="was not made by the demo"):
-        main(lake=tmp_path)
+    for lake in ("file", "beside", "other", "file/mine.txt"):
+        with pytest.raises(UsageError, match="was not made by the demo"):
+            main(lake=f"{root}/{lake}")
+    assert before == [entry.name for entry in places.files(root)]
 
-    assert (tmp_path / "mine.txt").read_text() == "keep me"
+
+def test_the_demo_on_s3(bucket: str) -> None:
+    """
+    The command, in a process of its own: every aggregate is correct, an earlier demo is replaced, and what is beside its lake stays.
+    """
+    source.write_lake(f"{bucket}/demo/flights", [])
+    for name in ("demo/_materializer/old", "demo/departures_daily/old", "mine.txt"):
+        places.put(f"{bucket}/{name}", b"old")
+    command = [sys.executable, "-m", "materializer", "demo", "--lake", f"{bucket}/demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200)
+
+    assert 0 == done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+    assert 3 == len(re.findall(r"equal: [0-9,]+ rows", done.stdout))
+    assert f"export MATERIALIZER_LAKE={bucket}/demo" in done.stdout
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
+    assert 348 == latest_version(f"{bucket}/demo/flights")
+    assert ["mine.txt"] == [file.name for file in places.files(bucket) if file.bytes == len(b"old")]
 
 
 def test_commands_are_shown_within_the_width() -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 import typer
 
@@ -27,7 +26,7 @@ def demo(call: CommandCall) -> None:
     """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
     from materializer.demo.run import main
 
-    call.status = main(lake=Path(call.root) if call.root else None)
+    call.status = main(lake=call.root)
 
 
 def setup(call: CommandCall, *, again: options.Again = False) -> None:
