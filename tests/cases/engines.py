@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from materializer.errors import MaterializerError
+from materializer.lake import places
 from tests import tables
 from tests.cases import comparing
 from tests.cases.metrics import columns_of, to_sql
@@ -328,7 +329,7 @@ def _define(case: Case, world: World, source: Source, lateness: str, origin: int
             parts["label"] = follower
         if origin is not None and number == 0:
             parts["origin"] = _text(origin, source.time_type)
-        path = source.path if number == 0 else str(world.materializer.root / names[-1] / "output")
+        path = source.path if number == 0 else f"{world.materializer.root}/{names[-1]}/output"
         names.append(f"stage{number}" if len(stages) > 1 else "result")
         world.materializer.define(names[-1], path, **parts)
     return names
@@ -412,8 +413,9 @@ def _open_rows(case: Case, world: World, name: str) -> list[dict[str, Any]]:
     shown = [row for row in world.rows(name) if not row.get("is_final", True)]
     if shown or _last(case)["engine"] == "metric" or "updateTime" in _last(case)["params"]:
         return [_shown(case, row) for row in shown]
-    versions = (world.materializer.root / name / "partials").glob("*/_delta_log")  # of the definition: one
-    held = [row for log in versions for row in DeltaTable(str(log.parent)).to_pyarrow_table().to_pylist()]
+    folder = f"{world.materializer.root}/{name}/partials"
+    versions = places.names(folder)  # of the definition: one
+    held = [row for version in versions for row in DeltaTable(f"{folder}/{version}").to_pyarrow_table().to_pylist()]
     label = oracle.label_of(case) or "time"
     plain = {"label": label, "w_start": "window_start", "w_end": "window_end"}
     return [
@@ -424,10 +426,10 @@ def _open_rows(case: Case, world: World, name: str) -> list[dict[str, Any]]:
 
 
 def _discarded(world: World, name: str) -> list[int]:
-    path = world.materializer.root / name / "quarantine"
-    if not DeltaTable.is_deltatable(str(path)):
+    path = f"{world.materializer.root}/{name}/quarantine"
+    if not DeltaTable.is_deltatable(path):
         return []
-    return [row["_seq"] for row in DeltaTable(str(path)).to_pyarrow_table(columns=["_seq"]).to_pylist()]
+    return [row["_seq"] for row in DeltaTable(path).to_pyarrow_table(columns=["_seq"]).to_pylist()]
 
 
 def _tick(instant: int | None, time_type: str) -> Any:

@@ -38,13 +38,13 @@ class How:
 
     Args:
         spark: The session that computes.
-        folder: Where lakes are put, one a case.
+        folder: Where lakes and their sources are put, one folder a case: a path or a URL.
         driver_lane_rows: 0 sends every write through Spark.
         has_feed: Whether sources keep a change feed.
     """
 
     spark: SparkSession
-    folder: Path
+    folder: Path | str
     driver_lane_rows: int = 200_000
     has_feed: bool = True
 
@@ -60,12 +60,11 @@ class World:
 
     def __post_init__(self) -> None:
         config = Config(driver_lane_rows=self.how.driver_lane_rows)
-        lake = self.how.folder / self.name / "lake"
-        self.materializer = Materializer(lake, spark=self.how.spark, config=config)
+        self.materializer = Materializer(f"{self.how.folder}/{self.name}/lake", spark=self.how.spark, config=config)
 
     def path(self, table: str) -> str:
         """Return where a source lies."""
-        return str(self.how.folder / self.name / "sources" / table)
+        return f"{self.how.folder}/{self.name}/sources/{table}"
 
     def create(
         self, table: str, *, time: str, time_type: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
@@ -108,10 +107,10 @@ class World:
         if fresh:
             frame = self.materializer.read(name, fresh=True)
             return [{c: _plain(v) for c, v in row.asDict().items()} for row in frame.collect()]
-        path = self.materializer.root / name / "output"
-        if not DeltaTable.is_deltatable(str(path)):
+        path = f"{self.materializer.root}/{name}/output"
+        if not DeltaTable.is_deltatable(path):
             return []
-        found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        found = DeltaTable(path).to_pyarrow_table().to_pylist()
         return [{c: _plain(v) for c, v in row.items()} for row in found]
 
     def verify(self) -> list[str]:

@@ -87,6 +87,14 @@ def started(folder: Path) -> Iterator[S3Server]:
         process.wait()
 
 
+@contextmanager
+def new_bucket(folder: Path) -> Iterator[str]:
+    """Run a server over *folder* during the block, and yield the URL of a bucket that this process has the keys of."""
+    with started(folder) as server:
+        os.environ.update(server.environment())
+        yield server.bucket("tests")
+
+
 def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
     """Return when a server listens."""
     deadline = time.monotonic() + _PATIENCE
