@@ -85,6 +85,7 @@ class Defining(OpenedLake):
 
         Raises:
             HasReadersError: If others read it, without *cascade*; nothing was written.
+            StorageError: If its files cannot be removed; it is not dropped then.
         """
         gone = self._versions.drop(name, cascade=cascade)
         self.journal.tidy()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from materializer.errors import MaterializerError
+from materializer.errors import MaterializerError, StorageError
+from materializer.lake import places
 from tests.servers.proxy import Fault, Proxy
 from tests.system.on_s3 import HOURLY, Site
 from tests.system.processes.running import child_of
@@ -17,6 +18,15 @@ STEPS = ("plan", "compute", "writing_output", "wrote_partials", "wrote_output", 
 QUICK = ("wrote_partials",)
 NEVER = {"wrote_partials": "writing_output", "wrote_output": "writing_partials"}
 """Both tables are written at once; what the killed process never comes to, so that one of them is certainly missing."""
+REFUSALS = (
+    ("ExpiredToken", "", "", "get new credentials"),
+    ("ExpiredToken", "", "hourly/output", "get new credentials"),
+    ("RequestTimeTooSkewed", "GET", "", "set the clock"),
+    ("AccessDenied", "PUT", "", "let these credentials"),
+    ("AccessDenied", "PUT IF", "", "let these credentials"),
+    ("PermanentRedirect", "", "trades/", "set AWS_REGION"),
+)
+"""What a store refuses, which requests, of which files, and what the hint is then."""
 
 
 @pytest.fixture
@@ -43,6 +53,45 @@ def test_a_killed_refresh_is_mended_on_s3(site: Site, spark: Any, tmp_path: Path
     report = site.lake.refresh("hourly")
 
     assert ([] if step == "plan" else [2]) == [n for n, _ in report.recovered]
+    assert site.rows == site.totals
+
+
+def test_a_refresh_that_a_store_refuses(site: Site, proxy: Proxy) -> None:
+    """
+    A token that expires before or in the middle of it, a wrong clock, no permission to write, a source in another region: each ends
+    with a code and what to do, readers see the old rows or the new ones, and the next refresh goes on.
+    """
+    for number, (refusal, kind, part, hint) in enumerate(REFUSALS):
+        before = site.totals
+        site.add(60 * number, 3)
+        proxy.set(Fault(refusal, kind, part, times=1000))  # type: ignore[arg-type]
+        with pytest.raises(StorageError) as caught:
+            site.lake.refresh("hourly")
+        assert hint in caught.value.hint
+        assert caught.value.wrote
+        proxy.set()
+        assert site.totals in (before, site.rows)
+        assert "refreshed" == site.lake.refresh("hourly").outcome
+        assert site.rows == site.totals
+
+
+def test_a_store_that_lets_nobody_delete(site: Site, proxy: Proxy) -> None:
+    """
+    An aggregate that cannot be removed is not dropped, and refreshes go on; with the permission it is dropped and made again.
+    """
+    proxy.set(Fault("AccessDenied", "DELETE", times=1000))
+    with pytest.raises(StorageError, match="AccessDenied") as caught:
+        site.lake.drop("hourly")
+    assert "let these credentials list, read, write and delete" in caught.value.hint
+    assert "'hourly' is not dropped" in caught.value.wrote
+    site.add(0, 3)
+    site.lake.refresh("hourly")
+    assert site.rows == site.totals
+    proxy.set()
+    site.lake.drop("hourly")
+    assert not places.is_folder(f"{site.bucket}/lake/hourly")
+    site.lake.apply(HOURLY)
+    site.lake.refresh("hourly")
     assert site.rows == site.totals
 
 

@@ -9,6 +9,7 @@ from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
 from materializer.journal.state import AggregateState
 from materializer.lake import places
+from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table
 
@@ -37,5 +38,13 @@ def create_tables(
 
 
 def remove_tables(root: str, state: AggregateState) -> None:
-    """Remove the tables of an aggregate; what is missing already is not an error."""
-    places.delete_folder(f"{root}/{state.name}", ignore_errors=True)
+    """Remove the tables of an aggregate; what is missing already is not an error.
+
+    Raises:
+        StorageError: If something cannot be removed.
+    """
+    folder = f"{root}/{state.name}"
+    with translated(folder, "removing", wrote=f"'{state.name}' is not dropped, but some of its files may be gone"):
+        places.delete_folder(folder, ignore_errors=True)  # whatever another process removes meanwhile
+        if places.is_folder(folder):
+            places.delete_folder(folder)
