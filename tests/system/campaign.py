@@ -1,6 +1,6 @@
 """A long campaign of random histories, in small chunks that are kept: stop it and go on, by several processes at once.
 
-    python -m tests.system.campaign [--minutes 30] [--target 600] [--worker 0/2] [--seed 9000] [--chunks N] [--each N]
+    python -m tests.system.campaign [--minutes 30] [--target 600] [--worker 0/2] [--seed 9000] [--chunks N] [--each N] [--on s3]
     python -m tests.system.campaign --summary
 
 Every chunk is a process of one of the machines (work and deaths, changed definitions, repairs, retention, engines that are kept
@@ -65,11 +65,13 @@ class Chunk:
         number: Its place in the campaign, from 0.
         seed: Where chance begins.
         each: How many histories it has; 0 for as many as :data:`MACHINES` says.
+        on: Where lakes and sources lie: ``disk`` or ``s3``.
     """
 
     number: int
     seed: int
     each: int = 0
+    on: str = "disk"
 
     @property
     def machine(self) -> str:
@@ -95,12 +97,18 @@ class Chunk:
     def command(self) -> list[str]:
         """What runs it, and repeats it."""
         words = MACHINES[self.machine][0].format(histories=self.histories).split()
+        words += [] if self.on == "disk" else ["--on", self.on]
         return ["python", "-m", *words, "--seed", str(self.seed), "--lane", self.lane]
 
+    @property
+    def can_run(self) -> bool:
+        """Whether its machine takes a store; those of engines do not."""
+        return self.on == "disk" or "tests.system.stateful" in self.command
 
-def chunks(seed: int, each: int = 0) -> Iterator[Chunk]:
+
+def chunks(seed: int, each: int = 0, on: str = "disk") -> Iterator[Chunk]:
     """Give the chunks of a campaign without end; seeds are 100 apart, as a chunk may use some that follow its own."""
-    return (Chunk(n, seed + 100 * n, each) for n in count())
+    return filter(lambda chunk: chunk.can_run, (Chunk(n, seed + 100 * n, each, on) for n in count()))
 
 
 def code() -> str:
@@ -183,8 +191,9 @@ def go_on(
     began, of, which, on = clock(), code(), history.commit(), history.machine()
     worker, workers = (int(number) for number in options.worker.split("/"))
     failed = ran = 0
-    for chunk in chunks(options.seed, options.each):
-        done = [entry for entry in kept(file) if entry["code"] == of]  # others add to it meanwhile
+    for chunk in chunks(options.seed, options.each, options.on):
+        # others add to it meanwhile
+        done = [e for e in kept(file) if e["code"] == of and e.get("store", "disk") == options.on]
         if sum(entry["histories"] for entry in done) >= options.target or ran == options.chunks:
             break
         if chunk.turn % workers != worker or chunk.seed in {entry["seed"] for entry in done}:
@@ -201,6 +210,7 @@ def go_on(
             "commit": which,
             "code": of,
             "machine": chunk.machine,
+            "store": chunk.on,
             "lane": chunk.lane,
             "seed": chunk.seed,
             "command": shlex.join(chunk.command),
@@ -224,13 +234,18 @@ def lines(entries: Sequence[Mapping[str, Any]], of: str) -> Iterator[str]:
     total = sum(entry["histories"] for entry in told)
     in_spark = sum(entry["histories"] for entry in told if entry["lane"] == "spark")
     seconds = sum(entry["seconds"] for entry in told)
-    for machine, lane in sorted({(entry["machine"], entry["lane"]) for entry in told}):
-        those = [entry for entry in told if (entry["machine"], entry["lane"]) == (machine, lane)]
+    for machine, lane in sorted({(_name(entry), entry["lane"]) for entry in told}):
+        those = [entry for entry in told if (_name(entry), entry["lane"]) == (machine, lane)]
         found = sum(bool(entry["found"]) for entry in those)
         yield f"{machine:20} {lane:7} {sum(e['histories'] for e in those):5} histories in {len(those):3} chunks, {found} found something"
     share = in_spark / total if total else 0
     a_minute = 60 * total / seconds if seconds else 0
     yield f"{total} histories in {len(told)} chunks, {share:.0%} in Spark's lane, {a_minute:.1f} a minute of one process"
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    store = entry.get("store", "disk")
+    return str(entry["machine"]) + ("" if store == "disk" else f" on {store}")
 
 
 def table(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -241,7 +256,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for entry in entries:
         if entry["code"] == newest:
-            groups[entry["machine"], entry["lane"]].append(entry)
+            groups[_name(entry), entry["lane"]].append(entry)
     rows = [
         (
             machine,
@@ -252,7 +267,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
             "; ".join(f"seed {e['seed']}: {e['found']}" for e in those if e["found"]) or "nothing",
         )
         for (machine, lane), those in sorted(
-            groups.items(), key=lambda group: (list(MACHINES).index(group[0][0]), group[0][1])
+            groups.items(), key=lambda group: (list(MACHINES).index(group[1][0]["machine"]), group[0])
         )
     ]
     every = [e for those in groups.values() for e in those]
@@ -283,6 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED, help="another seed is another campaign of the same code")
     parser.add_argument("--chunks", type=int, default=-1, help="stop after so many")
     parser.add_argument("--each", type=int, default=0, help="histories of a chunk; fewer where the machine is slow")
+    parser.add_argument("--on", choices=("disk", "s3"), default="disk", help="where lakes and sources lie")
     parser.add_argument("--summary", action="store_true", help="only tell how far it is, and write the table")
     options = parser.parse_args(argv)
     if options.summary:

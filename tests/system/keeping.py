@@ -6,9 +6,7 @@ made from what is stored; what the oracle knows is in :mod:`tests.system.memory`
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from unittest import mock
+from uuid import uuid4
 
 import hypothesis
 from deltalake import DeltaTable
@@ -42,6 +41,7 @@ from materializer.errors import (
 from materializer.journal.codec import Row
 from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
+from materializer.lake import places
 from materializer.lake.write.commit import fence
 from materializer.services.aggregate import Aggregate
 from materializer.services.maintenance import maintain
@@ -93,7 +93,7 @@ class Commit(NamedTuple):
 class Backup(NamedTuple):
     """A copy of the journal, and what it says."""
 
-    folder: Path
+    folder: str
     state: AggregateState
 
     def is_older(self, now: AggregateState) -> bool:
@@ -161,7 +161,7 @@ class Keeping(RuleBasedStateMachine):
     """One lake, used by one command after another, any of which may die, while old rows go and come."""
 
     spark: ClassVar[SparkSession]
-    folder: ClassVar[Path]
+    folder: ClassVar[str | Path]
     driver_lane_rows: ClassVar[int]
     seen: ClassVar[Counter[str]] = Counter()
 
@@ -193,9 +193,9 @@ class Keeping(RuleBasedStateMachine):
     ) -> None:
         """Make the source and the aggregate, and publish what there is."""
         Keeping.seen["examples"] += 1
-        home = Path(tempfile.mkdtemp(dir=self.folder))
-        self.source = Source(str(home / "source"), has_feed=True)
-        self.root = home / "lake"
+        home = f"{self.folder}/{uuid4().hex}"
+        self.source = Source(f"{home}/source", has_feed=True)
+        self.root = f"{home}/lake"
         self.lake = self.new()
         self.retention, self.keeps, self.canaries = retention, keeps, canaries
         self.lake.define("hourly", self.source.path, **self.parts())
@@ -322,7 +322,7 @@ class Keeping(RuleBasedStateMachine):
     @rule()
     def back_up(self) -> None:
         """Keep a copy of the journal."""
-        folder = Path(tempfile.mkdtemp(dir=self.folder)) / "backup"
+        folder = f"{self.folder}/{uuid4().hex}"
         self.lake.backup(folder)
         self.backup = Backup(folder, self.state)
 
@@ -559,7 +559,7 @@ class Keeping(RuleBasedStateMachine):
             case [which, _] if which in paths and not DeltaTable.is_deltatable(paths[which]):
                 return False
             case [which, "missing"]:
-                shutil.rmtree(paths[which])
+                places.delete_folder(paths[which])
             case [which, "ahead"]:
                 app_ids, n = Aggregate.of(self.state, self.root).app_ids, self.state.last_n + 1
                 fence(paths[which], app_ids[which], n, {"plan": "", "n": n, "kind": "fence", "source_version": 0})
@@ -629,7 +629,7 @@ def taken_by(state: AggregateState) -> SpanSet:
 
 
 def explore(
-    spark: SparkSession, folder: Path, how: settings, seed: int | None = None, *, lane: Lane = Lane.DRIVER
+    spark: SparkSession, folder: str | Path, how: settings, seed: int | None = None, *, lane: Lane = Lane.DRIVER
 ) -> Counter[str]:
     """Run examples in one lane; return how often what happened."""
     Keeping.spark, Keeping.folder, Keeping.seen = spark, folder, Counter()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -247,18 +246,18 @@ def literal(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value).lower()
 
 
-def published(lake: Path, aggregate: Defined) -> list[tuple[Any, ...]]:
+def published(lake: str, aggregate: Defined) -> list[tuple[Any, ...]]:
     """Return the output's rows as any reader of Delta sees them."""
-    path = str(lake / aggregate.name / "output")
+    path = f"{lake}/{aggregate.name}/output"
     found = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
     return [tuple(row[c] for c in aggregate.columns) for row in found]
 
 
-def replayed(lake: Path, name: str) -> Counter[tuple[Any, ...]]:
+def replayed(lake: str, name: str) -> Counter[tuple[Any, ...]]:
     """Return what the change feed of an aggregate leads to, by the output's columns: rows, each as often as it is there."""
-    columns = [field.name for field in DeltaTable(str(lake / name / "output")).schema().fields]
+    columns = [field.name for field in DeltaTable(f"{lake}/{name}/output").schema().fields]
     found: Counter[tuple[Any, ...]] = Counter()
-    path = str(lake / name / "changes")
+    path = f"{lake}/{name}/changes"
     for row in DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else ():
         came = row["_change"] in ("insert", "update_postimage")
         found[tuple(row[c] for c in columns)] += 1 if came else -1

@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest import mock
+from uuid import uuid4
 
 import hypothesis
 from deltalake import DeltaTable
@@ -40,11 +41,13 @@ from materializer.config import Config, SparkConfig
 from materializer.core.refresh.plan import Lane
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import CanaryError, QualityGateError, RefreshWindowTooSmallError
+from materializer.lake import places
 from materializer.services.aggregate import Aggregate
 from materializer.services.delivery import output_feed
 from materializer.services.maintenance import maintain
 from materializer.services.refresh.reports import RefreshReport
 from tests.oracle.naive import differences
+from tests.servers import s3
 from tests.system.lake import (
     AGGREGATES,
     BAD,
@@ -151,7 +154,7 @@ class Work(RuleBasedStateMachine):
     """One lake, used by one command after another, any of which may die."""
 
     spark: ClassVar[SparkSession]
-    folder: ClassVar[Path]
+    folder: ClassVar[str | Path]
     driver_lane_rows: ClassVar[int]
     has_gates: ClassVar[bool] = True
     seen: ClassVar[Counter[str]] = Counter()
@@ -159,7 +162,7 @@ class Work(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         Work.seen["examples"] += 1
-        self.home = Path(tempfile.mkdtemp(dir=self.folder))
+        self.home = f"{self.folder}/{uuid4().hex}"
         self.closing = ExitStack()
         self.dead = self.closing.enter_context(the_dead())
         # files that no version needs go at once: whatever reads them later fails
@@ -184,13 +187,13 @@ class Work(RuleBasedStateMachine):
     ) -> None:
         """Make the source, define both aggregates over it, and give it its first rows."""
         self.base, self.canaries = base, canaries
-        expectations = self.home / "expectations"
-        expectations.mkdir()
+        expectations = f"{self.home}/expectations"
+        places.make_folder(expectations)
         for aggregate in AGGREGATES.values() if self.has_gates else ():
-            (expectations / f"{aggregate.name}.json").write_text(json.dumps(aggregate.suite))
+            places.put(f"{expectations}/{aggregate.name}.json", json.dumps(aggregate.suite).encode())
         self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40, expectations=expectations)
         self.before: dict[str, Held] = {}
-        self.source = Source(str(self.home / "source"), has_feed)
+        self.source = Source(f"{self.home}/source", has_feed)
         self.materializer = self.new()
         for aggregate in AGGREGATES.values():
             self.materializer.define(aggregate.name, self.source.path, **self.parts(aggregate))
@@ -207,7 +210,7 @@ class Work(RuleBasedStateMachine):
 
     def new(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
         """Return the lake as a new process opens it."""
-        return Materializer(self.home / "lake", spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
+        return Materializer(f"{self.home}/lake", spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
 
     # -- commands -------------------------------------------------------------------------------------------------------
 
@@ -287,7 +290,7 @@ class Work(RuleBasedStateMachine):
                 return fresh or (at < end and at not in dirty)
 
             expected = aggregate.expected(self.source.at(status.cursor))
-            found = published(self.home / "lake", aggregate)
+            found = published(f"{self.home}/lake", aggregate)
             wrong = differences(filter(is_clean, expected), filter(is_clean, found), aggregate.known_by)
             assert not wrong, f"{aggregate.name} is {status.state} at version {status.cursor}, but {wrong}"
 
@@ -296,7 +299,7 @@ class Work(RuleBasedStateMachine):
         """No published row fails its suite; where the newest rows do, older ones stand, and go on standing."""
         for aggregate in AGGREGATES.values() if self.has_gates else ():
             [status] = self.materializer.status(aggregate.name)
-            found = published(self.home / "lake", aggregate)
+            found = published(f"{self.home}/lake", aggregate)
             assert not [row for row in found if aggregate.is_refused(row)], aggregate.name
             refused = aggregate.refused(self.source.at(status.cursor))
             rows = {at: sorted((row for row in found if row[0] == at), key=str) for at in refused}
@@ -319,9 +322,9 @@ class Work(RuleBasedStateMachine):
 
     def check_feed(self) -> None:
         """The feed leads to what is published, exactly."""
-        path = str(self.home / "lake" / "hourly" / "output")
+        path = f"{self.home}/lake/hourly/output"
         rows = [tuple(row.values()) for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
-        assert Counter(rows) == replayed(self.home / "lake", "hourly"), "the change feed leads to other rows"
+        assert Counter(rows) == replayed(f"{self.home}/lake", "hourly"), "the change feed leads to other rows"
 
     def teardown(self) -> None:
         """At the end plain Spark finds nothing that differs in what is clean, nor anywhere once all is brought up to date."""
@@ -459,7 +462,7 @@ class Work(RuleBasedStateMachine):
         assert not status.dirty, f"{name} is dirty after a refresh of everything: {status.dirty}"
         assert status.cursor == self.source.newest
         expected = aggregate.expected(self.source.at(self.source.newest))
-        wrong = differences(expected, published(self.home / "lake", aggregate), aggregate.known_by)
+        wrong = differences(expected, published(f"{self.home}/lake", aggregate), aggregate.known_by)
         assert not wrong, f"{name} after a refresh of everything: {wrong}"
         again = self.materializer.refresh(name)
         assert (again.outcome, again.runs) == ("up-to-date", ()), f"{name}: the second refresh did something"
@@ -520,7 +523,7 @@ class Work(RuleBasedStateMachine):
 
 def explore(
     spark: SparkSession,
-    folder: Path,
+    folder: str | Path,
     how: settings,
     seed: int | None = None,
     *,
@@ -554,6 +557,7 @@ def main() -> int:
     parser.add_argument("--versions", action="store_true", help="definitions change, too")
     parser.add_argument("--repairs", action="store_true", help="tables and journal are harmed, and repaired")
     parser.add_argument("--retention", action="store_true", help="raw rows go and history stays, instead")
+    parser.add_argument("--on", choices=("disk", "s3"), default="disk", help="where lake and source lie")
     parser.add_argument("--shrink", action="store_true", help="make a failing example small; takes minutes")
     args = parser.parse_args()
     phases = [Phase.generate, Phase.shrink] if args.shrink else [Phase.generate]
@@ -567,15 +571,18 @@ def main() -> int:
     )
     options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="stateful-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stateful-") as folder, ExitStack() as closing:
+        place = folder if args.on == "disk" else closing.enter_context(s3.new_bucket(Path(folder)))
         options["spark.sql.warehouse.dir"] = folder
-        spark = session.start(Config(spark=SparkConfig(profile="long", options=options)))
+        spark = session.start(
+            Config(spark=SparkConfig(profile="long", options=options)), stores=[] if args.on == "disk" else [args.on]
+        )
         try:
             if args.retention:
-                keeping.explore(spark, Path(folder), how, args.seed, lane=args.lane)
+                keeping.explore(spark, place, how, args.seed, lane=args.lane)
             else:
                 machine = Changing if args.versions else Mending if args.repairs else Work
-                explore(spark, Path(folder), how, args.seed, lane=args.lane, machine=machine)
+                explore(spark, place, how, args.seed, lane=args.lane, machine=machine)
             finding = None
         except Exception as exc:  # noqa: BLE001 (whatever is found is reported)
             finding = exc

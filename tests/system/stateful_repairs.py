@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable, write_deltalake
@@ -16,6 +14,7 @@ from materializer.api import Materializer
 from materializer.errors import JournalError
 from materializer.journal.codec import Row
 from materializer.journal.store import JournalStore
+from materializer.lake import places
 from tests.system.lake import AGGREGATES, Death, Died, dying, leave_behind
 from tests.system.stateful import MAYBE, NAMES, Commit, Work
 
@@ -40,13 +39,19 @@ HARMS: Final = st.lists(
 )
 
 
+def copied(folder: str, to: str) -> None:
+    """Copy all files below a folder."""
+    for file in places.files(folder):
+        places.copy(f"{folder}/{file.name}", f"{to}/{file.name}")
+
+
 class Mending(Work):
     """One lake whose tables and journal are harmed, and repaired by processes any of which may die."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.copies: dict[tuple[str, str], Path] = {}
-        self.backup: Path | None = None
+        self.copies: dict[tuple[str, str], str] = {}
+        self.backup: str | None = None
         self.backed_up = -1
         self.holders: set[str] = set()
         self.number = 0
@@ -54,8 +59,9 @@ class Mending(Work):
     @rule(name=NAMES, which=TABLES)
     def copy(self, name: str, which: str) -> None:
         """Somebody keeps a copy of a table."""
-        if (place := self.place(name, which)).exists():
-            self.copies[(name, which)] = Path(shutil.copytree(place, self.fresh("copy")))
+        if places.exists(place := self.place(name, which)):
+            self.copies[(name, which)] = self.fresh("copy")
+            copied(place, self.copies[(name, which)])
 
     @rule(name=NAMES, harms=HARMS, death=deaths(REPAIRS, RECOVERIES))
     def repair(self, name: str, harms: list[tuple[str, str]], death: Death | None) -> None:
@@ -119,43 +125,44 @@ class Mending(Work):
     def harm(self, name: str, which: str, harm: str) -> None:
         """Do harm to a table of an aggregate, or to its events."""
         if which == "journal":
-            store, state = JournalStore(self.home / "lake"), self.materializer.journal.view().all
+            store, state = JournalStore(f"{self.home}/lake"), self.materializer.journal.view().all
             aggregate = next((s.id for s in state.values() if s.name == name), None)
             if aggregate is not None:
                 store.append([Row(aggregate, "captured", "", "{")], expected_version=store.read().version)
                 Work.seen["harm: journal"] += 1
             return
         place = self.place(name, which)
-        if not (place / "_delta_log").is_dir() or not DeltaTable.is_deltatable(str(place)):
+        if not places.is_folder(f"{place}/_delta_log") or not DeltaTable.is_deltatable(place):
             return
         match harm:
             case "missing":
-                shutil.rmtree(place)
+                places.delete_folder(place)
             case "foreign":
-                shutil.rmtree(place)
-                write_deltalake(str(place), DeltaTable(self.source.path).to_pyarrow_table())
+                places.delete_folder(place)
+                write_deltalake(place, DeltaTable(self.source.path).to_pyarrow_table())
             case "old" if (name, which) in self.copies:
-                shutil.rmtree(place)
-                shutil.copytree(self.copies[(name, which)], place)
-            case "file" if uris := DeltaTable(str(place)).file_uris():
-                Path(uris[0]).unlink(missing_ok=True)  # harmed twice
+                places.delete_folder(place)
+                copied(self.copies[(name, which)], place)
+            case "file" if uris := DeltaTable(place).file_uris():
+                with suppress(FileNotFoundError):  # harmed twice
+                    places.delete(uris[0])
             case _:
                 return
         Work.seen[f"harm: {which} {harm}"] += 1
 
-    def place(self, name: str, which: str) -> Path:
+    def place(self, name: str, which: str) -> str:
         """Return the folder of a table of an aggregate."""
-        folder = self.home / "lake" / name / which
+        folder = f"{self.home}/lake/{name}/{which}"
         if which == "output":
             return folder
         state = next((s for s in self.materializer.journal.view().all.values() if s.name == name), None)
-        return folder / (state.data_version if state else "")
+        return f"{folder}/{state.data_version}" if state else folder
 
     def journal_version(self) -> int:
         """Return the newest version of the journal."""
         return self.materializer.journal.view().version
 
-    def fresh(self, what: str) -> Path:
+    def fresh(self, what: str) -> str:
         """Return a folder that is not there yet."""
         self.number += 1
-        return self.home / f"{what}{self.number}"
+        return f"{self.home}/{what}{self.number}"

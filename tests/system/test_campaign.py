@@ -32,7 +32,7 @@ class Clock:
 
 def options(**given: Any) -> argparse.Namespace:
     return argparse.Namespace(
-        **{"minutes": 30, "target": 600, "worker": "0/1", "seed": 9_000, "chunks": -1, "each": 0} | given
+        **{"minutes": 30, "target": 600, "worker": "0/1", "seed": 9_000, "chunks": -1, "each": 0, "on": "disk"} | given
     )
 
 
@@ -88,6 +88,19 @@ def test_other_code_is_another_campaign(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert [0, 1, 0] == [chunk.number for chunk in clock.ran]
     assert "5 histories, 100% of them in Spark's lane" in campaign.table(kept(file))
+
+
+def test_a_campaign_on_a_store_is_another_one(tmp_path: Path) -> None:
+    """
+    What ran on a disk does not count there; the machines that take no store are left out, and the table tells where it was.
+    """
+    file, clock = tmp_path / "campaign.jsonl", Clock()
+    go_on(options(chunks=6), clock.run, file, lambda: clock.now)
+    go_on(options(chunks=6, on="s3"), clock.run, file, lambda: clock.now)
+
+    assert [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 6, 7] == [chunk.number for chunk in clock.ran]
+    assert all("--on s3" in " ".join(chunk.command) for chunk in clock.ran[6:])
+    assert "| work and deaths on s3 |" in campaign.table(kept(file))
 
 
 def test_what_is_found_is_kept_with_its_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

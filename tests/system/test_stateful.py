@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from materializer.core.refresh.plan import Lane
+from tests.paths import ROOT
 from tests.system import keeping
 from tests.system.lake import Death
 from tests.system.stateful import explore
@@ -120,6 +123,30 @@ def test_random_work_leaves_the_truth_when_spark_commits(spark, tmp_path) -> Non
     The same where Spark commits.
     """
     until(["lane spark", "died at"], spark, tmp_path, 2, lane=Lane.SPARK)
+
+
+def test_random_work_leaves_the_truth_on_s3(bucket) -> None:
+    """
+    One history with the lake, its suites and the source in a bucket, by a Spark that can read it, in a process of its own.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tests.system.stateful",
+        "--on",
+        "s3",
+        "--examples",
+        "1",
+        "--steps",
+        "6",
+        "--seed",
+        "8",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200)
+
+    assert 0 == done.returncode, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "1 examples, seed 8" in done.stdout
+    assert "rows of plain Spark" in done.stdout
 
 
 def test_random_changes_of_definitions_leave_the_truth(spark, tmp_path) -> None:
