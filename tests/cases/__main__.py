@@ -33,6 +33,8 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     args = parser.parse_args()
+    if args.remote == "new" and args.on == "s3":
+        parser.error("a server that is started here has no jars for S3; give the URL of one that has")
     try:
         cases = [case for file in args.files for case in reading.read(file)]
     except (OSError, ValueError) as exc:
