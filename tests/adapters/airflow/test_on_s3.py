@@ -15,7 +15,7 @@ from materializer.api import Materializer
 from materializer.errors import MaterializerError
 from materializer.lake import places, store_settings
 from tests import tables
-from tests.adapters.airflow.conftest import BY_CLOCK, HOURLY, START
+from tests.adapters.airflow.conftest import HOURLY, START
 from tests.adapters.airflow.dag_runs import ran
 from tests.benchmarks.dags import definition, lake_of
 from tests.servers.proxy import Fault, Proxy, by_kind
@@ -148,14 +148,14 @@ def test_a_task_refreshes_a_lake_on_s3(bucket: str, airflow_home: Path, spark: A
     lake = f"{bucket}/lake"
     tables.append(f"{lake}/trades", ROWS)
     opened = Materializer(lake, spark=spark)
-    opened.apply(HOURLY.format(properties=BY_CLOCK))
+    opened.apply(HOURLY.format(properties="'refresh.start_offset' = 'none', 'refresh.schedule' = '*/5 * * * *'"))
     file = airflow_home / "dags" / "on_s3.py"
     file.write_text(
-        f"from materializer.adapters.airflow import dags_of  # airflow\nglobals().update(dags_of({lake!r}))\n"
+        f"from materializer.adapters.airflow import dags_of  # airflow\nglobals().update(dags_of({lake!r}, prefix='s3_'))\n"
     )
     try:
-        state, done, events = ran(lake, "trades_1h")
-        again, _, none = ran(lake, "trades_1h")
+        state, done, events = ran(lake, "s3_trades_1h", prefix="s3_")
+        again, _, none = ran(lake, "s3_trades_1h", prefix="s3_")
     finally:
         file.unlink()
 
