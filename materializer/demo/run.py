@@ -85,19 +85,22 @@ class DemoResult:
 _Move: TypeAlias = Callable[[int, int, str], None]
 
 
-def main(*, lake: str | Path | None = None, console: Console | None = None) -> int:
+def main(
+    *, lake: str | Path | None = None, settings: config.Config | None = None, console: Console | None = None
+) -> int:
     """Run the demo and return the exit status: 0 if every aggregate is correct at the end.
 
     Args:
         lake: Root of the demo's lake, a path or a URL; an earlier demo is removed first. By default ``.demo/lake`` in the
             working directory.
+        settings: The user's settings, of which the demo takes those of Spark and of stores; by default those in force.
         console: Console for the story; by default standard output.
 
     Raises:
         UsageError: If *lake* has something that no demo made, or if the data or definitions are not installed.
         MaterializerError: If Spark does not start or a refresh fails.
     """
-    return 0 if tell(LAKE if lake is None else lake, Story(console)).is_true else 1
+    return 0 if tell(LAKE if lake is None else lake, Story(console), settings=settings).is_true else 1
 
 
 def tell(
@@ -107,6 +110,7 @@ def tell(
     flights: pa.Table | None = None,
     days: int = DAYS,
     spark: SparkSession | None = None,
+    settings: config.Config | None = None,
 ) -> DemoResult:
     """Run the demo on a new lake.
 
@@ -116,14 +120,17 @@ def tell(
         flights: The flights to load; by default every flight of the year.
         days: Number of days of December that are fed one by one.
         spark: A session for the computations; by default an embedded session is started.
+        settings: Those of :func:`main`.
     """
     if not DEFINITIONS.is_dir():
         raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="run the demo from a checkout")
     root = places.normalised(lake)
-    settings = _settings(root)
-    configure(settings.storage)
+    given = config.read() if settings is None else settings
+    # the user's settings may name jars, memory and credentials; all others are the demo's
+    own = replace(given, lake=root, sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
+    configure(own.storage)
     remove(root)
-    return _Demo(root, story, Materializer(root, spark=spark, config=settings)).tell(flights, days)
+    return _Demo(root, story, Materializer(root, spark=spark, config=own)).tell(flights, days)
 
 
 @dataclass(slots=True)
@@ -410,11 +417,6 @@ class _Demo:
                 (f"{command} apply sql/ --dry-run", "edit a file before"),
             )
         )
-
-
-def _settings(lake: str) -> config.Config:
-    # the user's file may set the jars, the memory and a store's credentials; all other settings are the demo's
-    return replace(config.read(), lake=lake, sources={}, expectations=EXPECTATIONS, run_rows=RUN_ROWS)
 
 
 def _bounded(dirty: SpanSet) -> SpanSet:

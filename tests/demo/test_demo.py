@@ -27,6 +27,7 @@ from materializer.errors import UsageError
 from materializer.lake import places
 from materializer.lake.log import latest_version
 from tests.paths import ROOT
+from tests.servers.s3 import S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,6 +183,26 @@ def test_what_the_demo_did_not_make_is_not_removed(kind: str, request: pytest.Fi
         with pytest.raises(UsageError, match="was not made by the demo"):
             main(lake=f"{root}/{lake}")
     assert before == [entry.name for entry in places.files(root)]
+
+
+def test_the_demo_takes_credentials_of_the_configuration(bucket: str, s3: S3Server, tmp_path: Path) -> None:
+    """
+    Those of the file that ``--config`` names: with them the demo sees what is in the bucket.
+    """
+    places.put(f"{bucket}/mine.txt", b"keep me")
+    keys = "".join(f'{name.lower()} = "{value}"\n' for name, value in s3.environment().items())
+    (tmp_path / "given.toml").write_text(f"[storage]\n{keys}")
+    done = subprocess.run(
+        [sys.executable, "-m", "materializer", "demo", "--lake", bucket, "--config", str(tmp_path / "given.toml")],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "has 'mine.txt', which was not made by the demo" in done.stderr
+    assert s3.secret not in done.stdout + done.stderr
 
 
 def test_the_demo_on_s3(bucket: str) -> None:

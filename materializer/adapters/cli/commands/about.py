@@ -26,7 +26,7 @@ def demo(call: CommandCall) -> None:
     """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
     from materializer.demo.run import main
 
-    call.status = main(lake=call.root)
+    call.status = main(lake=call.root, settings=call.lake.config)
 
 
 def setup(call: CommandCall, *, again: options.Again = False) -> None:
