@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from materializer.errors import ConfigError
 
@@ -22,6 +22,10 @@ FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
 
 Profile = Literal["short", "long"]
+LEAST_ROWS: Final = 1_000
+"""Rows that the driver holds in any case: without them it could plan nothing."""
+LEAST_BYTES: Final = 1 << 20
+"""Bytes that it holds in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,51 @@ class Limits:
     """
 
     windows: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many rows the driver holds at once, whatever the data: for each use its own number, and never more than *rows*.
+
+    Spark reads what is beyond. Where a plan cannot list what changed because of it, it computes more than that.
+
+    Args:
+        rows: Rows for any use.
+        bytes: Bytes of the files that the driver reads at once.
+    """
+
+    rows: int = 1_000_000
+    bytes: int = 256 << 20
+
+    @property
+    def stored(self) -> int:
+        """Stored results around what changed, for planning."""
+        return min(1_000_000, self.rows)
+
+    @property
+    def opened(self) -> int:
+        """Rows in files that are opened to pick few of them, and changed rows that capture reads."""
+        return min(500_000, self.rows)
+
+    @property
+    def changed(self) -> int:
+        """Changed rows that a plan or a merge reads, and pairs of changed key and slice."""
+        return min(200_000, self.rows)
+
+    @property
+    def passed(self) -> int:
+        """Stored rows and late rows that are read or fetched to be passed on whole."""
+        return min(100_000, self.rows)
+
+    @property
+    def listed(self) -> int:
+        """Buckets, and ranges of keys, that are listed one by one."""
+        return min(100_000, self.rows)
+
+    @property
+    def raw(self) -> int:
+        """Raw rows that are read to be passed on to Spark."""
+        return min(50_000, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +160,11 @@ class Config:
             size: The bytes that they take in files.
         """
         return rows <= self.driver_lane_rows and size <= self.driver_bytes
+
+    @property
+    def budget(self) -> Budget:
+        """What the driver holds of the rows that it reads."""
+        return Budget(max(self.driver_lane_rows, LEAST_ROWS), max(self.driver_bytes, LEAST_BYTES))
 
 
 def read(

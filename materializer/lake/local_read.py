@@ -23,7 +23,7 @@ from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.log import commits
-from materializer.lake.rows import row_count
+from materializer.lake.rows import row_count, size_of
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, open_table
 from materializer.lake.types import columns_of
@@ -35,7 +35,9 @@ _PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
-def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int) -> pa.Table | None:
+def read_small_changes(
+    path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int, max_bytes: int
+) -> pa.Table | None:
     """Return the changed rows of (after, upto] with every image; None if Spark has to read them.
 
     Args:
@@ -44,13 +46,16 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
         upto: The last version.
         columns: Columns to return, in addition to ``_change_type``.
         max_rows: Maximum number of rows in the added and removed files, by their statistics.
+        max_bytes: Maximum size of these files.
     """
     try:
         run = commits(path, after, upto)
         added = [f for c in run for f in c.adds if f.data_change]
         removed = [f for c in run for f in c.removes if f.data_change]
-        is_marked = any(f.has_deletion_vector for f in (*added, *removed))
-        if is_marked or any(f.rows is None for f in added) or sum(f.rows or 0 for f in (*added, *removed)) > max_rows:
+        files = (*added, *removed)
+        if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
+            return None
+        if sum(f.rows or 0 for f in files) > max_rows or sum(f.bytes for f in files) > max_bytes:
             return None
         with DeltaFolder.at(path).reading(upto) as table:
             if features_of(table).obstacle:
@@ -64,7 +69,15 @@ def read_small_changes(path: str, after: int, upto: int, columns: Sequence[str],
 
 
 def read_small_rows(
-    path: str, version: int, columns: Sequence[str], spans: SpanSet, *, time: str, time_type: TimeType, max_rows: int
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    spans: SpanSet,
+    *,
+    time: str,
+    time_type: TimeType,
+    max_rows: int,
+    max_bytes: int,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
 
@@ -76,10 +89,12 @@ def read_small_rows(
         time: The time column, whose statistics place a file in time.
         time_type: The type of that column.
         max_rows: Maximum number of rows in these files, by their statistics.
+        max_bytes: Maximum size of these files.
     """
     try:
         with DeltaFolder.at(path).reading(version) as table:
-            dataset = _files_of(table, path, columns, spans, time_column(table, time, time_type), max_rows)
+            time_of = time_column(table, time, time_type)
+            dataset = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes)
         if dataset is None or any(_has_old_times(f.metadata) for f in dataset.get_fragments()):
             return None
         return plain(dataset.to_table(columns=list(columns)))
@@ -88,20 +103,27 @@ def read_small_rows(
 
 
 def _files_of(
-    table: DeltaTable, path: str, columns: Sequence[str], spans: SpanSet, time: TimeColumn, max_rows: int
+    table: DeltaTable,
+    path: str,
+    columns: Sequence[str],
+    spans: SpanSet,
+    time: TimeColumn,
+    max_rows: int,
+    max_bytes: int,
 ) -> ds.FileSystemDataset | None:
     """Return the files that may contain rows of *spans* as a dataset; None if Spark has to read them."""
     if features_of(table).obstacle:
         return None
-    wanted, rows, hull = set(), 0, spans.hull
-    for name, _, bounds in file_bounds(table, time):
+    wanted, rows, size, hull = set(), 0, 0, spans.hull
+    for name, bytes_, bounds in file_bounds(table, time):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
         if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
             wanted.add(name)
             rows += bounds.rows
-    if rows > max_rows or _is_typed_by_others(table, columns):
+            size += bytes_
+    if rows > max_rows or size > max_bytes or _is_typed_by_others(table, columns):
         return None
     return _dataset(table, path, wanted)
 
@@ -152,8 +174,9 @@ def read_small_kept(
     since: SpanSet | None,
     time_type: TimeType,
     max_rows: int,
+    max_bytes: int,
 ) -> pa.Table | None:
-    """Return stored result rows; None if the table has more than *max_rows*.
+    """Return stored result rows; None if Spark has to read them.
 
     Args:
         path: A partials table of an engine.
@@ -162,9 +185,10 @@ def read_small_kept(
         since: Only rows whose slice is in these spans, and rows that are not final; None for all.
         time_type: Type of ``slice``.
         max_rows: Maximum number of rows of the table.
+        max_bytes: Maximum size of its files.
     """
-    counted = row_count(path)
-    if counted is None or counted > max_rows:
+    rows, size = row_count(path), size_of(path)
+    if rows is None or rows > max_rows or size > max_bytes:
         return None
     wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
     with translated(path, "reading"):

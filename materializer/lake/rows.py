@@ -29,6 +29,14 @@ def row_count(path: str) -> int | None:
     return None if counts.null_count else (pc.sum(counts).as_py() or 0)
 
 
+def size_of(path: str) -> int:
+    """Return the bytes of the files of the newest version."""
+    table = DeltaFolder.at(path).opened()
+    with translated(path, "reading"):
+        sizes = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["size_bytes"]
+    return pc.sum(sizes).as_py() or 0
+
+
 def lost_file(path: str) -> str | None:
     """Return a data file of the newest version that does not exist; None if all exist."""
     table = open_table(path)

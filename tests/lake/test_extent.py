@@ -142,9 +142,9 @@ def test_files_that_do_not_count_their_rows(trades, names: tuple[str, ...]) -> N
     assert ((), 1, 1) == (found.files, found.unknown.files, found.unknown.rows)
     assert (1, [], 1) == pieces_of(table.path, "ts", TimeType.TIMESTAMP)
     everything = SpanSet.of(EVERYTHING)
-    asked = {"time": "ts", "time_type": TimeType.TIMESTAMP, "max_rows": 100}
+    asked = {"time": "ts", "time_type": TimeType.TIMESTAMP, "max_rows": 100, "max_bytes": 1 << 28}
     assert read_small_rows(table.path, 1, ["sym"], everything, **asked) is None
-    assert read_small_changes(table.path, 0, 1, ["sym"], max_rows=100) is None
+    assert read_small_changes(table.path, 0, 1, ["sym"], max_rows=100, max_bytes=1 << 28) is None
 
 
 def test_a_file_that_tells_nothing_is_not_known_to_be_empty() -> None:

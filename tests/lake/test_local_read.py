@@ -16,6 +16,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.lake.rows import size_of
 from tests.model.strategies import span_sets
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
@@ -30,11 +31,22 @@ def rows(hours: range, **more: pa.Array) -> pa.Table:
 
 
 def read(
-    path: Path, spans: SpanSet = EVERYTHING, columns: tuple[str, ...] = ("v",), max_rows: int = 100
+    path: Path,
+    spans: SpanSet = EVERYTHING,
+    columns: tuple[str, ...] = ("v",),
+    max_rows: int = 100,
+    max_bytes: int = 1 << 28,
 ) -> pa.Table | None:
     version = DeltaTable(str(path)).version()
     return read_small_rows(
-        str(path), version, columns, spans, time="ts", time_type=TimeType.TIMESTAMP, max_rows=max_rows
+        str(path),
+        version,
+        columns,
+        spans,
+        time="ts",
+        time_type=TimeType.TIMESTAMP,
+        max_rows=max_rows,
+        max_bytes=max_bytes,
     )
 
 
@@ -52,6 +64,9 @@ def test_only_files_that_may_matter_are_read_and_counted(tmp_path: Path) -> None
     assert list(range(10, 20)) == found["v"].to_pylist()
     assert read(tmp_path, wanted, max_rows=9) is None
     assert read(tmp_path, max_rows=29) is None
+    size = size_of(str(tmp_path))
+    assert read(tmp_path, max_bytes=size) is not None
+    assert read(tmp_path, max_bytes=size - 1) is None
 
 
 def test_of_other_files_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from materializer.config import Budget, Config
 from materializer.core.engines.reactive_state import ReactiveState
 from materializer.core.refresh.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError
 from materializer.services import aggregate
 from materializer.services.commit.ports import DeltaPorts
-from materializer.spark.engines import questions
 from tests.system.builders import DAY, SCHEMA, Site, at, spark_is_slow
 from tests.system.engine_freezing import CUT, Frozen
 from tests.system.engine_histories import World
@@ -51,7 +51,7 @@ TRADES = [
 
 
 SMALL_AND_LARGE = pytest.mark.parametrize(
-    "small", [pytest.param(100_000, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
+    "small", [pytest.param(1 << 28, id="driver"), pytest.param(0, id="spark", marks=pytest.mark.slow)]
 )
 
 
@@ -438,7 +438,7 @@ def test_a_trading_day_that_is_not_filled_to_its_end_stops_the_bound(site, monke
     A later row of another key closes its windows and does not fill those after them, nor one that was open yet when the day ended:
     a clock does.
     """
-    monkeypatch.setattr(questions, "SMALL_TABLE", small)
+    monkeypatch.setattr(Config, "budget", Budget(bytes=small))
     trades = site.table()
     trades.trade((on(1, "01:10"), "A", 1), (on(1, "03:05"), "A", 2), (on(1, "04:00"), "A", 2), (on(1, "02:40"), "B", 3))
     trades.trade((on(3, "02:10"), "C", 4), (on(3, "03:31"), "C", 5), (on(5, "01:00"), "A", 6))
@@ -464,7 +464,7 @@ def test_filling_that_goes_on_over_days_stops_the_bound_where_it_has_come_to(sit
     """
     Before the window after the last one of the key that is furthest behind, over a day without sessions.
     """
-    monkeypatch.setattr(questions, "SMALL_TABLE", small)
+    monkeypatch.setattr(Config, "budget", Budget(bytes=small))
     trades = site.table()
     trades.trade((on(1, "03:05"), "A", 1), (on(1, "03:50"), "A", 2), (on(4, "01:00"), "B", 3), (on(6, "01:00"), "B", 3))
     parts = {**DAILY, "key_purge_daily": False, "measures": {"n": "count(*)"}}

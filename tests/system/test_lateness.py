@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from materializer.config import Budget, Config
 from materializer.core.refresh.lateness import Advice, in_words
-from materializer.services.observe import capture
 from tests.system.builders import Site
 
 
@@ -21,7 +21,7 @@ def ago(seconds: int) -> datetime:
 def late(site: Site, monkeypatch: pytest.MonkeyPatch, is_spark: bool) -> Site:
     """A lake where, after the definition, 190 rows came half an hour late and ten came two days late."""
     if is_spark:
-        monkeypatch.setattr(capture, "DRIVER_ROWS", 10)
+        monkeypatch.setattr(Config, "budget", Budget(rows=10))
     trades = site.table("trades")
     trades.trade((ago(0), "A", 1))
     site.hourly(properties={"refresh.start_offset": "5 hours", "refresh.end_offset": "1 hour"})

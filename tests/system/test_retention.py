@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from materializer.adapters.cli.app import main
 from materializer.api import Materializer
-from materializer.config import Config
+from materializer.config import Budget, Config
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import reason_of, strategy_of
 from materializer.core.time.spans import NEG_INF
@@ -536,7 +536,7 @@ def test_spark_tells_versions_apart_too(frozen, monkeypatch):
     Where there are more changes than the driver reads, Spark groups them by version below the bound: inserts between deletes
     are merged, and an update is a conflict.
     """
-    monkeypatch.setattr("materializer.services.observe.capture.DRIVER_ROWS", 0)
+    monkeypatch.setattr(Config, "budget", Budget(bytes=0))
     trades = frozen.tables["trades"]
     trades.trade(("00:40", "A", 50), (None, "A", 1), ("06:00", "A", 50))
     trades.delete("price < 1")

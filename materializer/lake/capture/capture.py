@@ -53,6 +53,7 @@ def capture_without_spark(
     time_type: TimeType,
     keys: tuple[str, ...] | None,
     max_rows: int,
+    max_bytes: int,
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
     frozen_below: int = NEG_INF,
@@ -69,6 +70,7 @@ def capture_without_spark(
         time_type: Type of that column.
         keys: Key columns, if every key is a plain column; None if a row does not give its keys.
         max_rows: Maximum number of changed rows to read here; Spark reads more.
+        max_bytes: Maximum size of the files that hold them.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
@@ -83,8 +85,8 @@ def capture_without_spark(
     _check_identity(table, after, upto, table_id)
     if upto <= after:
         return CaptureResult()
-    context = _context_of(table, after, time_column, time_type, keys, max_rows, floor, next_edge, frozen_below)
-    context = replace(context, reads=tuple(reads))
+    context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
+    context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads))
     try:
         commits = [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)]
     except LogGapError as exc:
@@ -114,7 +116,7 @@ def capture_by_files(
     :func:`capture_without_spark`; *reason* says why the feed is not used.
     """
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
-    context = _context_of(table, after, time_column, time_type, None, 0, floor, next_edge, frozen_below)
+    context = _context_of(table, after, time_column, time_type, None, floor, next_edge, frozen_below)
     try:
         commits = [read_commit(table.path, version, context.column) for version in range(after + 1, to_version + 1)]
     except LogGapError as exc:
@@ -130,13 +132,12 @@ def _context_of(
     name: str,
     time_type: TimeType,
     keys: tuple[str, ...] | None,
-    max_rows: int,
     floor: Callable[[int], int],
     next_edge: Callable[[int], int],
     frozen_below: int,
 ) -> CaptureContext:
     column = column_of(table.opened(), name, time_type)
-    return CaptureContext(table, after, column, keys or None, max_rows, floor, next_edge, frozen=frozen_below)
+    return CaptureContext(table, after, column, keys or None, floor, next_edge, frozen=frozen_below)
 
 
 def _check_identity(table: DeltaFolder, after: int, upto: int, table_id: str) -> None:

@@ -24,11 +24,12 @@ class CaptureContext:
         after: The version before the range.
         column: The time column of the table.
         keys: Key columns, or None.
-        max_rows: Maximum number of changed rows that the driver reads.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
         files: The known files by decoded path; the mapping grows.
         before: Whether the files of the version before the range were read; the list grows to one element.
+        max_rows: Maximum number of changed rows that the driver reads.
+        max_bytes: Maximum size of the files that hold them.
         frozen: The boundary below which raw rows may be deleted; ``NEG_INF`` if nothing is frozen.
         reads: Columns that a merge of few changed rows reads next.
     """
@@ -37,11 +38,12 @@ class CaptureContext:
     after: int
     column: TimeColumn
     keys: tuple[str, ...] | None
-    max_rows: int
     floor: Callable[[int], int]
     next_edge: Callable[[int], int]
     files: dict[str, DataFile | FileRange] = field(default_factory=dict)
     before: list[bool] = field(default_factory=list)
+    max_rows: int = 0
+    max_bytes: int = 0
     frozen: int = NEG_INF
     reads: tuple[str, ...] = ()
 

@@ -46,12 +46,16 @@ def read_feed(context: CaptureContext, run: list[Commit]) -> CaptureResult | Seg
     try:
         expected = _expected_rows(context, run)
         total = None if expected is None else sum(expected.values())
-        if expected is None or total is None or total > context.max_rows:
-            size = f"more than {MAX_CHANGE_FILES} change files" if total is None else f"{total} changed rows"
+        size = _size(run)
+        if expected is None or total is None or total > context.max_rows or size > context.max_bytes:
+            size_in_words = (
+                f"more than {MAX_CHANGE_FILES} change files"
+                if total is None
+                else f"{total} changed rows of {size} bytes"
+            )
+            most = f"{context.max_rows} rows, {context.max_bytes} bytes"
             return Segment(
-                first,
-                last,
-                f"{size} in versions {first} to {last} are more than the driver reads ({context.max_rows} rows)",
+                first, last, f"{size_in_words} in versions {first} to {last} are more than the driver reads ({most})"
             )
         columns = {context.column.name, *(context.keys or ())}
         if obstacle := why_misread(
@@ -71,6 +75,11 @@ def read_feed(context: CaptureContext, run: list[Commit]) -> CaptureResult | Seg
     ]
     result = CaptureResult(tuple(pieces), tuple(counts), lateness=lateness)
     return result if frozen is None else result + below_frozen.of_rows(context, frozen, first, last)
+
+
+def _size(run: list[Commit]) -> int:
+    """Return the bytes of the files that hold the changed rows of a run."""
+    return sum(f.bytes for c in run for f in c.change_files or (f for f in (*c.adds, *c.removes) if f.data_change))
 
 
 def _expected_rows(context: CaptureContext, run: list[Commit]) -> dict[int, int] | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +35,8 @@ from materializer.core.time.spans import SpanSet
 from materializer.errors import LeaseHeldError, LogGapError, SourceDamagedError, UsageError, WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake import output_diff as in_driver
-from materializer.lake.log import Commit, DataFile, read_commit
-from materializer.lake.rows import row_count
+from materializer.lake.log import Commit, read_commit
+from materializer.lake.rows import row_count, size_of
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.write.commit import append_rows, create_table, fence, replace_all, shaped
 from materializer.lake.write.replace import append_files
@@ -236,17 +236,18 @@ class _Feed:
         reasons = note.get(NOTE, {})
         place = reasons.get("place") or place_of(self.aggregate)
         place = place if all(name in old.names and name in new.names for name in place) else []
-        if self._is_small(sum(f.rows or 0 for f in adds), (*removes, *adds)):
-            rows = in_driver.changed(
+        rows = max(sum(f.rows or 0 for f in files) for files in (removes, adds))
+        if self.lake.config.driver_holds(rows, sum(f.bytes for f in (*removes, *adds))):
+            found = in_driver.changed(
                 shaped(in_driver.rows_of(self.output, removes, old), both),
                 shaped(in_driver.rows_of(self.output, adds, new), both),
                 place,
             )
             if note["kind"] == "switch":
-                rows = in_driver.alike(rows, Reason.DEFINITION)
+                found = in_driver.alike(found, Reason.DEFINITION)
             else:
-                rows = in_driver.reasoned(rows, _slice_column(reasons), reasons_from_json(reasons))
-            self._append(rows, origin)
+                found = in_driver.reasoned(found, _slice_column(reasons), reasons_from_json(reasons))
+            self._append(found, origin)
             return
         from materializer.spark.run import output_diff as in_spark  # noqa: PLC0415 (loads Spark)
 
@@ -283,7 +284,8 @@ class _Feed:
             return
         place = [name for name in place_of(self.aggregate) if name in old.names]
         count = (row_count(self.output) or 0) + (0 if feed_version is None else row_count(self.path) or 0)
-        if self._is_small(count, ()):
+        size = size_of(self.output) + (0 if feed_version is None else size_of(self.path))
+        if self.lake.config.driver_holds(count, size):
             empty = both.empty_table()
             was = (
                 empty
@@ -301,9 +303,6 @@ class _Feed:
         if feed_version is not None:
             before = in_spark.fitted(in_spark.replayed(in_spark.rows_of(spark, self.path, feed_version, None)), types)
         self._append_by_spark(in_spark.alike(in_spark.changed(before, after, place), None), both, origin)
-
-    def _is_small(self, rows: int, files: Iterable[DataFile]) -> bool:
-        return self.lake.config.driver_holds(rows, sum(f.bytes for f in files))
 
     def _append(self, rows: pa.Table, origin: _Origin) -> None:
         column = self.aggregate.slice_column("output").name

@@ -30,9 +30,6 @@ from materializer.services.aggregate import Aggregate
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
-DRIVER_ROWS: Final = 500_000
-"""Changed rows that the driver reads itself; more are grouped by Spark."""
-
 _CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST}
 
 
@@ -67,7 +64,8 @@ class Capture:
             time_column=aggregate.definition.spec.time_column,
             time_type=aggregate.definition.time_type,
             keys=self._plain_keys(),
-            max_rows=DRIVER_ROWS,
+            max_rows=self._config.budget.opened,
+            max_bytes=self._config.budget.bytes,
             floor=grid.floor,
             next_edge=grid.next,
             frozen_below=state.frozen,

@@ -28,8 +28,6 @@ from materializer.services.planning.window_limit import WindowLimit
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
-MAX_PARTS: Final = 100_000
-"""More ranges than this are computed by computing everything."""
 ANYWHERE: Final = SpanSet.of(EVERYTHING)
 TOO_MANY: Final = "more kept results than the driver holds"
 NEAR: Final = 2
@@ -66,11 +64,21 @@ class EnginePlanner:
         engine: Starts Spark on first use.
         request: What was asked.
         limit: Counts the windows of a run before they are made.
+        most_parts: Maximum number of ranges; more are computed by computing everything.
     """
 
-    def __init__(self, aggregate: Aggregate, engine: Callable[[], Spark], request: Request, limit: WindowLimit) -> None:
+    def __init__(
+        self,
+        aggregate: Aggregate,
+        engine: Callable[[], Spark],
+        request: Request,
+        limit: WindowLimit,
+        *,
+        most_parts: int,
+    ) -> None:
         self._aggregate = aggregate
         self._limit = limit
+        self._most_parts = most_parts
         self._definition = aggregate.definition
         self._windows = _windows(aggregate)
         self._engine = engine
@@ -290,7 +298,7 @@ class EnginePlanner:
         parts = [
             part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], stored.get(key, []))
         ]
-        if len(parts) > MAX_PARTS:
+        if len(parts) > self._most_parts:
             return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
         lives = {
             part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in stored.get(part.key, [])])

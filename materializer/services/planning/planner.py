@@ -84,7 +84,11 @@ class RunPlanner:
         self.request = request
         self.of_engine = (
             EnginePlanner(
-                observation.aggregate, engine, request, WindowLimit(observation, engine, config.limits.windows)
+                observation.aggregate,
+                engine,
+                request,
+                WindowLimit(observation, engine, config.limits.windows),
+                most_parts=config.budget.listed,
             )
             if made
             else None

@@ -23,6 +23,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
@@ -51,7 +52,7 @@ def counted_rows(
     work: Work,
     parts: DataFrame | None = None,
     *,
-    is_small: bool = False,
+    small: Budget | None = None,
 ) -> DataFrame:
     """Return the prepared raw rows that some work counts, at a source version.
 
@@ -62,7 +63,7 @@ def counted_rows(
         version: The source version.
         work: The work to compute.
         parts: The ranges of the work as a frame; None when the work covers everything.
-        is_small: Whether the rows are few enough for the driver to read them.
+        small: What the driver holds, if the rows are few enough for it to read them.
     """
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
@@ -71,8 +72,8 @@ def counted_rows(
     spans = SpanSet.of(Span(work.since if last is None else NEG_INF, POS_INF))
     if work.parts is not None:
         spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).params.end is not None)
-    if is_small:
-        frame = read_small.raw_rows(spark, definition, source, version, spans)
+    if small is not None:
+        frame = read_small.raw_rows(spark, small, definition, source, version, spans)
     else:
         frame = c.read_version(spark, source, version)
     rows = run.prepared(definition, frame, spans)

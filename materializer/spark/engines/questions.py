@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import Definition, key_column, quoted
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
@@ -29,18 +30,11 @@ from materializer.spark.query.bucket_sql import spans_sql
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"
 """SQL of the last instant of an event with a duration."""
-SMALL: Final = 200_000
-"""Maximum number of changed rows that the driver reads itself."""
-SMALL_KEPT: Final = 1_000_000
-"""Maximum number of stored rows that the driver holds."""
-SMALL_TABLE: Final = 100_000
-"""Maximum number of rows of a partials table that the driver reads itself; in a larger table Spark finds the wanted rows."""
-MAX_CHANGED: Final = 200_000
-"""Maximum number of changed pairs of key and slice that are listed; more pairs count as "everything"."""
 
 
 def changed_keys(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     source: SourceIdentity,
     after: int,
@@ -56,6 +50,7 @@ def changed_keys(
 
     Args:
         spark: A session.
+        budget: What the driver holds.
         definition: The definition, with its keys and filter.
         source: The source.
         after: The version that is known already.
@@ -63,14 +58,14 @@ def changed_keys(
         spans: Only changed rows in these spans count.
         last: Only events that last at least until this instant count.
     """
-    small = _small_changes(definition, source, after, upto, spans, last)
+    small = _small_changes(budget, definition, source, after, upto, spans, last)
     if small is not None:
         return small
     frame = c.read_changes(spark, source, after, upto)
     rows = prepared(definition, frame, spans)
     if last != NEG_INF:
         rows = rows.where(lasts_sql(last))
-    return _by_key_and_slice(definition, rows, "_change_type != 'insert'")
+    return _by_key_and_slice(budget, definition, rows, "_change_type != 'insert'")
 
 
 def lasts_sql(last: int) -> str:
@@ -79,7 +74,13 @@ def lasts_sql(last: int) -> str:
 
 
 def _small_changes(
-    definition: Definition, source: SourceIdentity, after: int, upto: int, spans: SpanSet, least: int
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    after: int,
+    upto: int,
+    spans: SpanSet,
+    least: int,
 ) -> ChangedKeys | None:
     spec = definition.spec
     names = {name.lower(): name for name in spec.reads}
@@ -88,7 +89,7 @@ def _small_changes(
     if source.name or not all(keys):
         return None
     columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))
-    rows = read_small_changes(source.path, after, upto, columns, max_rows=SMALL)
+    rows = read_small_changes(source.path, after, upto, columns, max_rows=budget.changed, max_bytes=budget.bytes)
     if rows is None:
         return None
     times = instants_of(rows[spec.time_column], definition.time_type).to_pylist()
@@ -111,16 +112,18 @@ def _small_changes(
 
 
 def rows_as_changes(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
 ) -> ChangedKeys | None:
     """Return the rows in *spans* at a version as if all of them had just been inserted; None when there are too many."""
-    return _by_key_and_slice(definition, prepared(definition, c.read_version(spark, source, version), spans), "false")
+    rows = prepared(definition, c.read_version(spark, source, version), spans)
+    return _by_key_and_slice(budget, definition, rows, "false")
 
 
-def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> ChangedKeys | None:
+def _by_key_and_slice(budget: Budget, definition: Definition, rows: DataFrame, other: str) -> ChangedKeys | None:
     """Return which keys changed in which slices; None when there are too many pairs.
 
     Args:
+        budget: What the driver holds.
         definition: The definition, with its keys and slices.
         rows: Prepared changed rows.
         other: Predicate of the rows that were not inserted.
@@ -135,9 +138,10 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
         sf.count(sf.lit(1)).alias("rows"),
         sf.count_if(sf.expr(other)).alias("others"),
     )
-    found = c.to_arrow(grouped.limit(MAX_CHANGED + 1)).to_pylist()
-    if len(found) > MAX_CHANGED:
+    fetched = c.few(grouped, budget.changed)
+    if fetched is None:
         return None
+    found = fetched.to_pylist()
     by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for row in found:
         by_key[frozen([row[k] for k in keys])].append((row["lo"], POS_INF if row["hi"] >= 2**62 else row["hi"]))
@@ -149,18 +153,22 @@ def _by_key_and_slice(definition: Definition, rows: DataFrame, other: str) -> Ch
     )
 
 
-def keys_over(spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
+def keys_over(
+    spark: SparkSession, budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet
+) -> list[Key] | None:
     """Return the keys that have stored results in *spans*; None when there are too many."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
     over = " OR ".join(f"(w_start < {s.end}L AND w_end >= {s.start}L)" for s in spans) or "false"
     names = [key_column(k.name) for k in definition.spec.keys]
-    found = c.to_arrow(frame.where(over).select(*names).distinct().limit(MAX_CHANGED + 1))
-    rows = found.to_pylist() if names else [{}] * min(1, frame.where(over).limit(1).count())
-    return None if len(rows) > MAX_CHANGED else [frozen([row[n] for n in names]) for row in rows]
+    if not names:
+        return [()] * frame.where(over).limit(1).count()
+    found = c.few(frame.where(over).select(*names).distinct(), budget.changed)
+    return None if found is None else [frozen([row[n] for n in names]) for row in found.to_pylist()]
 
 
 def kept_rows(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     path: str,
     version: int,
@@ -175,6 +183,7 @@ def kept_rows(
 
     Args:
         spark: A session.
+        budget: What the driver holds.
         definition: The definition.
         path: The partials table of the definition.
         version: The version of the partials table.
@@ -186,12 +195,12 @@ def kept_rows(
     stored = [n for n, _ in definition.partial_columns]
     order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in stored else [])]
     columns = list(dict.fromkeys([*names, *_KEPT, *order, *carried]))
-    rows = read_small_kept(path, version, columns, since=since, time_type=definition.time_type, max_rows=SMALL_TABLE)
+    rows = _small_table(budget, definition, path, version, columns, since)
     if rows is None:
         frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
-        rows = c.to_arrow(frame.limit(SMALL_KEPT + 1))
-        if rows.num_rows > SMALL_KEPT:
-            return None
+        rows = c.few(frame, budget.stored)
+    if rows is None:
+        return None
     rows = rows.sort_by([(n, "ascending") for n in order])
     found: dict[Key, list[tuple[StoredResult, dict[str, Any]]]] = defaultdict(list)
     wanted = None if keys is None else set(keys)
@@ -202,6 +211,21 @@ def kept_rows(
             kept = StoredResult(*(data[n][i] for n in _KEPT))
             found[key].append((kept, {n: data[n][i] for n in carried}))
     return dict(found)
+
+
+def _small_table(
+    budget: Budget, definition: Definition, path: str, version: int, columns: Sequence[str], since: SpanSet | None
+) -> pa.Table | None:
+    """Return the stored results of a small table; None if Spark has to find the wanted rows."""
+    return read_small_kept(
+        path,
+        version,
+        columns,
+        since=since,
+        time_type=definition.time_type,
+        max_rows=budget.passed,
+        max_bytes=budget.bytes,
+    )
 
 
 def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[StoredResult]:
@@ -216,6 +240,7 @@ def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> lis
 
 def unsettled(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     path: str,
     version: int,
@@ -226,6 +251,7 @@ def unsettled(
 
     Args:
         spark: A session.
+        budget: What the driver holds.
         definition: The definition.
         path: The partials table of the definition.
         version: The version of the partials table.
@@ -236,7 +262,7 @@ def unsettled(
     start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
     calendar = params.calendar if params.fills_by_day else None
     columns = [*(key_column(k.name) for k in definition.spec.keys), "w_start", "w_end", "is_final"]
-    rows = read_small_kept(path, version, columns, since=None, time_type=definition.time_type, max_rows=SMALL_TABLE)
+    rows = _small_table(budget, definition, path, version, columns, None)
     if rows is not None:
         kept = _small_progress(rows, start, end, dirty, calendar)
     else:

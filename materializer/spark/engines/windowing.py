@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import StoredResult
@@ -25,9 +26,6 @@ from materializer.spark.query import read_small
 from materializer.spark.runtime.failures import feed_gaps, spoken
 from materializer.spark.runtime.jvm import watched
 
-SMALL_LATE: Final = 100_000
-"""Maximum number of late rows that the driver fetches and appends itself; Spark appends more rows."""
-
 
 @watched
 class Windowing:
@@ -35,10 +33,12 @@ class Windowing:
 
     Args:
         spark: A session with UTC and ANSI on.
+        budget: What the driver holds.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, budget: Budget) -> None:
         self._spark = spark
+        self._budget = budget
 
     # -- a refresh -------------------------------------------------------------------------------------------------------
 
@@ -66,13 +66,14 @@ class Windowing:
         """
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
-        stored = read_small.kept_rows(spark, definition, partials_path, version, replaced, few=is_small)
+        stored = read_small.kept_rows(spark, self._budget, definition, partials_path, version, replaced, few=is_small)
         stored = c.kept_partials(definition, stored, replaced)
         if work.parts == ():
             return stored, []
         parts = None if work.parts is None else run.part_frame(spark, definition, work.parts)
         before = self._before(definition, partials_path, version, work, parts)
-        raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, is_small=is_small)
+        small = self._budget if is_small else None
+        raw = arrival.counted_rows(spark, definition, source, plan.source_version, work, parts, small=small)
         if work.parts is None:
             raw = self._going_on(definition, raw, partials_path, version, work.since)
         raw, seen = c.counted(raw, "recompute")
@@ -215,16 +216,15 @@ class Windowing:
     ) -> tuple[StructType, pa.Table | DataFrame, bool]:
         """Return the rows that arrived in (after, upto] and were not accepted, with the reason, and whether they were fetched.
 
-        Few rows are fetched; more stay in Spark.
+        Few rows are fetched, and the driver appends them; more stay in Spark.
 
         Raises:
             ChangeFeedGapError: If the change feed does not reach back to the table's first version.
         """
         with feed_gaps(source.path, after, upto):
             late = arrival.late_rows(self._spark, definition, source, after, upto, at)
-            fetched = c.to_arrow(late.limit(SMALL_LATE + 1))
-        is_fetched = fetched.num_rows <= SMALL_LATE
-        return late.schema, fetched if is_fetched else late, is_fetched
+            fetched = c.few(late, self._budget.passed)
+        return late.schema, late if fetched is None else fetched, fetched is not None
 
     # -- questions -------------------------------------------------------------------------------------------------------
 
@@ -246,19 +246,19 @@ class Windowing:
         if upto <= after:
             return ChangedKeys({}, None, is_insert_only=True, rows=0)
         with feed_gaps(source.path, after, upto):
-            return questions.changed_keys(self._spark, definition, source, after, upto, spans, last=last)
+            return questions.changed_keys(self._spark, self._budget, definition, source, after, upto, spans, last=last)
 
     def rows_as_changes(
         self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
     ) -> ChangedKeys | None:
         """Return the rows of some spans as if they had just been inserted; see :mod:`.questions`."""
         with spoken("reading the source", table=source.path, version=version):
-            return questions.rows_as_changes(self._spark, definition, source, version, spans)
+            return questions.rows_as_changes(self._spark, self._budget, definition, source, version, spans)
 
     def keys_over(self, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
         """Return the keys that have stored results in some spans; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.keys_over(self._spark, definition, path, version, spans)
+            return questions.keys_over(self._spark, self._budget, definition, path, version, spans)
 
     def kept_rows(
         self,
@@ -272,7 +272,9 @@ class Windowing:
     ) -> dict[Key, list[tuple[StoredResult, dict[str, Any]]]] | None:
         """Return stored result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.kept_rows(self._spark, definition, path, version, keys, since=since, carried=carried)
+            return questions.kept_rows(
+                self._spark, self._budget, definition, path, version, keys, since=since, carried=carried
+            )
 
     def kept_across(self, path: str, version: int, bound: int) -> list[StoredResult]:
         """Return the stored results across an instant, joined into one; see :mod:`.questions`."""
@@ -282,7 +284,7 @@ class Windowing:
     def unsettled(self, definition: Definition, path: str, version: int, inside: Span, dirty: int) -> int | None:
         """Return the start of the first stored result that may still change, or still appear; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.unsettled(self._spark, definition, path, version, inside, dirty)
+            return questions.unsettled(self._spark, self._budget, definition, path, version, inside, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival if the change feed reaches back, else the smallest."""

@@ -26,6 +26,7 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
+from materializer.spark.runtime.failures import is_too_large
 from materializer.spark.runtime.jvm import death_behind
 
 FINAL: Final = "f_"
@@ -244,6 +245,17 @@ def to_arrow(frame: DataFrame) -> pa.Table:
         columns.append(column)
     # over Connect another frame would have to be analysed once more
     return (frame.select(*columns) if is_cast else frame).toArrow()
+
+
+def few(frame: DataFrame, most: int) -> pa.Table | None:
+    """Fetch a frame of up to *most* rows; None if it has more, or more bytes than the driver takes from Spark."""
+    try:
+        found = to_arrow(frame.limit(most + 1))
+    except Exception as exc:
+        if not is_too_large(exc):
+            raise
+        return None
+    return found if found.num_rows <= most else None
 
 
 def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:

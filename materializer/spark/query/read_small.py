@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
@@ -18,18 +19,12 @@ from materializer.spark.query import compute as c
 _PLAIN: Final = re.compile(
     r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
 )
-MOST_OPENED: Final = 500_000
-"""Maximum number of rows in the files that the driver opens to pick few rows; Spark reads more."""
-MOST: Final = 50_000
-"""Maximum number of rows in the files that the driver opens without picking, and of raw rows that it passes on."""
-MOST_KEPT: Final = 100_000
-"""Maximum number of stored rows that the driver passes on."""
 FEW: Final = 64
 """Maximum number of spans for which the driver picks rows itself; with more spans Spark filters."""
 
 
 def raw_rows(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
 ) -> DataFrame:
     """Return at least the rows of a source that lie in *spans*, with at least the columns that the definition reads."""
     spec = definition.spec
@@ -38,30 +33,38 @@ def raw_rows(
     if source.name or not named <= types.keys() or not all(map(_PLAIN.fullmatch, types.values())):
         return c.read_version(spark, source, version)
     at = spec.time_column
-    found = _picked(source.path, version, list(types), spans, at, definition.time_type, MOST)
+    found = _picked(budget, source.path, version, list(types), spans, at, definition.time_type, budget.raw)
     return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
 
 
 def kept_rows(
-    spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet, *, few: bool
+    spark: SparkSession, budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet, *, few: bool
 ) -> DataFrame:
     """Return at least the stored rows of *spans*; the driver reads them itself if they are *few* in files that are small."""
-    types = dict(definition.partial_columns)
-    found = (
-        _picked(path, version, list(types), spans, SLICE, definition.time_type, MOST_KEPT) if few and spans else None
-    )
+    found, types = None, dict(definition.partial_columns)
+    if few and spans:
+        found = _picked(budget, path, version, list(types), spans, SLICE, definition.time_type, budget.passed)
     if found is None:
         return spark.read.format("delta").option("versionAsOf", version).load(path)
     return c.frame_of(spark, found, types)
 
 
 def _picked(
-    path: str, version: int, columns: list[str], spans: SpanSet, at: str, time_type: TimeType, most: int
+    budget: Budget,
+    path: str,
+    version: int,
+    columns: list[str],
+    spans: SpanSet,
+    at: str,
+    time_type: TimeType,
+    most: int,
 ) -> pa.Table | None:
     """Return at least the rows of *spans*, but at most *most* rows; None if Spark has to read them."""
     is_picked = len(spans) <= FEW
-    max_rows = MOST_OPENED if is_picked else MOST
-    found = read_small_rows(path, version, columns, spans, time=at, time_type=time_type, max_rows=max_rows)
+    max_rows = budget.opened if is_picked else budget.raw
+    found = read_small_rows(
+        path, version, columns, spans, time=at, time_type=time_type, max_rows=max_rows, max_bytes=budget.bytes
+    )
     if found is not None and is_picked:
         found = found.filter(lies_in(found[at], spans, time_type))
     return None if found is None or found.num_rows > most else found

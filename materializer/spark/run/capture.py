@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
@@ -19,8 +20,6 @@ from materializer.spark.query import compute as c
 from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import feed_gaps
 
-MAX_SLICES: Final = 100_000
-"""Maximum number of touched buckets to list; if there are more, all buckets count as touched."""
 KNOWN: Final = "known"
 VERSION: Final = "in version"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
@@ -53,6 +52,7 @@ class Changes:
 
 def changes(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     source: SourceIdentity,
     after: int,
@@ -64,6 +64,7 @@ def changes(
 
     Args:
         spark: Session that reads.
+        budget: What the driver holds; if there are more touched buckets than it lists, all buckets count as touched.
         definition: The definition, with its grid.
         source: The table.
         after: The version that is known already.
@@ -84,9 +85,10 @@ def changes(
             grouped = frame.groupBy(slice_).agg(*kinds, known)
         else:
             grouped = _by_version(frame, slice_, [*kinds, known], frozen)
-        rows = grouped.limit(MAX_SLICES + 1).collect()
-    if len(rows) > MAX_SLICES:
+        fetched = c.few(grouped, budget.listed)
+    if fetched is None:
         return Changes(None, False, {}, 0)
+    rows = fetched.to_pylist()
     counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
     waited = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
     expired, late, conflicts, rows = _below(rows, frozen)
@@ -121,7 +123,9 @@ def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], froze
     return found.groupBy(stored, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
 
 
-def _below(rows: list[Row], frozen: int) -> tuple[int, tuple[int, ...], tuple[int, ...], list[Row]]:
+def _below(
+    rows: list[dict[str, Any]], frozen: int
+) -> tuple[int, tuple[int, ...], tuple[int, ...], list[dict[str, Any]]]:
     """Return the rows deleted below the frozen boundary, starts of late and of conflicting buckets, and the rows above it."""
     if frozen == NEG_INF:
         return 0, (), (), rows

@@ -60,5 +60,5 @@ class Executor:
                 spark = given if given is not None else start(self.config, loads=loads, stores=self.stores())
                 from materializer.spark.run.spark import Spark
 
-                self.started = Spark(spark, self.python)
+                self.started = Spark(spark, self.python, self.config.budget)
             return self.started

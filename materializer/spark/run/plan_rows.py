@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Final
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 
+from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
 from materializer.core.time.spans import Span, SpanSet
@@ -16,14 +16,10 @@ from materializer.lake.local_read import read_small_changes
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 
-SMALL_CHANGES: Final = 200_000
-"""Maximum number of inserted rows that the driver reads itself for a merge; Spark reads more."""
-MAX_STARTS: Final = 100_000
-"""Maximum number of buckets to list one by one; if there are more, spans around them are used, however many these are."""
-
 
 def parts_of(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     source: SourceIdentity,
     partials_path: str,
@@ -33,20 +29,20 @@ def parts_of(
     """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
     raw, gone = _raw_spans(plan), plan.discarded
     merges = [step for step in plan.steps if isinstance(step, Merge)]
-    starts = _starts(spark, definition, raw)
+    starts = _starts(spark, budget, definition, raw)
     parts, observations = [], []
     if raw:
-        rows, seen = _raw(spark, definition, source, plan, raw, starts, hull)
+        rows, seen = _raw(spark, budget, definition, source, plan, raw, starts, hull)
         observations.append(seen)
         parts.append(rows)
     if merges or plan.replaced != raw:
         spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
-        stored = stored_rows(spark, definition, partials_path, plan, spans)
+        stored = stored_rows(spark, budget, definition, partials_path, plan, spans)
         stored = c.kept_partials(definition, stored, spans)
         stored = stored if starts is None else c.except_buckets(definition, stored, starts)
         news = []
         for i, step in enumerate(merges):
-            changed = _inserts(spark, definition, source, step, plan.source_version)
+            changed = _inserts(spark, budget, definition, source, step, plan.source_version)
             rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
             observations.append(seen)
             inside = step.spans
@@ -59,6 +55,7 @@ def parts_of(
 
 def _raw(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     source: SourceIdentity,
     plan: Plan,
@@ -68,7 +65,7 @@ def _raw(
 ) -> tuple[DataFrame, Observation]:
     around = raw if starts is None else raw.at_most(MAX_SPANS)
     if plan.lane is Lane.DRIVER:
-        rows = read_small.raw_rows(spark, definition, source, plan.source_version, around)
+        rows = read_small.raw_rows(spark, budget, definition, source, plan.source_version, around)
     else:
         rows = c.read_version(spark, source, plan.source_version)
     rows, inside = _inside(definition, rows, around, starts, hull)
@@ -86,7 +83,13 @@ def _inside(
 
 
 def source_rows(
-    spark: SparkSession, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    plan: Plan,
+    *,
+    hull: Span | None,
 ) -> DataFrame:
     """Return the source rows that *plan* aggregates: all rows of recomputed spans, only inserted rows of merged spans.
 
@@ -94,7 +97,7 @@ def source_rows(
         The columns of the source.
     """
     raw = _raw_spans(plan)
-    starts = _starts(spark, definition, raw)
+    starts = _starts(spark, budget, definition, raw)
     around = raw if starts is None else raw.at_most(MAX_SPANS)
     # a quality suite may also check columns that no measure reads
     every = c.read_version(spark, source, plan.source_version)
@@ -107,10 +110,10 @@ def source_rows(
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
 
-def _starts(spark: SparkSession, definition: Definition, spans: SpanSet) -> DataFrame | None:
-    """Return the bucket starts of *spans* if the spans, but not the starts, are too many for a predicate; else None."""
-    grid, starts = definition.grid, []
-    if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else MAX_STARTS for s in spans) >= MAX_STARTS:
+def _starts(spark: SparkSession, budget: Budget, definition: Definition, spans: SpanSet) -> DataFrame | None:
+    """Return the bucket starts of *spans* if the spans, but not the starts, are too many; else None, and spans around them are used."""
+    grid, starts, most = definition.grid, [], budget.listed
+    if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else most for s in spans) >= most:
         return None
     for span in spans:
         at = span.start
@@ -120,19 +123,25 @@ def _starts(spark: SparkSession, definition: Definition, spans: SpanSet) -> Data
     return spark.createDataFrame(starts, f"`{c.AT}` bigint")
 
 
-def _inserts(spark: SparkSession, definition: Definition, source: SourceIdentity, step: Merge, upto: int) -> DataFrame:
+def _inserts(
+    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, step: Merge, upto: int
+) -> DataFrame:
     types = dict(definition.spec.read_types)
-    few = read_small_changes(source.path, step.after, upto, list(types), max_rows=SMALL_CHANGES)
+    few = read_small_changes(
+        source.path, step.after, upto, list(types), max_rows=budget.changed, max_bytes=budget.bytes
+    )
     if few is None:
         return c.read_inserts(spark, source, step.after, upto)
     inserted = few.filter(pc.equal(few["_change_type"], "insert"))
     return c.frame_of(spark, inserted.select(list(types)), types)
 
 
-def stored_rows(spark: SparkSession, definition: Definition, path: str, plan: Plan, spans: SpanSet) -> DataFrame:
+def stored_rows(
+    spark: SparkSession, budget: Budget, definition: Definition, path: str, plan: Plan, spans: SpanSet
+) -> DataFrame:
     """Return the stored partials of some spans, as they were when the plan was made."""
     few = plan.lane is Lane.DRIVER
-    return read_small.kept_rows(spark, definition, path, plan.partials.version, spans, few=few)
+    return read_small.kept_rows(spark, budget, definition, path, plan.partials.version, spans, few=few)
 
 
 def _raw_spans(plan: Plan) -> SpanSet:

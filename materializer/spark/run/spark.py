@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from materializer.config import Budget
 from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.clock import ClosingClock
@@ -28,12 +29,7 @@ from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import (
-    DataError,
-    ResultTooLargeError,
-    SparkDiedError,
-    SparkError,
-)
+from materializer.errors import DataError, ResultTooLargeError, SparkDiedError, SparkError
 from materializer.journal.events import SourceIdentity
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
@@ -67,18 +63,20 @@ class Spark:
     Args:
         spark: The user's session, which is not changed.
         python: Aggregates that are written in Python, by name.
+        budget: What the driver holds.
 
     Raises:
         ForeignSettingError: If the session would skip missing or corrupt files silently.
     """
 
-    def __init__(self, spark: SparkSession, python: Mapping[str, PythonAggregate] = MappingProxyType({})) -> None:
+    def __init__(self, spark: SparkSession, python: Mapping[str, PythonAggregate], budget: Budget) -> None:
         refuse_unsafe_settings(spark)
         self.spark = work_session(spark)
         self._bridge = jvm.bridge_of(self.spark)
         self._losses = jvm.RECORD.losses
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it repeats each refusal with its plan
-        self.windows = Windowing(self.spark)
+        self.budget = budget
+        self.windows = Windowing(self.spark, budget)
         self.catalogs = Catalogs(self.spark)
         self._group = ""
         self._python = frozenset(python)
@@ -146,23 +144,14 @@ class Spark:
     ) -> Computed:
         refuse_unknown(definition, self._python)
         self._group = f"materializer-{uuid4().hex}"
-        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= read_small.MOST_OPENED
+        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= self.budget.opened
         is_small = few and plan.windows <= FEW_WINDOWS
-        with (
-            self.counted(),
-            options.planned_simply(self.spark, compiles=not options.is_plain(definition))
-            if is_small
-            else nullcontext(),
-        ):
+        simply = options.planned_simply(self.spark, compiles=not options.is_plain(definition))
+        with self.counted(), simply if is_small else nullcontext():
             with spoken("reading the source", table=source.path, version=plan.source_version):
-                if work is None:
-                    parts, observations = plan_rows.parts_of(self.spark, definition, source, partials_path, plan, hull)
-                else:
-                    found, seen = self.windows.results_of(
-                        definition, source, partials_path, plan, work, is_small=is_small
-                    )
-                    parts, observations = [found], seen
-            frame = reduce(DataFrame.unionByName, parts)
+                frame, observations = self._rows_of(
+                    definition, source, partials_path, plan, hull, work, is_small=is_small
+                )
             with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
                 if plan.lane is Lane.DRIVER:
                     computed = self._fetched(definition, frame, plan, self._group, metrics)
@@ -170,6 +159,22 @@ class Spark:
                     computed = self._cached(definition, frame, plan, self._group)
                 computed.rows_read = sum(map(c.rows_seen, observations))
         return computed
+
+    def _rows_of(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        path: str,
+        plan: Plan,
+        hull: Span | None,
+        work: Work | None,
+        *,
+        is_small: bool = False,
+    ) -> Observed:
+        if work is not None:
+            return self.windows.results_of(definition, source, path, plan, work, is_small=is_small)
+        parts, seen = plan_rows.parts_of(self.spark, self.budget, definition, source, path, plan, hull)
+        return reduce(DataFrame.unionByName, parts), seen
 
     def source_rows(
         self, definition: Definition, source: SourceIdentity, plan: Plan, *, hull: Span | None
@@ -179,7 +184,7 @@ class Spark:
         Shape:
             The columns of the source.
         """
-        return plan_rows.source_rows(self.spark, definition, source, plan, hull=hull)
+        return plan_rows.source_rows(self.spark, self.budget, definition, source, plan, hull=hull)
 
     def _fetched(
         self, definition: Definition, frame: DataFrame, plan: Plan, group: str, metrics: Sequence[str]
@@ -193,9 +198,8 @@ class Spark:
     def _cached(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
         frame = frame.persist()
         try:
-            counts = frame.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets")).collect()[
-                0
-            ]
+            rows, buckets = sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets")
+            counts = frame.agg(rows, buckets).collect()[0]
             output = c.finalise(definition, frame, plan.replaced)
             output_rows = output.count() if definition.layout.having else counts["rows"]
         except BaseException:
@@ -221,7 +225,7 @@ class Spark:
     ) -> pa.Table | DataFrame:
         """Return the output rows of partials that are already committed; recovery publishes them."""
         with spoken("finalising committed partials", table=path, version=version):
-            stored = read_small.kept_rows(self.spark, definition, path, version, spans, few=fetch)
+            stored = read_small.kept_rows(self.spark, self.budget, definition, path, version, spans, few=fetch)
             output = c.finalise(definition, c.kept_partials(definition, stored, spans), spans)
             return c.to_arrow(output) if fetch else output
 
@@ -242,7 +246,7 @@ class Spark:
             return row_counts.fewer_rows(
                 self.spark,
                 definition,
-                plan_rows.stored_rows(self.spark, definition, path, plan, spans),
+                plan_rows.stored_rows(self.spark, self.budget, definition, path, plan, spans),
                 computed,
                 gone,
             )
@@ -257,7 +261,7 @@ class Spark:
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
             stored = c.kept_partials(
-                definition, plan_rows.stored_rows(self.spark, definition, path, plan, spans), spans
+                definition, plan_rows.stored_rows(self.spark, self.budget, definition, path, plan, spans), spans
             )
             return row_counts.fewer_counted(self.spark, definition, stored, computed, gone)
 
@@ -332,7 +336,7 @@ class Spark:
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, *, frozen: int = NEG_INF
     ) -> Changes:
         """Return which buckets the change feed of (after, upto] touches; see :func:`materializer.spark.run.capture.changes`."""
-        return changes(self.spark, definition, source, after, upto, frozen=frozen)
+        return changes(self.spark, self.budget, definition, source, after, upto, frozen=frozen)
 
     def read_output(self, path: str, version: int | None = None) -> DataFrame:
         """Return the published rows of a version, by default the newest."""
@@ -376,14 +380,8 @@ class Spark:
             if not plan.spans:
                 return published, []
             with feed_gaps(source.path, -1, plan.source_version):
-                if work is None:
-                    parts, counts = plan_rows.parts_of(self.spark, definition, source, paths["partials"], plan, hull)
-                else:
-                    found, seen = self.windows.results_of(
-                        definition, source, paths["partials"], plan, work, is_small=False
-                    )
-                    parts, counts = [found], seen
-                dirty = c.finalise(definition, reduce(DataFrame.unionByName, parts), plan.replaced)
+                rows, counts = self._rows_of(definition, source, paths["partials"], plan, hull, work)
+                dirty = c.finalise(definition, rows, plan.replaced)
                 frame = published.unionByName(dirty)
             return (frame.where(inside) if inside else frame), [*counts, *above()]
 

@@ -132,6 +132,11 @@ def conditions(exc: BaseException, causes: Sequence[Thrown] | None = None) -> tu
     return tuple(dict.fromkeys(found))
 
 
+def is_too_large(exc: BaseException) -> bool:
+    """Whether Spark failed because the driver would have to hold more than it can."""
+    return _too_large(thrown(exc)) is not None
+
+
 def _too_large(causes: Sequence[Thrown]) -> Thrown | None:
     """Return the exception which says that the driver would have to hold more than it can, or None.
 

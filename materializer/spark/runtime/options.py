@@ -77,6 +77,7 @@ def embedded_options(
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": config.spark.memory,
+        "spark.driver.maxResultSize": f"{_most_fetched(config)}b",
         **(_LOOPBACK if config.spark.is_local else {}),  # the executors of a cluster have to reach the driver
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -94,6 +95,16 @@ def embedded_options(
         "spark.sql.extensions": ",".join(dict.fromkeys(extensions)),
         "spark.driver.extraJavaOptions": flags,
     }
+
+
+def _most_fetched(config: Config) -> int:
+    """Return how many bytes of rows Spark may send to the driver at once.
+
+    Rows are about four times as large there as in files, and must not fill the JVM's heap on their way to Python.
+    """
+    number, unit = config.spark.memory[:-1], config.spark.memory[-1].lower()
+    heap = int(number) << {"k": 10, "m": 20, "g": 30, "t": 40}[unit]
+    return min(4 * config.budget.bytes, heap // 2)
 
 
 def _split(text: str) -> list[str]:

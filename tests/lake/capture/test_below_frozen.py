@@ -31,6 +31,7 @@ def captured(table: Trades, after: int, frozen: int = BOUND) -> CaptureResult:
         time_type=TimeType.TIMESTAMP,
         keys=("sym",),
         max_rows=10_000,
+        max_bytes=1 << 28,
         floor=lambda t: t // HOUR * HOUR,
         next_edge=lambda e: e + HOUR,
         frozen_below=frozen,
@@ -195,7 +196,7 @@ def test_a_file_whose_rows_are_marked_as_deleted(operation, late_hours, conflict
     commit = Commit(1, 0, operation, None, None, None, (marked,), (whole,), (), {})
     column = TimeColumn("ts", TimeType.TIMESTAMP, "ts")
     look = CaptureContext(
-        DeltaFolder("/nowhere"), 0, column, None, 0, lambda t: t // HOUR * HOUR, lambda e: e + HOUR, frozen=BOUND
+        DeltaFolder("/nowhere"), 0, column, None, lambda t: t // HOUR * HOUR, lambda e: e + HOUR, frozen=BOUND
     )
     found = of_files(look, commit, [marked], [whole])
 
@@ -221,7 +222,7 @@ def asked(*known: DataFile) -> CaptureContext:
     """A look that knows some files, over a table of which nothing can be read."""
     hour = (lambda t: t // HOUR * HOUR, lambda e: e + HOUR)
     look = CaptureContext(
-        DeltaFolder("/nowhere"), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *hour, frozen=BOUND
+        DeltaFolder("/nowhere"), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, *hour, frozen=BOUND
     )
     look.files.update({f.path: f for f in known})
     return look

@@ -27,6 +27,7 @@ from materializer.lake.capture.capture import (
 )
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.log import DataFile, read_commit
+from materializer.lake.rows import size_of
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder
 from tests import tables
@@ -44,6 +45,7 @@ def capture(table: Trades, after: int, **options: Any) -> CaptureResult | NeedsS
         "time_type": TimeType.TIMESTAMP,
         "keys": ("sym",),
         "max_rows": 10_000,
+        "max_bytes": 1 << 28,
     }
     return capture_without_spark(table.path, **(asked | GRID | options))
 
@@ -220,6 +222,18 @@ def test_many_rows_are_left_to_spark(trades) -> None:
     assert {Rung.FEED, Rung.FILES} == rungs(captured(table, 0, max_rows=41))
 
 
+def test_large_files_are_left_to_spark(trades) -> None:
+    """
+    Few changed rows in files of more bytes than allowed, too.
+    """
+    table = trades()
+    table.append((0, "a", 1))
+    size = size_of(table.path)
+
+    assert {Rung.FEED} == rungs(captured(table, 0, max_bytes=size))
+    assert f"1 changed rows of {size} bytes" in capture(table, 0, max_bytes=size - 1).reason
+
+
 def test_a_segment_by_files(trades) -> None:
     """
     A segment that Spark could not read either is bounded by files, with removes looked up before the whole run.
@@ -289,7 +303,7 @@ def test_nothing_known_is_everything(trades, tmp_path: Path) -> None:
     for n in range(2):
         write_deltalake(wide, pa.table({f"c{i}": pa.array([n], pa.int64()) for i in range(40)}), mode="append")
     options = {"table_id": str(DeltaTable(wide).metadata().id), "time_column": "c39", "time_type": TimeType.BIGINT}
-    found = capture_without_spark(wide, after=0, upto=1, keys=None, max_rows=10, **options, **GRID)
+    found = capture_without_spark(wide, after=0, upto=1, keys=None, max_rows=10, max_bytes=1 << 28, **options, **GRID)
     assert isinstance(found, CaptureResult)
     assert {Rung.LOST} == rungs(found)
     assert "says nothing about its times" in found.reasons[0]
@@ -327,7 +341,15 @@ def test_a_hole_is_damage(trades) -> None:
 
     with pytest.raises(SourceDamagedError, match="hole"):
         capture_without_spark(
-            table.path, after=1, time_column="ts", time_type=TimeType.TIMESTAMP, keys=None, max_rows=10, **asked, **GRID
+            table.path,
+            after=1,
+            time_column="ts",
+            time_type=TimeType.TIMESTAMP,
+            keys=None,
+            max_rows=10,
+            max_bytes=1 << 28,
+            **asked,
+            **GRID,
         )
 
 
@@ -428,9 +450,7 @@ def test_what_a_remove_leaves_out_is_known_from_its_add(trades) -> None:
     """
     table = trades()
     told = DataFile("f", 1, 5, 0, Span(0, HOUR), True, True, False)
-    look = CaptureContext(
-        DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, 0, *GRID.values()
-    )
+    look = CaptureContext(DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, *GRID.values())
     look.files["f"] = told
 
     assert told == look.original(dataclasses.replace(told, rows=None))
@@ -481,7 +501,14 @@ def test_every_time_type(tmp_path: Path, kind: Any, time_type: TimeType, values:
         "next_edge": lambda e: e + width,
     }
     fed = capture_without_spark(
-        path, after=0, upto=1, table_id=str(DeltaTable(path).metadata().id), keys=None, max_rows=9, **asked
+        path,
+        after=0,
+        upto=1,
+        table_id=str(DeltaTable(path).metadata().id),
+        keys=None,
+        max_rows=9,
+        max_bytes=1 << 28,
+        **asked,
     )
     filed = capture_by_files(path, after=0, from_version=1, to_version=1, reason="asked", **asked)
     scale = 86_400_000_000 if kind == pa.date32() else 1
@@ -509,6 +536,7 @@ def test_a_partitioned_source(tmp_path: Path) -> None:
         time_type=TimeType.TIMESTAMP,
         keys=None,
         max_rows=10,
+        max_bytes=1 << 28,
         **GRID,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from materializer.config import Config
+from materializer.config import Budget, Config
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define
@@ -99,7 +99,7 @@ def test_of_what_spark_counts_old_rows_went(trades, monkeypatch: pytest.MonkeyPa
     """
     Deleted rows, and those before an update; inserted rows and those after an update came.
     """
-    monkeypatch.setattr(capture, "DRIVER_ROWS", 0)
+    monkeypatch.setattr(Config, "budget", Budget(rows=0))
     table = trades()
     table.append((0, "a", 1))
 
@@ -110,7 +110,7 @@ def test_where_too_many_buckets_were_touched_any_rows_may_have_gone(trades, monk
     """
     Then nothing is guarded, for nobody knows what went where.
     """
-    monkeypatch.setattr(capture, "DRIVER_ROWS", 0)
+    monkeypatch.setattr(Config, "budget", Budget(rows=0))
     table = trades()
     table.append((0, "a", 1))
 

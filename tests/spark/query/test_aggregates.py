@@ -130,7 +130,9 @@ def test_partials_that_the_driver_reads_are_those_that_spark_reads(
     after = int(starts[len(starts) // 2].replace(tzinfo=UTC).timestamp()) * 1_000_000
     later = SpanSet.of(Span(after, POS_INF))
 
-    read = read_small_rows(path, 0, names, later, time="bucket", time_type=TimeType.TIMESTAMP, max_rows=10_000)
+    read = read_small_rows(
+        path, 0, names, later, time="bucket", time_type=TimeType.TIMESTAMP, max_rows=10_000, max_bytes=1 << 28
+    )
     assert read is not None
     types = dict(made.dtypes)
     got = by_key(c.frame_of(spark, read.filter(lies_in(read["bucket"], later, TimeType.TIMESTAMP)), types))

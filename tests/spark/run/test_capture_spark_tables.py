@@ -59,6 +59,7 @@ class Source:
             "table_id": DeltaFolder(self.path).head().table_id,
             "keys": ("sym",),
             "max_rows": 10_000,
+            "max_bytes": 1 << 28,
         }
         return capture_without_spark(self.path, **(asked | COLUMN | GRID | options))
 
