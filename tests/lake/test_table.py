@@ -1,16 +1,26 @@
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from materializer.errors import CatalogManagedError, NotADeltaTableError, SourceDamagedError, TableNotFoundError
+from materializer.errors import (
+    CatalogManagedError,
+    NotADeltaTableError,
+    SourceDamagedError,
+    StorageError,
+    TableNotFoundError,
+)
 from materializer.lake.table import DeltaFolder, TableHead
 from tests.tables import with_features
+
+NOBODY = 65534
 
 
 def test_a_head_follows_commits_of_others(trades) -> None:
@@ -132,3 +142,25 @@ def test_a_table_of_a_catalog_is_refused_by_the_name_of_its_feature(trades, feat
 
     with pytest.raises(CatalogManagedError, match=rf"managed by a catalog .*\(table feature {feature}\)"):
         DeltaFolder(table.path).head()
+
+
+def test_a_table_without_the_right_to_read_it(trades) -> None:
+    """
+    It is no table that is missing: nobody may take it for one that was dropped.
+    """
+    is_root = os.geteuid() == 0  # who may read everything
+    with TemporaryDirectory() as folder:  # the folders of pytest are closed to others
+        Path(folder).chmod(0o755)
+        path = Path(shutil.copytree(trades().path, Path(folder) / "trades"))
+        path.chmod(0)
+        try:
+            if is_root:
+                os.seteuid(NOBODY)
+            with pytest.raises(StorageError) as caught:
+                DeltaFolder(str(path)).head()
+        finally:
+            if is_root:
+                os.seteuid(0)
+            path.chmod(0o755)
+
+    assert ("storage.failed", 74) == (caught.value.code, caught.value.exit_status)

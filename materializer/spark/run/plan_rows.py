@@ -127,9 +127,10 @@ def _inserts(
     spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, step: Merge, upto: int
 ) -> DataFrame:
     types = dict(definition.spec.read_types)
-    few = read_small_changes(
-        source.path, step.after, upto, list(types), max_rows=budget.changed, max_bytes=budget.bytes
-    )
+    few = None
+    if not source.name:  # a name is read by Spark, after the catalog was asked for it
+        most = {"max_rows": budget.changed, "max_bytes": budget.bytes}
+        few = read_small_changes(source.path, step.after, upto, list(types), **most)
     if few is None:
         return c.read_inserts(spark, source, step.after, upto)
     inserted = few.filter(pc.equal(few["_change_type"], "insert"))

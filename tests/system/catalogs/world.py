@@ -12,6 +12,7 @@ from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.spark.runtime import session
+from tests.servers import named_catalog
 from tests.servers.hive import Metastore
 from tests.system.builders import Site
 
@@ -26,6 +27,8 @@ OTHER: Final = {
 def spark(metastore: Metastore) -> SparkSession:
     """Return the session of this process."""
     options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", **metastore.options, **OTHER}
+    if not named_catalog.why_not():
+        options |= named_catalog.options(metastore.folder)
     return session.start(Config(spark=SparkConfig(options=options)))
 
 
