@@ -38,6 +38,7 @@ class SparkConfig:
         remote: The Spark Connect server that computes, such as ``sc://host:15002``; then no JVM is started here. "" for none.
         profile: ``short`` starts quickly, for commands that take seconds; ``long`` has the full compiler, for backfills.
         memory: Heap of the JVM in Spark's notation, such as ``2g``.
+        patience: Seconds to wait for a core of a cluster, while none of the tasks of a job runs.
         jars: Folder with the two Delta jars, or None for the user's cache.
         options: Spark options, passed on unchanged; they override ours.
     """
@@ -46,6 +47,7 @@ class SparkConfig:
     remote: str = field(default="", repr=False)  # it may hold a token
     profile: Profile = "short"
     memory: str = "2g"
+    patience: int = 120
     jars: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -427,6 +429,7 @@ KEYS: dict[str, _Convert] = {
     "spark.remote": _remote,
     "spark.profile": _profile,
     "spark.memory": _memory,
+    "spark.patience": _count,
     "spark.jars": _folder,
     "spark.options": _options,
     "storage": _storage,

@@ -70,6 +70,23 @@ class SparkUnreachableError(SparkError):
     default_hint = "start the server, or correct spark.remote; then run the same command again"
 
 
+class NoCoresError(SparkError):
+    """The cluster gave no core to a job for as long as the configuration waits for one."""
+
+    code = "spark.no-cores"
+    default_hint = (
+        "give the cluster workers with free cores and as much memory as spark.executor.memory asks for, or wait longer "
+        "(spark.patience); then run the same command again"
+    )
+
+
+class NoDeltaError(SparkError):
+    """The Spark of a server or of a given session has no Delta."""
+
+    code = "spark.no-delta"
+    default_hint = "start it with the Delta jars, spark.sql.extensions and spark.sql.catalog.spark_catalog; the page on running says how"
+
+
 class ResultTooLargeError(SparkError):
     """A result is too large for the driver: for the limit of a result, or for the heap."""
 

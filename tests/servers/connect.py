@@ -15,7 +15,11 @@ def url_of(server: SparkProcess) -> str:
 
 
 def connect_server(
-    folder: Path, *, master: str = "local[2]", options: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    *,
+    master: str = "local[2]",
+    options: Mapping[str, str] = MappingProxyType({}),
+    has_delta: bool = True,
 ) -> SparkProcess:
     """Return a server that is not started yet.
 
@@ -23,11 +27,12 @@ def connect_server(
         folder: Where it works and writes its log.
         master: The cluster that computes for it.
         options: Further options of Spark.
+        has_delta: Whether it has the Delta jars.
     """
     port = free_port()
     flags = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
     conf = {
-        **delta_options(),
+        **(delta_options() if has_delta else {}),
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.extraJavaOptions": flags,
         "spark.ui.enabled": "false",

@@ -14,12 +14,14 @@ from materializer.errors import (
     ChangeFeedGapError,
     DataError,
     MaterializerError,
+    NoCoresError,
+    NoDeltaError,
     ResultTooLargeError,
     SourceDamagedError,
     SparkError,
     StorageError,
 )
-from materializer.spark.runtime.jvm import death_behind
+from materializer.spark.runtime.jvm import RECORD, death_behind
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _DATA: Final = (
@@ -56,6 +58,8 @@ _MOST_CAUSES: Final = 20
 _CAUSED_BY: Final = re.compile(r"Caused by: ([\w.$]+): (.*)")
 _LIMIT: Final = "spark.driver.maxResultSize"
 _NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
+_CANCELLED: Final = "SPARK_JOB_CANCELLED"
+_NO_DELTA: Final = {"DATA_SOURCE_NOT_FOUND", "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"}
 _NO_FILE: Final = "FAILED_READ_FILE.FILE_NOT_EXIST"
 _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -243,6 +247,10 @@ def translate(
         hint = "it is older than the source keeps; refresh to move to the newest version"
         return SourceDamagedError(f"{step} failed{where}: the version can no longer be read: {gone}", hint=hint, **more)
     name = found[0] if found else type(exc).__name__
+    if name.startswith(_CANCELLED) and RECORD.waits():
+        return NoCoresError(f"{step} failed{where}: no core of the cluster took its tasks", **more)
+    if _NO_DELTA & set(found):
+        return NoDeltaError(f"{step} failed{where}: Spark has no Delta there: {name}", condition=name, **more)
     if too_large := _too_large(causes):
         return ResultTooLargeError(f"{step} failed{where}: {_sentence(too_large.message)}", condition=name, **more)
     return SparkError(f"{step} failed{where}: {name}: {_sentence(said)}", condition=name, **more)

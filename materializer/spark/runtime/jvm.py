@@ -104,6 +104,7 @@ class JvmRecord:
         last: The last death.
         is_client: Whether this process has opened a session of a Spark Connect server.
         losses: How many calls a server did not answer.
+        waits: Returns whether jobs were cancelled because a cluster gave them no core.
     """
 
     gateway: Any = None
@@ -111,6 +112,7 @@ class JvmRecord:
     last: Death | None = None
     is_client: bool = False
     losses: int = 0
+    waits: Callable[[], bool] = bool
 
 
 RECORD: Final = JvmRecord()

@@ -34,7 +34,7 @@ from materializer.errors import (
     StorageError,
 )
 from materializer.lake.store_settings import spark_environment
-from materializer.spark.runtime import connect, jars, jvm
+from materializer.spark.runtime import cluster, connect, jars, jvm
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.options import CONF, S3, WORK, embedded_options
 
@@ -76,7 +76,8 @@ def start(
         JarsUnreachableError: If the jars for Delta, or for S3, are neither cached nor given, and cannot be fetched.
         ForeignSettingError: If the options switch on a setting that loses rows silently.
         SparkDiedError: If another caller created this process's session, and its JVM is dead.
-        SparkUnreachableError: If no Spark Connect server answers where the configuration names one.
+        SparkUnreachableError: If no Spark Connect server or no master of a standalone cluster answers where the configuration
+            names one.
         SparkError: If Spark does not start for another reason.
     """
     refuse_unsafe_options(config.spark.options)
@@ -94,6 +95,7 @@ def start(
     if running is not None:
         return running
     check_java()
+    cluster.refuse_unreachable(config.spark.master or config.spark.options.get("spark.master", ""))
     _load_meanwhile(loads)
     cache = jars.cache_dir()
     found = jars.find(config.spark.jars, cache)
@@ -127,6 +129,10 @@ def start(
     finally:
         launcher: Any = SparkContext
         jvm.launched(launcher._gateway, log)  # noqa: SLF001 (there is no public way to the process)
+    if not config.spark.is_local:
+        watch = cluster.CoreWatch(spark.sparkContext, config.spark.patience)
+        watch.start()
+        jvm.RECORD.waits = lambda: watch.has_cancelled
     if found is None:
         jars.keep(cache)
     if fetches_s3:
