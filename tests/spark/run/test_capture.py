@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from materializer.config import Budget
 from materializer.core.aggregates.layout import Layout
 from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define
@@ -45,7 +46,7 @@ def test_below_the_frozen_bound_each_version_is_told_apart(spark: SparkSession, 
     grid = build(spec.grid, TimeType.TIMESTAMP, spec.resolution)
     definition = Definition(spec, Layout((), (), None, (), None, (), (), ()), grid, (), ())
     source = SourceIdentity(table.path, table.id)
-    found = changes(spark, definition, source, after, table.version, frozen=5 * HOUR)
+    found = changes(spark, Budget(), definition, source, after, table.version, frozen=5 * HOUR)
 
     assert (found.late, found.conflicts) == ((0, HOUR), (3 * HOUR, 4 * HOUR))
     assert found.expired == 2
