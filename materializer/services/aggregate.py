@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
+from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import build
@@ -15,7 +16,6 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
-from materializer.spark.query.bucket_sql import slices_sql, spans_sql
 
 MOST_COMPILED: Final = 1_000
 """Compiled definitions that a process keeps."""

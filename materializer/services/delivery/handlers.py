@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import quoted
 from materializer.core.spec.imports import imported
 from materializer.core.time.spans import SpanSet
@@ -26,7 +27,6 @@ from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import OutputHandler
-from materializer.spark.query.bucket_sql import spans_sql
 from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:

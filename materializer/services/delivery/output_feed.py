@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from materializer.core.compiled.bucket_sql import slices_sql
 from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_from_json
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.slice_column import SliceColumn
@@ -42,7 +43,6 @@ from materializer.lake.write.commit import append_rows, create_table, fence, rep
 from materializer.lake.write.replace import append_files
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.commit_info import place_of
-from materializer.spark.query.bucket_sql import slices_sql
 
 if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake

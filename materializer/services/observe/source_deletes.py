@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from materializer.core.compiled.bucket_sql import instant_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.spec.table_names import in_sql
@@ -14,7 +15,6 @@ from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.services.definitions import lineage
-from materializer.spark.query.bucket_sql import instant_sql
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,8 @@ class Gate:
         return Audit(self._without(plan, computed, withheld), withheld, verdict)
 
     def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, AuditResult]]:
+        from materializer.core.compiled.bucket_sql import bucket_start_sql  # noqa: PLC0415 (only where Spark runs)
         from materializer.services.quality.audit import AuditResult, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.query.bucket_sql import bucket_start_sql  # noqa: PLC0415 (only where Spark runs)
         from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (only where Spark runs)
 
         aggregate, spec = self.aggregate, self.aggregate.definition.spec

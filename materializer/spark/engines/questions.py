@@ -25,7 +25,6 @@ from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import spans_sql
 
 _KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"

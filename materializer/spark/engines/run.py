@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
+from materializer.core.compiled.bucket_sql import instant_of_sql, value_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
@@ -24,7 +25,6 @@ from materializer.core.engines.work import Part
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import instant_of_sql, value_of_sql
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, together with the keys, identify a result row."""

@@ -8,11 +8,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.bucket_sql import instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import instant_of_sql
 
 DIFFERS: Final = "size(wrong) > 0"
 """Predicate of the rows that differ."""

@@ -19,11 +19,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
+from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large

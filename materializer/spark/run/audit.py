@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality import builtin
 from materializer.core.quality.checks import COPIES, Check
@@ -24,7 +25,6 @@ from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
-from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:

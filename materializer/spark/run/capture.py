@@ -17,7 +17,6 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.lateness import histogram
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.spark.runtime.failures import feed_gaps
 
 KNOWN: Final = "known"

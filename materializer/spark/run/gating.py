@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.bucket_sql import slices_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.work import Work
 from materializer.core.time.spans import SpanSet
@@ -17,7 +18,6 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.write.commit import part_of
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import slices_sql
 from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.runtime.failures import spoken
 

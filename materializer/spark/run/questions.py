@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.runtime.failures import spoken
 
 

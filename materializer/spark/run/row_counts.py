@@ -9,10 +9,10 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet
 from materializer.spark.query import compute as c
-from materializer.spark.query.bucket_sql import instant_of_sql, spans_sql
 from materializer.spark.run.computed import Computed
 
 _N: Final = "n"

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from materializer.core.compiled.bucket_sql import (
+    bucket_end_sql,
+    bucket_start_sql,
+    instant_of_sql,
+    instant_sql,
+    spans_sql,
+)
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType
 from materializer.core.time.grid import CalendarGrid, Grid, build, limits_of, parse_width
 from materializer.core.time.instants import DAY, parse
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.spark.query.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, instant_sql, spans_sql
 from materializer.spark.runtime.session import work_session
 
 if TYPE_CHECKING:

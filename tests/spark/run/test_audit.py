@@ -12,6 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
@@ -25,7 +26,6 @@ from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import DataError
 from materializer.services.quality.audit import AuditResult, audit
 from materializer.spark.describe.analyse import analyse
-from materializer.spark.query.bucket_sql import bucket_start_sql
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
