@@ -1,0 +1,213 @@
+"""The aggregates of the proven set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal
+from materializer.local.typed import Typed, cast, failing, nulls_first, restored
+
+if TYPE_CHECKING:
+    from materializer.local.expressions import Compiler
+
+Entry: TypeAlias = "Callable[[Any, Compiler, str], Typed]"
+
+
+def is_aggregate(node: Any) -> bool:
+    """Return whether a node is an aggregate call, with or without a FILTER, that :func:`compiled` may know."""
+    return isinstance(node, exp.Filter) or type(node) in _ENTRIES
+
+
+def compiled(node: Any, compiler: Compiler) -> Typed:
+    """Return the DuckDB form of an aggregate call over rows.
+
+    Args:
+        node: The call.
+        compiler: Compiles its arguments.
+
+    Raises:
+        NotLocal: If it is outside the proven set.
+    """
+    only = ""
+    if isinstance(node, exp.Filter):
+        only = compiler.condition(node.expression.this)
+        node = node.this
+    entry = _ENTRIES.get(type(node))
+    if entry is None:
+        raise NotLocal(f"the aggregate {getattr(node, 'key', node)}")
+    return entry(node, compiler, only)
+
+
+def _call(text: str, only: str, *more: str) -> str:
+    tests = [t for t in (only, *more) if t]
+    return f"{text} FILTER (WHERE {' AND '.join(f'({t})' for t in tests)})" if tests else text
+
+
+def _count(node: exp.Count, compiler: Compiler, only: str) -> Typed:
+    if isinstance(node.this, exp.Star):
+        return Typed(_call("count(*)", only), BIGINT)
+    if isinstance(node.this, exp.Distinct):
+        (inside,) = node.this.expressions if len(node.this.expressions) == 1 else (None,)
+        if inside is None:
+            raise NotLocal("count of several distinct values")
+        value = _ordered(compiler.of(inside))
+        return Typed(_call(f"count(DISTINCT {value.sql})", only), BIGINT)
+    values = [compiler.of(v) for v in (node.this, *node.expressions)]
+    if len(values) == 1:
+        return Typed(_call(f"count({values[0].sql})", only), BIGINT)
+    return Typed(_call("count(*)", only, *(f"{v.sql} IS NOT NULL" for v in values)), BIGINT)
+
+
+def _count_if(node: exp.CountIf, compiler: Compiler, only: str) -> Typed:
+    return Typed(_call("count(*)", only, compiler.condition(node.this)), BIGINT)
+
+
+def _sum(node: exp.Sum, compiler: Compiler, only: str) -> Typed:
+    if isinstance(node.this, exp.Distinct):
+        raise NotLocal("a sum of distinct values")
+    value = compiler.of(node.this)
+    if value.kind == BIGINT:
+        # Spark raises where a sum leaves the type on its way, in some order of the rows
+        most = _call(f"sum(abs({value.sql}::HUGEINT))", only)
+        whole = failing(f"{most} > {2**63 - 1}", _call(f"sum({value.sql})", only))
+        return Typed(f"CAST({whole} AS BIGINT)", BIGINT)
+    if value.kind.is_integer:
+        return Typed(f"CAST({_call(f'sum({value.sql})', only)} AS BIGINT)", BIGINT)
+    if value.kind.is_fraction:
+        return Typed(_call(f"sum({cast(value, DOUBLE).sql})", only), DOUBLE)
+    if value.kind.is_decimal:
+        kind = decimal(min(38, value.kind.precision + 10), value.kind.scale)
+        return Typed(f"CAST({_call(f'sum({value.sql})', only)} AS {kind.duck})", kind)
+    raise NotLocal(f"sum of {value.kind.text}")
+
+
+def _avg(node: exp.Avg, compiler: Compiler, only: str) -> Typed:
+    if isinstance(node.this, exp.Distinct):
+        raise NotLocal("an average of distinct values")
+    value = compiler.of(node.this)
+    if not value.kind.is_fraction:
+        raise NotLocal(f"avg of {value.kind.text}")
+    return Typed(_call(f"avg({cast(value, DOUBLE).sql})", only), DOUBLE)
+
+
+def _extreme(name: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        if node.expressions or isinstance(node.this, exp.Distinct):
+            raise NotLocal(f"{node.sql()}")
+        value = compiler.of(node.this)
+        if value.kind.name == "struct":
+            return Typed(restored(_call(f"{name}({nulls_first(value).sql})", only), value.kind), value.kind)
+        return Typed(_call(f"{name}({_ordered(value).sql})", only), value.kind)
+
+    return entry
+
+
+def _extreme_by(name: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        value, by = compiler.of(node.this), compiler.of(node.expression)
+        order = nulls_first(by) if by.kind.name == "struct" else _ordered(by)
+        # as a struct, because DuckDB passes over rows whose value is null
+        packed = f"struct_pack(v := {value.sql})"
+        return Typed(f"struct_extract({_call(f'{name}({packed}, {order.sql})', only)}, 'v')", value.kind)
+
+    return entry
+
+
+def _ordered(value: Typed) -> Typed:
+    if value.kind.name in {"struct", "array", "void"}:
+        raise NotLocal(f"the order of a {value.kind.text}")
+    return value
+
+
+def _booleans(name: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        return Typed(_call(f"{name}({compiler.condition(node.this)})", only), BOOLEAN)
+
+    return entry
+
+
+def _bits(name: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        value = compiler.of(node.this)
+        if not value.kind.is_integer:
+            raise NotLocal(f"{name} of {value.kind.text}")
+        return Typed(_call(f"{name}({value.sql})", only), value.kind)
+
+    return entry
+
+
+def _moments(name: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        value = cast(compiler.of(node.this), DOUBLE)
+        return Typed(_finite(_call(f"{name}({value.sql})", only)), DOUBLE)
+
+    return entry
+
+
+def _covariance(node: Any, compiler: Compiler, only: str) -> Typed:
+    a, b = (cast(compiler.of(v), DOUBLE) for v in (node.this, node.expression))
+    return Typed(_finite(_call(f"covar_pop({a.sql}, {b.sql})", only)), DOUBLE)
+
+
+def _finite(sql: str) -> str:
+    """Return what a formula of centred sums gives; where it is not finite, each engine has its own way there."""
+    return f"CAST({failing(f'NOT isfinite({sql})', sql)} AS DOUBLE)"
+
+
+def _listed(word: str) -> Entry:
+    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+        value = compiler.of(node.this)
+        if word and value.kind.name in {"struct", "array"}:
+            raise NotLocal(f"a set of {value.kind.text}")
+        listed = _call(f"list({word}{value.sql})", only, f"{value.sql} IS NOT NULL")
+        return Typed(f"coalesce({listed}, [])", Kind("array", element=value.kind))
+
+    return entry
+
+
+def _percentile(node: Any, compiler: Compiler, only: str) -> Typed:
+    given = node.args.get("quantile")
+    share = "0.5" if given is None else str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
+    if share is None or not 0 <= float(share) <= 1 or isinstance(node.this, exp.Distinct):
+        raise NotLocal(f"{node.sql()}")
+    value = cast(compiler.of(node.this), DOUBLE)
+    return Typed(_finite(_call(f"quantile_cont({value.sql}, {share})", only, f"{value.sql} IS NOT NULL")), DOUBLE)
+
+
+def _mode(node: exp.Mode, compiler: Compiler, only: str) -> Typed:
+    flag = node.args.get("deterministic")
+    if flag is None or not flag.this:
+        raise NotLocal(f"{node.sql()}")
+    value = compiler.of(node.this)
+    if not (value.kind.is_integer or value.kind.name in {"string", "date", "boolean", "timestamp"}):
+        raise NotLocal(f"mode of {value.kind.text}")
+    entries = f"map_entries({_call(f'histogram({value.sql})', only)})"
+    ranked = f"list_transform({entries}, lambda mz_e: struct_pack(n := -(mz_e.value::BIGINT), k := mz_e.key))"
+    return Typed(f"list_extract(list_sort({ranked}), 1).k", value.kind)
+
+
+_ENTRIES: Final[dict[type, Entry]] = {
+    exp.Count: _count,
+    exp.CountIf: _count_if,
+    exp.Sum: _sum,
+    exp.Avg: _avg,
+    exp.Min: _extreme("min"),
+    exp.Max: _extreme("max"),
+    exp.ArgMin: _extreme_by("arg_min"),
+    exp.ArgMax: _extreme_by("arg_max"),
+    exp.LogicalAnd: _booleans("bool_and"),
+    exp.LogicalOr: _booleans("bool_or"),
+    exp.BitwiseAndAgg: _bits("bit_and"),
+    exp.BitwiseOrAgg: _bits("bit_or"),
+    exp.BitwiseXorAgg: _bits("bit_xor"),
+    exp.VariancePop: _moments("var_pop"),
+    exp.CovarPop: _covariance,
+    exp.ArrayAgg: _listed(""),
+    exp.ArrayUniqueAgg: _listed("DISTINCT "),
+    exp.Quantile: _percentile,
+    exp.Median: _percentile,
+    exp.Mode: _mode,
+}

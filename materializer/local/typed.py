@@ -1,0 +1,141 @@
+"""Expressions of DuckDB with the type that Spark gives them, and casts between types.
+
+Where Spark raises under ANSI, the DuckDB text raises too. Its error is never shown: whoever runs the text then asks Spark, which
+says what is wrong in its own words and code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from materializer.local.kinds import BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
+
+EXACT_DIGITS: Final = 15
+"""A decimal of up to this many digits is a whole number below 2^53 over a power of ten that a double holds, so that one
+division gives the nearest double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression of DuckDB, and its type in Spark.
+
+    Args:
+        sql: The text, safe anywhere in an expression.
+        kind: The type.
+        literal: Its value, for a whole number that is written out.
+    """
+
+    sql: str
+    kind: Kind
+    literal: int | None = None
+
+
+NULL: Final = Typed("NULL", VOID)
+
+
+def failing(condition: str, otherwise: str) -> str:
+    """Return SQL that raises where *condition* is true."""
+    return f"CASE WHEN {condition} THEN error('Spark has to say') ELSE {otherwise} END"
+
+
+def number(value: int) -> Typed:
+    """Return a whole number as Spark types it: int, else bigint, else a decimal of its digits."""
+    if -(2**31) <= value < 2**31:
+        return Typed(f"({value}::INTEGER)", Kind("int"), value)
+    if -(2**63) <= value < 2**63:
+        return Typed(f"({value}::BIGINT)", BIGINT, value)
+    kind = Kind("decimal", len(str(abs(value))))
+    if kind.precision > 38:
+        raise NotLocal(f"the number {value}")
+    return Typed(f"({value}::{kind.duck})", kind, value)
+
+
+def cast(value: Typed, to: Kind) -> Typed:
+    """Return a value in another type, as Spark's CAST under ANSI does.
+
+    Raises:
+        NotLocal: If there is no exact form.
+    """
+    of = value.kind
+    if of == to:
+        return value
+    plain = Typed(f"CAST({value.sql} AS {to.duck})", to)
+    if of == VOID or _is_widening(of, to):
+        return plain
+    if to.is_integer and (of.is_fraction or of.is_decimal):
+        return Typed(f"CAST(trunc({value.sql}) AS {to.duck})", to)
+    if (to.is_integer and (of.is_integer or of.name == "boolean")) or (to.is_decimal and of.is_integer):
+        return plain
+    if to.is_decimal and of.is_decimal:
+        return plain
+    if to == DOUBLE and of.is_decimal:
+        if of.precision > EXACT_DIGITS:
+            raise NotLocal(f"a {of.text} as a double")
+        whole = f"CAST({value.sql} * {10**of.scale}::{_shift(of).duck} AS BIGINT)"
+        return Typed(f"({whole}::DOUBLE / {10**of.scale}::DOUBLE)", to)
+    if to.name == "boolean" and of.is_integer:
+        return Typed(f"({value.sql} <> 0)", to)
+    if to.name == "string" and of.is_integer:
+        return plain
+    if {of.name, to.name} <= {"date", "timestamp", "timestamp_ntz"}:
+        return plain
+    raise NotLocal(f"CAST({of.text} AS {to.text})")
+
+
+def unscaled(value: Typed) -> str:
+    """Return a decimal as the whole number of its last digit, which HUGEINT holds."""
+    kind = value.kind
+    if kind.scale == 0:
+        return f"CAST({value.sql} AS HUGEINT)"
+    if kind.precision + 1 > 38 or kind.precision + kind.scale + 1 > 38:
+        raise NotLocal(f"the digits of a {kind.text}")
+    return f"CAST({value.sql} * {10**kind.scale}::{_shift(kind).duck} AS HUGEINT)"
+
+
+def _shift(kind: Kind) -> Kind:
+    return Kind("decimal", kind.scale + 1)
+
+
+def _is_widening(of: Kind, to: Kind) -> bool:
+    if of.is_integer and to.is_integer:
+        return INTEGERS.index(of.name) <= INTEGERS.index(to.name)
+    if to == DOUBLE:
+        return of.is_integer or of.name == "float"
+    return False
+
+
+def nulls_first(value: Typed) -> Typed:
+    """Return a struct whose order in DuckDB is Spark's order of *value*: null fields come first.
+
+    The result has a flag beside each field; :func:`restored` takes them off.
+
+    Raises:
+        NotLocal: If a field has an order that is not known to be matched.
+    """
+    if value.kind.name != "struct":
+        return value
+    parts = []
+    for i, (name, kind) in enumerate(value.kind.fields):
+        if kind.name in {"struct", "array"}:
+            raise NotLocal(f"the order of a {kind.text}")
+        field = f"struct_extract({value.sql}, {_text(name)})"
+        parts += [f"n{i} := {field} IS NOT NULL", f"v{i} := {field}"]
+    return Typed(f"CASE WHEN {value.sql} IS NOT NULL THEN struct_pack({', '.join(parts)}) END", value.kind)
+
+
+def restored(sql: str, kind: Kind) -> str:
+    """Return what :func:`nulls_first` made *sql* from."""
+    if kind.name != "struct":
+        return sql
+    fields = ", ".join(
+        f"{quoted(name)} := struct_extract({sql}, 'v{i}')" for i, (name, _) in enumerate(kind.fields)
+    )
+    return f"CASE WHEN {sql} IS NOT NULL THEN struct_pack({fields}) END"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+text_literal = _text
