@@ -22,6 +22,7 @@ FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
 
 Profile = Literal["short", "long"]
+ExecutorChoice = Literal["auto", "local", "spark"]
 LEAST_ROWS: Final = 1_000
 """Rows that the driver holds in any case: without them it could plan nothing."""
 LEAST_BYTES: Final = 1 << 20
@@ -126,6 +127,9 @@ class Config:
         lease_seconds: How long a lease lasts without renewal.
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
+        executor: What computes a refresh: ``local`` this process, ``spark`` Spark, ``auto`` this process what is small.
+        local_rows: This process computes a refresh that reads up to this many rows.
+        local_bytes: This process computes a refresh that reads files of up to this many bytes.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.
@@ -144,6 +148,9 @@ class Config:
     lease_seconds: int = 30
     driver_lane_rows: int = 1_000_000
     driver_bytes: int = 256 << 20
+    executor: ExecutorChoice = "auto"
+    local_rows: int = 1_000_000
+    local_bytes: int = 256 << 20
     run_rows: int = 4_000_000
     log_max_entries: int = 1_000
     snapshot_every: int = 20
@@ -320,6 +327,12 @@ def _profile(value: Any, _: Path) -> str:
     return str(value)
 
 
+def _executor(value: Any, _: Path) -> str:
+    if value not in {"auto", "local", "spark"}:
+        raise _Invalid("'auto', 'local' or 'spark'")
+    return str(value)
+
+
 def _master(value: Any, _: Path) -> str:
     # Spark has no list of masters: another scheme is that of a cluster manager of the user's
     known = r"local(\[.+\])?|local-cluster\[.+\]|yarn|[a-z0-9+.-]+://\S+"
@@ -418,6 +431,9 @@ KEYS: dict[str, _Convert] = {
     "lease_seconds": _count,
     "driver_lane_rows": _count,
     "driver_bytes": _bytes,
+    "executor": _executor,
+    "local_rows": _count,
+    "local_bytes": _bytes,
     "run_rows": _count,
     "log_max_entries": _count,
     "snapshot_every": _count,

@@ -15,6 +15,7 @@ from materializer.core.quality.library import ExpectationLibrary
 from materializer.journal.journal import Journal
 from materializer.lake import places
 from materializer.lake.store_settings import configure
+from materializer.local.executor import LocalExecutor
 from materializer.services.commit.lake import Lake, OutputHandler
 from materializer.services.delivery.handlers import by_name as handlers_by_name
 from materializer.spark.run.executor import Executor
@@ -56,8 +57,9 @@ def wired(
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
+    local = LocalExecutor(config.local_rows, config.local_bytes)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
-    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers), executor
+    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local), executor
 
 
 def _library() -> ExpectationLibrary:

@@ -100,6 +100,13 @@ class NotIncrementalError(MaterializerError):
     exit_status = 66
 
 
+class NotLocalError(MaterializerError):
+    """The local executor was asked for, and cannot compute what is to be refreshed."""
+
+    code = "plan.not-local"
+    exit_status = 66
+
+
 class HistoryBuildingError(MaterializerError):
     """History cannot be frozen or thawed while a next version is being built, which computes it from raw rows."""
 

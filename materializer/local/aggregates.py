@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
 from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal
-from materializer.local.typed import Typed, cast, failing, nulls_first, restored
+from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
-if TYPE_CHECKING:
-    from materializer.local.expressions import Compiler
-
-Entry: TypeAlias = "Callable[[Any, Compiler, str], Typed]"
+Entry: TypeAlias = Callable[[Any, Compiling, str], Typed]
 
 
 def is_aggregate(node: Any) -> bool:
@@ -21,7 +18,7 @@ def is_aggregate(node: Any) -> bool:
     return isinstance(node, exp.Filter) or type(node) in _ENTRIES
 
 
-def compiled(node: Any, compiler: Compiler) -> Typed:
+def compiled(node: Any, compiler: Compiling) -> Typed:
     """Return the DuckDB form of an aggregate call over rows.
 
     Args:
@@ -46,7 +43,7 @@ def _call(text: str, only: str, *more: str) -> str:
     return f"{text} FILTER (WHERE {' AND '.join(f'({t})' for t in tests)})" if tests else text
 
 
-def _count(node: exp.Count, compiler: Compiler, only: str) -> Typed:
+def _count(node: exp.Count, compiler: Compiling, only: str) -> Typed:
     if isinstance(node.this, exp.Star):
         return Typed(_call("count(*)", only), BIGINT)
     if isinstance(node.this, exp.Distinct):
@@ -61,11 +58,11 @@ def _count(node: exp.Count, compiler: Compiler, only: str) -> Typed:
     return Typed(_call("count(*)", only, *(f"{v.sql} IS NOT NULL" for v in values)), BIGINT)
 
 
-def _count_if(node: exp.CountIf, compiler: Compiler, only: str) -> Typed:
+def _count_if(node: exp.CountIf, compiler: Compiling, only: str) -> Typed:
     return Typed(_call("count(*)", only, compiler.condition(node.this)), BIGINT)
 
 
-def _sum(node: exp.Sum, compiler: Compiler, only: str) -> Typed:
+def _sum(node: exp.Sum, compiler: Compiling, only: str) -> Typed:
     if isinstance(node.this, exp.Distinct):
         raise NotLocal("a sum of distinct values")
     value = compiler.of(node.this)
@@ -84,7 +81,7 @@ def _sum(node: exp.Sum, compiler: Compiler, only: str) -> Typed:
     raise NotLocal(f"sum of {value.kind.text}")
 
 
-def _avg(node: exp.Avg, compiler: Compiler, only: str) -> Typed:
+def _avg(node: exp.Avg, compiler: Compiling, only: str) -> Typed:
     if isinstance(node.this, exp.Distinct):
         raise NotLocal("an average of distinct values")
     value = compiler.of(node.this)
@@ -94,7 +91,7 @@ def _avg(node: exp.Avg, compiler: Compiler, only: str) -> Typed:
 
 
 def _extreme(name: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         if node.expressions or isinstance(node.this, exp.Distinct):
             raise NotLocal(f"{node.sql()}")
         value = compiler.of(node.this)
@@ -106,7 +103,7 @@ def _extreme(name: str) -> Entry:
 
 
 def _extreme_by(name: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value, by = compiler.of(node.this), compiler.of(node.expression)
         order = nulls_first(by) if by.kind.name == "struct" else _ordered(by)
         # as a struct, because DuckDB passes over rows whose value is null
@@ -123,14 +120,14 @@ def _ordered(value: Typed) -> Typed:
 
 
 def _booleans(name: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         return Typed(_call(f"{name}({compiler.condition(node.this)})", only), BOOLEAN)
 
     return entry
 
 
 def _bits(name: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value = compiler.of(node.this)
         if not value.kind.is_integer:
             raise NotLocal(f"{name} of {value.kind.text}")
@@ -140,14 +137,14 @@ def _bits(name: str) -> Entry:
 
 
 def _moments(name: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value = cast(compiler.of(node.this), DOUBLE)
         return Typed(_finite(_call(f"{name}({value.sql})", only)), DOUBLE)
 
     return entry
 
 
-def _covariance(node: Any, compiler: Compiler, only: str) -> Typed:
+def _covariance(node: Any, compiler: Compiling, only: str) -> Typed:
     a, b = (cast(compiler.of(v), DOUBLE) for v in (node.this, node.expression))
     return Typed(_finite(_call(f"covar_pop({a.sql}, {b.sql})", only)), DOUBLE)
 
@@ -158,7 +155,7 @@ def _finite(sql: str) -> str:
 
 
 def _listed(word: str) -> Entry:
-    def entry(node: Any, compiler: Compiler, only: str) -> Typed:
+    def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value = compiler.of(node.this)
         if word and value.kind.name in {"struct", "array"}:
             raise NotLocal(f"a set of {value.kind.text}")
@@ -168,16 +165,18 @@ def _listed(word: str) -> Entry:
     return entry
 
 
-def _percentile(node: Any, compiler: Compiler, only: str) -> Typed:
+def _percentile(node: Any, compiler: Compiling, only: str) -> Typed:
     given = node.args.get("quantile")
-    share = "0.5" if given is None else str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
+    share = (
+        "0.5" if given is None else str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
+    )
     if share is None or not 0 <= float(share) <= 1 or isinstance(node.this, exp.Distinct):
         raise NotLocal(f"{node.sql()}")
     value = cast(compiler.of(node.this), DOUBLE)
     return Typed(_finite(_call(f"quantile_cont({value.sql}, {share})", only, f"{value.sql} IS NOT NULL")), DOUBLE)
 
 
-def _mode(node: exp.Mode, compiler: Compiler, only: str) -> Typed:
+def _mode(node: exp.Mode, compiler: Compiling, only: str) -> Typed:
     flag = node.args.get("deterministic")
     if flag is None or not flag.this:
         raise NotLocal(f"{node.sql()}")

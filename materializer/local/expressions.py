@@ -37,9 +37,42 @@ _CASTS: Final = frozenset({"bigint", "int", "smallint", "tinyint", "double", "fl
 _NOT_ANSI: Final = re.compile(r"\btry_(cast|to_|add|subtract|multiply|mod|sum|avg|element_at)", re.IGNORECASE)
 _SHORT: Final = re.compile(r"""'[^']*[\\]|\br'|"|/\*\+""", re.IGNORECASE)
 _READ: Final = frozenset(
-    "this expression expressions typed safe big_int coalesce ignore_nulls to nulls_excluded nulls_first quantile deterministic "
-    "decimals low high ifs default true false unit start length initial merge finish table db catalog quoted is_string negate "
-    "flatten zone".split()
+    [
+        "this",
+        "expression",
+        "expressions",
+        "typed",
+        "safe",
+        "big_int",
+        "coalesce",
+        "ignore_nulls",
+        "to",
+        "nulls_excluded",
+        "nulls_first",
+        "quantile",
+        "deterministic",
+        "decimals",
+        "low",
+        "high",
+        "ifs",
+        "default",
+        "true",
+        "false",
+        "unit",
+        "start",
+        "length",
+        "initial",
+        "merge",
+        "finish",
+        "table",
+        "db",
+        "catalog",
+        "quoted",
+        "is_string",
+        "negate",
+        "flatten",
+        "zone",
+    ]
 )
 """The parts of nodes that are read here; a node with another part is refused."""
 _WORDS: Final = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.VAR, TokenType.IDENTIFIER})
@@ -66,10 +99,6 @@ class Scope:
         if found is not None:
             return found
         return next((Typed(quoted(n), k) for n, k in self.columns.items() if n.lower() == name.lower()), None)
-
-    def with_variables(self, variables: Mapping[str, Typed]) -> Scope:
-        """Return the scope inside a lambda."""
-        return replace(self, variables={**self.variables, **{n.lower(): v for n, v in variables.items()}})
 
 
 def compiled(sql: str, scope: Scope) -> Typed:
@@ -153,6 +182,16 @@ class Compiler:
         if found.kind not in {BOOLEAN, NULL.kind}:
             raise NotLocal(f"a condition of type {found.kind.text}")
         return found.sql
+
+    def names(self, count: int) -> list[str]:
+        """Return names for the variables of a lambda that nothing around it has."""
+        depth = len(self.scope.variables)
+        return [f"mz_{depth + i}" for i in range(count)]
+
+    def with_variables(self, variables: Mapping[str, Typed]) -> Compiler:
+        """Return the compiler inside a lambda."""
+        inner = {**self.scope.variables, **{name.lower(): value for name, value in variables.items()}}
+        return Compiler(replace(self.scope, variables=inner))
 
     # -- names and literals ----------------------------------------------------------------------------------------------
 

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
 from materializer.local.arithmetic import SIGNED_DIGITS
-from materializer.local.kinds import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Kind, NotLocal, common, decimal
-from materializer.local.typed import Typed, cast, failing, nulls_first, restored
+from materializer.local.kinds import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Kind,
+    NotLocal,
+    common,
+    decimal,
+)
+from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
-if TYPE_CHECKING:
-    from materializer.local.expressions import Compiler
-
-Entry: TypeAlias = "Callable[[Any, Compiler], Typed]"
+Entry: TypeAlias = Callable[[Any, Compiling], Typed]
 
 _UNITS: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
 _EPOCH: Final = "DATE '1970-01-01'"
 
 
-def compiled(node: Any, compiler: Compiler) -> Typed:
+def compiled(node: Any, compiler: Compiling) -> Typed:
     """Return the DuckDB form of a call.
 
     Raises:
@@ -36,7 +45,7 @@ def compiled(node: Any, compiler: Compiler) -> Typed:
     return entry(node, compiler)
 
 
-def _given(node: Any, compiler: Compiler, *kinds: str) -> list[Typed]:
+def _given(node: Any, compiler: Compiling, *kinds: str) -> list[Typed]:
     """Return the arguments of a call by position; each of the type that is named for it."""
     values = [compiler.of(v) for v in node.expressions]
     if len(values) != len(kinds) or any(v.kind.name != k for v, k in zip(values, kinds, strict=True)):
@@ -44,7 +53,7 @@ def _given(node: Any, compiler: Compiler, *kinds: str) -> list[Typed]:
     return values
 
 
-def _one(node: Any, compiler: Compiler, *kinds: str) -> Typed:
+def _one(node: Any, compiler: Compiling, *kinds: str) -> Typed:
     value = compiler.of(node.this)
     if value.kind.name not in kinds:
         raise NotLocal(f"{node.key} of {value.kind.text}")
@@ -54,14 +63,14 @@ def _one(node: Any, compiler: Compiler, *kinds: str) -> Typed:
 # -- numbers -------------------------------------------------------------------------------------------------------------
 
 
-def _abs(node: exp.Abs, compiler: Compiler) -> Typed:
+def _abs(node: exp.Abs, compiler: Compiling) -> Typed:
     value = compiler.of(node.this)
     if not value.kind.is_number or value.kind.precision > SIGNED_DIGITS:
         raise NotLocal(f"abs of {value.kind.text}")
     return Typed(f"abs({value.sql})", value.kind)
 
 
-def _round(node: exp.Round, compiler: Compiler) -> Typed:
+def _round(node: exp.Round, compiler: Compiling) -> Typed:
     value, given = compiler.of(node.this), node.args.get("decimals")
     places = None if given is None else compiler.of(given).literal
     if given is not None and places is None:
@@ -78,7 +87,7 @@ def _round(node: exp.Round, compiler: Compiler) -> Typed:
     raise NotLocal(f"round({value.kind.text}, {digits})")
 
 
-def _floor_or_ceil(node: exp.Floor | exp.Ceil, compiler: Compiler) -> Typed:
+def _floor_or_ceil(node: exp.Floor | exp.Ceil, compiler: Compiling) -> Typed:
     value = compiler.of(node.this)
     if node.args.get("decimals") is not None or node.args.get("to") is not None:
         raise NotLocal(f"{node.sql()}")
@@ -93,24 +102,24 @@ def _floor_or_ceil(node: exp.Floor | exp.Ceil, compiler: Compiler) -> Typed:
     raise NotLocal(f"{name} of {value.kind.text}")
 
 
-def _sqrt(node: exp.Sqrt, compiler: Compiler) -> Typed:
+def _sqrt(node: exp.Sqrt, compiler: Compiling) -> Typed:
     value = cast(compiler.of(node.this), DOUBLE)
     return Typed(f"CASE WHEN {value.sql} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({value.sql}) END", DOUBLE)
 
 
-def _is_nan(node: exp.IsNan, compiler: Compiler) -> Typed:
+def _is_nan(node: exp.IsNan, compiler: Compiling) -> Typed:
     value = _one(node, compiler, "double", "float")
     return Typed(f"coalesce(isnan({value.sql}), false)", BOOLEAN)
 
 
-def _shift_right(node: exp.BitwiseRightShift, compiler: Compiler) -> Typed:
+def _shift_right(node: exp.BitwiseRightShift, compiler: Compiling) -> Typed:
     value, by = _one(node, compiler, "bigint"), compiler.of(node.expression)
     if by.literal is None or not 0 <= by.literal < 64:
         raise NotLocal("a shift by what is not written out")
     return Typed(f"({value.sql} >> {by.literal})", BIGINT)
 
 
-def _greatest_or_least(node: exp.Greatest | exp.Least, compiler: Compiler) -> Typed:
+def _greatest_or_least(node: exp.Greatest | exp.Least, compiler: Compiling) -> Typed:
     values = [compiler.of(v) for v in (node.this, *node.expressions)]
     kind = common([v.kind for v in values])
     if not (kind.is_number or kind.name in {"date", "timestamp", "timestamp_ntz"}):
@@ -122,7 +131,7 @@ def _greatest_or_least(node: exp.Greatest | exp.Least, compiler: Compiler) -> Ty
 # -- texts ---------------------------------------------------------------------------------------------------------------
 
 
-def _concat(node: exp.Concat | exp.DPipe, compiler: Compiler) -> Typed:
+def _concat(node: exp.Concat | exp.DPipe, compiler: Compiling) -> Typed:
     parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
     values = [compiler.of(part) for part in parts]
     if any(v.kind != STRING for v in values):
@@ -130,18 +139,18 @@ def _concat(node: exp.Concat | exp.DPipe, compiler: Compiler) -> Typed:
     return Typed(f"({' || '.join(v.sql for v in values)})", STRING)
 
 
-def _upper_or_lower(node: exp.Upper | exp.Lower, compiler: Compiler) -> Typed:
+def _upper_or_lower(node: exp.Upper | exp.Lower, compiler: Compiling) -> Typed:
     value = _one(node, compiler, "string")
     # the two engines know different versions of Unicode
     plain = f"{node.key}({value.sql})"
     return Typed(f"{failing(f'strlen({value.sql}) <> length({value.sql})', plain)}", STRING)
 
 
-def _length(node: exp.Length, compiler: Compiler) -> Typed:
+def _length(node: exp.Length, compiler: Compiling) -> Typed:
     return Typed(f"CAST(length({_one(node, compiler, 'string').sql}) AS INTEGER)", INT)
 
 
-def _substring(node: exp.Substring, compiler: Compiler) -> Typed:
+def _substring(node: exp.Substring, compiler: Compiling) -> Typed:
     value, start = _one(node, compiler, "string"), compiler.of(node.args["start"]).literal
     given = node.args.get("length")
     count = None if given is None else compiler.of(given).literal
@@ -151,7 +160,7 @@ def _substring(node: exp.Substring, compiler: Compiler) -> Typed:
     return Typed(f"substring({value.sql}, {start}{rest})", STRING)
 
 
-def _array_to_string(node: exp.ArrayToString, compiler: Compiler) -> Typed:
+def _array_to_string(node: exp.ArrayToString, compiler: Compiling) -> Typed:
     values, between = compiler.of(node.this), compiler.of(node.expression)
     is_text = values.kind.element == STRING and between.kind == STRING
     if not is_text or not isinstance(node.expression, exp.Literal) or node.args.get("null") is not None:
@@ -162,7 +171,7 @@ def _array_to_string(node: exp.ArrayToString, compiler: Compiler) -> Typed:
 # -- time ----------------------------------------------------------------------------------------------------------------
 
 
-def _date_trunc(node: exp.TimestampTrunc, compiler: Compiler) -> Typed:
+def _date_trunc(node: exp.TimestampTrunc, compiler: Compiling) -> Typed:
     value, unit = compiler.of(node.this), node.args["unit"].name.upper()
     if unit not in _UNITS or value.kind.name not in {"date", "timestamp", "timestamp_ntz"}:
         raise NotLocal(f"date_trunc('{unit}', {value.kind.text})")
@@ -170,48 +179,50 @@ def _date_trunc(node: exp.TimestampTrunc, compiler: Compiler) -> Typed:
     return Typed(f"CAST(date_trunc('{unit.lower()}', {instant}) AS TIMESTAMPTZ)", TIMESTAMP)
 
 
-def _trunc(node: exp.DateTrunc, compiler: Compiler) -> Typed:
+def _trunc(node: exp.DateTrunc, compiler: Compiling) -> Typed:
     value, unit = _one(node, compiler, "date"), node.args["unit"].name.upper()
     if unit not in {"YEAR", "QUARTER", "MONTH", "WEEK"}:
         raise NotLocal(f"trunc({value.kind.text}, '{unit}')")
     return Typed(f"CAST(date_trunc('{unit.lower()}', {value.sql}) AS DATE)", DATE)
 
 
-def _unix_date(node: exp.UnixDate, compiler: Compiler) -> Typed:
+def _unix_date(node: exp.UnixDate, compiler: Compiling) -> Typed:
     return Typed(f"CAST({_one(node, compiler, 'date').sql} - {_EPOCH} AS INTEGER)", INT)
 
 
-def _unix_micros(node: exp.UnixMicros, compiler: Compiler) -> Typed:
+def _unix_micros(node: exp.UnixMicros, compiler: Compiling) -> Typed:
     return Typed(f"epoch_us({_one(node, compiler, 'timestamp').sql})", BIGINT)
 
 
-def _timestamp_micros(node: Any, compiler: Compiler) -> Typed:
+def _timestamp_micros(node: Any, compiler: Compiling) -> Typed:
     (value,) = _given(node, compiler, "bigint")
     return Typed(f"CAST(make_timestamp({value.sql}) AS TIMESTAMPTZ)", TIMESTAMP)
 
 
-def _date_from_unix_date(node: Any, compiler: Compiler) -> Typed:
-    value = compiler.of(node.this if node.this is not None and not isinstance(node, exp.Anonymous) else node.expressions[0])
+def _date_from_unix_date(node: Any, compiler: Compiling) -> Typed:
+    value = compiler.of(
+        node.this if node.this is not None and not isinstance(node, exp.Anonymous) else node.expressions[0]
+    )
     if value.kind != INT:
         raise NotLocal(f"date_from_unix_date of {value.kind.text}")
     return Typed(f"({_EPOCH} + {value.sql})", DATE)
 
 
-def _date_add(node: exp.TsOrDsAdd, compiler: Compiler) -> Typed:
+def _date_add(node: exp.TsOrDsAdd, compiler: Compiling) -> Typed:
     value, days = _one(node, compiler, "date"), compiler.of(node.expression)
     if days.kind.name not in {"int", "smallint", "tinyint"} or node.args["unit"].name.upper() != "DAY":
         raise NotLocal(f"{node.sql()}")
     return Typed(f"({value.sql} + CAST({days.sql} AS INTEGER))", DATE)
 
 
-def _add_months(node: exp.AddMonths, compiler: Compiler) -> Typed:
+def _add_months(node: exp.AddMonths, compiler: Compiling) -> Typed:
     value, months = _one(node, compiler, "date"), compiler.of(node.expression)
     if months.kind != INT:
         raise NotLocal(f"{node.sql()}")
     return Typed(f"CAST({value.sql} + to_months({months.sql}) AS DATE)", DATE)
 
 
-def _part(node: Any, compiler: Compiler) -> Typed:
+def _part(node: Any, compiler: Compiling) -> Typed:
     inside = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
     value = compiler.of(inside)
     is_clock = node.key in {"hour", "minute", "second"}
@@ -223,7 +234,7 @@ def _part(node: Any, compiler: Compiler) -> Typed:
 # -- lists ---------------------------------------------------------------------------------------------------------------
 
 
-def _get(node: Any, compiler: Compiler) -> Typed:
+def _get(node: Any, compiler: Compiling) -> Typed:
     values, index = (compiler.of(v) for v in node.expressions)
     if values.kind.element is None or index.kind != INT:
         raise NotLocal(f"{node.sql()}")
@@ -231,7 +242,7 @@ def _get(node: Any, compiler: Compiler) -> Typed:
     return Typed(f"({found})", values.kind.element)
 
 
-def _sort_array(node: exp.ArraySort, compiler: Compiler) -> Typed:
+def _sort_array(node: exp.ArraySort, compiler: Compiling) -> Typed:
     values = compiler.of(node.this)
     element = values.kind.element
     nulls = node.args.get("nulls_first")
@@ -245,20 +256,17 @@ def _sort_array(node: exp.ArraySort, compiler: Compiler) -> Typed:
     return Typed(f"list_transform({ordered}, lambda mz_s: {back})", values.kind)
 
 
-def _lambda(node: exp.Lambda, compiler: Compiler, *kinds: Kind) -> tuple[list[str], Typed]:
+def _lambda(node: exp.Lambda, compiler: Compiling, *kinds: Kind) -> tuple[list[str], Typed]:
     """Return the names of a lambda's variables in DuckDB, and its body."""
-    names = [variable.name for variable in node.expressions]
-    if len(names) != len(kinds):
+    variables = [variable.name for variable in node.expressions]
+    if len(variables) != len(kinds):
         raise NotLocal(f"{node.sql()}")
-    depth = len(compiler.scope.variables)
-    ours = [f"mz_{depth + i}" for i in range(len(names))]
-    variables = {name: Typed(our, kind) for name, our, kind in zip(names, ours, kinds, strict=True)}
-    from materializer.local.expressions import Compiler as Inner  # noqa: PLC0415 (the two need each other)
-
-    return ours, Inner(compiler.scope.with_variables(variables)).of(node.this)
+    ours = compiler.names(len(variables))
+    typed = {name: Typed(our, kind) for name, our, kind in zip(variables, ours, kinds, strict=True)}
+    return ours, compiler.with_variables(typed).of(node.this)
 
 
-def _transform(node: exp.Transform, compiler: Compiler) -> Typed:
+def _transform(node: exp.Transform, compiler: Compiling) -> Typed:
     values = compiler.of(node.this)
     if values.kind.element is None or not isinstance(node.expression, exp.Lambda):
         raise NotLocal(f"{node.sql()}")
@@ -266,7 +274,7 @@ def _transform(node: exp.Transform, compiler: Compiler) -> Typed:
     return Typed(f"list_transform({values.sql}, lambda {name}: {body.sql})", Kind("array", element=body.kind))
 
 
-def _aggregate(node: exp.Reduce, compiler: Compiler) -> Typed:
+def _aggregate(node: exp.Reduce, compiler: Compiling) -> Typed:
     values, start = compiler.of(node.this), compiler.of(node.args["initial"])
     if values.kind.element is None or node.args.get("merge") is None:
         raise NotLocal(f"{node.sql()}")
@@ -280,8 +288,7 @@ def _aggregate(node: exp.Reduce, compiler: Compiler) -> Typed:
     finish = node.args.get("finish")
     if finish is None:
         return folded
-    (_,), final = _lambda(finish, compiler, start.kind)
-    name = f"mz_{len(compiler.scope.variables)}"
+    (name,), final = _lambda(finish, compiler, start.kind)
     return Typed(f"list_extract(list_transform([{folded.sql}], lambda {name}: {final.sql}), 1)", final.kind)
 
 

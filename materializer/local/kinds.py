@@ -168,7 +168,7 @@ def common(kinds: list[Kind]) -> Kind:
 
 
 def _wider(a: Kind, b: Kind) -> Kind:
-    if a == b or b == VOID:
+    if b in {a, VOID}:
         return a
     if a == VOID:
         return b

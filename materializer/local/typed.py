@@ -6,8 +6,9 @@ says what is wrong in its own words and code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from materializer.local.kinds import BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
 
@@ -32,6 +33,22 @@ class Typed:
 
 
 NULL: Final = Typed("NULL", VOID)
+
+
+class Compiling(Protocol):
+    """What the entries of functions and aggregates need of the compiler."""
+
+    def of(self, node: Any) -> Typed:
+        """Return the DuckDB form of a node; raise :class:`NotLocal` where there is none."""
+
+    def condition(self, node: Any) -> str:
+        """Return the DuckDB form of a boolean node."""
+
+    def names(self, count: int) -> list[str]:
+        """Return names for the variables of a lambda that nothing around it has."""
+
+    def with_variables(self, variables: Mapping[str, Typed]) -> Compiling:
+        """Return the compiler inside a lambda."""
 
 
 def failing(condition: str, otherwise: str) -> str:
@@ -119,7 +136,7 @@ def nulls_first(value: Typed) -> Typed:
     for i, (name, kind) in enumerate(value.kind.fields):
         if kind.name in {"struct", "array"}:
             raise NotLocal(f"the order of a {kind.text}")
-        field = f"struct_extract({value.sql}, {_text(name)})"
+        field = f"struct_extract({value.sql}, {text_literal(name)})"
         parts += [f"n{i} := {field} IS NOT NULL", f"v{i} := {field}"]
     return Typed(f"CASE WHEN {value.sql} IS NOT NULL THEN struct_pack({', '.join(parts)}) END", value.kind)
 
@@ -128,14 +145,10 @@ def restored(sql: str, kind: Kind) -> str:
     """Return what :func:`nulls_first` made *sql* from."""
     if kind.name != "struct":
         return sql
-    fields = ", ".join(
-        f"{quoted(name)} := struct_extract({sql}, 'v{i}')" for i, (name, _) in enumerate(kind.fields)
-    )
+    fields = ", ".join(f"{quoted(name)} := struct_extract({sql}, 'v{i}')" for i, (name, _) in enumerate(kind.fields))
     return f"CASE WHEN {sql} IS NOT NULL THEN struct_pack({fields}) END"
 
 
-def _text(value: str) -> str:
+def text_literal(value: str) -> str:
+    """Return a text as a literal of DuckDB."""
     return "'" + value.replace("'", "''") + "'"
-
-
-text_literal = _text

@@ -168,8 +168,8 @@ class MemoryPorts(Ports):
         n = self.number(state, heads)
         hull = Span(min(self.window) * WIDTH, (max(self.window) + 1) * WIDTH)
         steps = self._steps(taken, state.cursor)
-        bases = [TableBase(heads[w].table_id, heads[w].version) for w in Which]
-        plan = Plan(f"plan-{n}-{self.owner}", n, state.cursor, hull, taken, steps, Lane.DRIVER, *bases)
+        partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in Which)
+        plan = Plan(f"plan-{n}-{self.owner}", n, state.cursor, hull, taken, steps, Lane.DRIVER, partials, output)
         events.append(Planned(plan, hull.end))
         if not plan.spans:
             events.append(Done(n, self.report(plan, None)))

@@ -36,6 +36,13 @@ class Lane(StrEnum):
     SPARK = "spark"
 
 
+class Executor(StrEnum):
+    """What computes a refresh: the process itself, or Spark, which defines what is right."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 @json_list
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -155,7 +162,7 @@ class TableBase:
     version: int
 
 
-@json_fields(later=())
+@json_fields(later=("executor", "executor_reason"), omits=("executor", "executor_reason"))
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One decided refresh.
@@ -170,6 +177,8 @@ class Plan:
         lane: Where the rows are computed and written.
         partials: The partials table when the plan was made.
         output: The output table when the plan was made.
+        executor: What computes it.
+        executor_reason: Why that, in words.
     """
 
     id: str
@@ -181,6 +190,8 @@ class Plan:
     lane: Lane
     partials: TableBase
     output: TableBase
+    executor: Executor = Executor.SPARK
+    executor_reason: str = ""
 
     @property
     def spans(self) -> SpanSet:
@@ -379,6 +390,7 @@ def why_not_merge(entry: Entry, facts: Facts) -> str | None:
     return None
 
 
+@json_fields(omits=("executor",))
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """The result of one refresh, which is the payload of its ``done`` event.
@@ -395,6 +407,7 @@ class RunReport:
         files_rewritten: Number of files removed from our tables.
         seconds: Wall time.
         strategy: Strategy of the plan.
+        executor: ``local`` if the process computed it itself; "" if Spark did.
     """
 
     source_version: int
@@ -410,6 +423,7 @@ class RunReport:
     files_rewritten: int = 0
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+    executor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

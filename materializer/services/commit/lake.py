@@ -11,6 +11,7 @@ from materializer.config import Config
 from materializer.core.quality.library import Library
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.local.executor import LocalExecutor
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lease import WriteLease, leased
 from materializer.services.commit.ports import DeltaPorts
@@ -42,6 +43,7 @@ class Lake:
         library: Loads the library of expectations on first use.
         on_checkpoint: Called with the name of each step before the step; tests stop, kill and interleave processes there.
         handlers: Output handlers by name.
+        local: Computes what is small in this process; None if Spark computes everything.
     """
 
     root: str
@@ -51,6 +53,7 @@ class Lake:
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
+    local: LocalExecutor | None = None
 
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""
@@ -62,12 +65,19 @@ class Lake:
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
         """Return the planner of a run, for a caller that shows the plan or reads rows by it, and writes nothing."""
-        return RunPlanner(self.observation(state, request.options.as_of), request, self.config, self.engine)
+        return RunPlanner(self.observation(state, request.options.as_of), request, self.config, self.engine, self.local)
 
     def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the real tables of an aggregate."""
         return DeltaPorts(
-            self.journal, self.aggregate(state), self.config, self.engine, request, self.library, self.on_checkpoint
+            self.journal,
+            self.aggregate(state),
+            self.config,
+            self.engine,
+            request,
+            self.library,
+            self.on_checkpoint,
+            self.local,
         )
 
     @contextmanager

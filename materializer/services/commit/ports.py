@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, Any
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.work import Work
+from materializer.core.quality.gates import has_gate
 from materializer.core.quality.library import Library
-from materializer.core.refresh.plan import Lane, Plan, RunReport, Settle
+from materializer.core.refresh.plan import Executor, Lane, Plan, RunReport, Settle
 from materializer.core.time.spans import SpanSet
 from materializer.core.time.windows import spans_text
-from materializer.errors import DataError, JournalConflictError, MaterializerError, TablesAheadError, WriteFencedError
+from materializer.errors import (
+    DataError,
+    JournalConflictError,
+    MaterializerError,
+    NotLocalError,
+    TablesAheadError,
+    WriteFencedError,
+)
 from materializer.journal.events import Done, Event, Lease, LeaseRenewed
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
@@ -29,6 +37,8 @@ from materializer.journal.transact import transact
 from materializer.lake.log import LogGapError, find_notes
 from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_by_files, replace_spans
+from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import NotLocal
 from materializer.services import processes
 from materializer.services.commit.commit_info import note_of
 from materializer.services.commit.counters import Counters
@@ -39,11 +49,11 @@ from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import Audit, CommitsGoneError, OwnTableHead, Which
-from materializer.services.quality.gate import Gate, has_gate, metrics
+from materializer.services.quality.gate import Gate, metrics
 
 if TYPE_CHECKING:
+    from materializer.lake.computed import Computed
     from materializer.services.aggregate import Aggregate
-    from materializer.spark.run.computed import Computed
     from materializer.spark.run.spark import Spark
 
 
@@ -58,6 +68,7 @@ class DeltaPorts(SwitchTables):
         request: The request.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called with the name of each point between commits within a step of the protocol.
+        local: Computes what is small in this process; None if Spark computes everything.
     """
 
     def __init__(
@@ -69,11 +80,14 @@ class DeltaPorts(SwitchTables):
         request: Request,
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
+        local: LocalExecutor | None = None,
     ) -> None:
         self.aggregate = aggregate
         self.counters = Counters()
         self.observation = Observation(journal, aggregate, config, spark, request.options.as_of)
-        self.planner = RunPlanner(self.observation, request, config, spark)
+        self.planner = RunPlanner(self.observation, request, config, spark, local)
+        self._local = local
+        self._why_moved = ""
         self._journal = journal
         self._config = config
         self._library = library
@@ -215,6 +229,22 @@ class DeltaPorts(SwitchTables):
 
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
+        if plan.executor is Executor.LOCAL and self._local is not None:
+            hull = self.observation.hull(plan.source_version)
+            aggregate = self.aggregate
+            try:
+                self._computed = self._local.compute(
+                    aggregate.definition, aggregate.source, aggregate.paths["partials"], plan, hull=hull
+                )
+            except NotLocal as exc:
+                self._why_moved = str(exc)
+                if (self.planner.request.options.executor or self._config.executor) == "local":
+                    raise NotLocalError(
+                        f"'{aggregate.name}' could not be computed without Spark: {exc}",
+                        hint="leave the choice to 'auto'",
+                    ) from exc
+            else:
+                return self._computed
         spark = self._used = self._spark()
         paths, definition = self.aggregate.paths, self._published()
         hull = self.observation.hull(plan.source_version)
@@ -261,6 +291,7 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         seconds = round(time.perf_counter() - self.counters.started, 3)
         extra = {"fewer_rows": "accepted"} if self.planner.request.options.accept_fewer_rows else {}
+        extra |= {"left_to_spark": self._why_moved} if self._why_moved else {}
         base = RunReport(plan.source_version, plan.strategy, plan.lane.value, seconds=seconds, extra=extra)
         if result is None:
             return replace(base, commits=self.counters.commits + 1)
@@ -270,9 +301,10 @@ class DeltaPorts(SwitchTables):
             rows_read=result.rows_read,
             partials_written=result.rows,
             rows_written=result.output_rows,
-            jobs=(self._used or self._spark()).jobs_of(result),
+            jobs=(self._used or self._spark()).jobs_of(result) if result.group else 0,
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
+            executor="" if result.group else Executor.LOCAL.value,
         )
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ class RefreshOptions:
         is_newest_first: Whether runs are done from the newest bucket to the oldest.
         publish_anyway: Why rows that fail the gate are published all the same, or "".
         accept_fewer_rows: Whether history may be recomputed from fewer raw rows than it was made from.
+        executor: What computes it, instead of what the configuration says; "" for that.
         plan_note: What the plan of every run says besides, such as the policy that asked for it; plain JSON values.
 
     Raises:
@@ -45,6 +46,7 @@ class RefreshOptions:
     is_newest_first: bool = True
     publish_anyway: str = ""
     accept_fewer_rows: bool = False
+    executor: str = ""
     plan_note: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

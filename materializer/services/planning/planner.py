@@ -27,9 +27,10 @@ from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent
+from materializer.local.executor import LocalExecutor
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
-from materializer.services.planning import runs
+from materializer.services.planning import executors, runs
 from materializer.services.planning.engine_planner import EnginePlanner
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
@@ -73,9 +74,17 @@ class RunPlanner:
         request: What was asked.
         config: Settings.
         engine: Starts Spark on first use and returns the engine.
+        local: Computes what is small in this process; None if Spark computes everything.
     """
 
-    def __init__(self, observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]) -> None:
+    def __init__(
+        self,
+        observation: Observation,
+        request: Request,
+        config: Config,
+        engine: Callable[[], Spark],
+        local: LocalExecutor | None = None,
+    ) -> None:
         made = observation.aggregate.definition.engine
         if made is not None and made.params.end:
             # results of events that last reach beyond any end, and no later refresh would know of those above it
@@ -95,6 +104,7 @@ class RunPlanner:
         )
         """Plans what an engine computes; None for a continuous aggregate."""
         self._config = config
+        self._local = local
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
@@ -207,6 +217,10 @@ class RunPlanner:
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, stored))
+        executor, reason = executors.chosen(
+            self.observation.aggregate, plan, self._config, self._local, self.request.options.executor
+        )
+        plan = replace(plan, executor=executor, executor_reason=reason)
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)

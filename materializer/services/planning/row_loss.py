@@ -20,7 +20,7 @@ from materializer.errors import FewerRowsError
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from materializer.spark.run.computed import Computed
+    from materializer.lake.computed import Computed
     from materializer.spark.run.row_counts import Fewer
     from materializer.spark.run.spark import Spark
 

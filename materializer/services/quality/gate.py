@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality.canaries import is_due
+from materializer.core.quality.gates import is_on
 from materializer.core.quality.library import Library
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, Settle
-from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from materializer.core.quality.checks import Check
+    from materializer.lake.computed import Computed
     from materializer.services.quality.audit import AuditResult
-    from materializer.spark.run.computed import Computed
     from materializer.spark.run.spark import Spark
 
 MAX_WITHHELD: Final = 64
@@ -227,12 +227,6 @@ class Gate:
             append_rows(path, table, app_id, plan.n, note)
 
 
-def has_gate(spec: AggregateSpec, n: int = 0) -> bool:
-    """Whether a definition asks for a gate of refresh *n*; for 0, of any."""
-    asked = spec.property_map
-    return bool(spec.suites) or _is_on(asked, "quality.checks") or is_due(asked, n)
-
-
 def metrics(definition: Definition, plan: Plan) -> tuple[str, ...]:
     """Return the SQL aggregates over a plan's output that its gate asks for and that the computation can evaluate on its way.
 
@@ -256,7 +250,7 @@ def _built_in(definition: Definition, plan: Plan, source_rows: int | None) -> li
     """Return the built-in checks, where the definition asks for them."""
     from materializer.spark.run.audit import built_in  # noqa: PLC0415 (loads Spark)
 
-    if not _is_on(definition.spec.property_map, "quality.checks"):
+    if not is_on(definition.spec.property_map, "quality.checks"):
         return []
     return built_in(definition, dict(definition.output_columns), plan.spans, source_rows)
 
@@ -276,10 +270,6 @@ def _suite_name(kind: str, verdict: Verdict) -> str:
 
 def _severity(verdict: Verdict, index: int, kind: str) -> str:
     return next(str(f.severity) for f in verdict.findings if (f.index, f.type) == (index, kind))
-
-
-def _is_on(properties: Mapping[str, str], name: str) -> bool:
-    return properties.get(name, "false").lower() == "true"
 
 
 def _json(values: Mapping[str, Any]) -> str:

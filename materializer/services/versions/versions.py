@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
+from materializer.core.quality.gates import has_gate
 from materializer.core.quality.verdict import Severity
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
@@ -53,7 +54,7 @@ from materializer.services.delivery import output_feed, registration
 from materializer.services.maintenance.orphans import orphans
 from materializer.services.planning.runs import Request
 from materializer.services.quality.check import Checker
-from materializer.services.quality.gate import has_gate, summary
+from materializer.services.quality.gate import summary
 from materializer.services.versions import begin
 from materializer.services.versions.begin import COPIED
 from materializer.services.versions.previous import lacks_partials, previous, refuse_outlived, thawed

@@ -28,7 +28,7 @@ from materializer.core.time.spans import SpanSet
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
-    from materializer.spark.run.computed import Computed
+    from materializer.lake.computed import Computed
 
 MOST_BUCKETS: Final = 10_000
 """Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""

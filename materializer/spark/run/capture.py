@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.config import Budget
+from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from materializer.core.time.slice_column import SliceColumn
-    from materializer.spark.run.computed import Computed
+    from materializer.lake.computed import Computed
     from materializer.spark.run.spark import Spark
 
 
@@ -34,7 +34,7 @@ def output_frame(engine: Spark, definition: Definition, computed: Computed, wher
 
     Fetched rows are few, so they go into one partition, in which windows and aggregates need no shuffle.
     """
-    rows = computed.output
+    rows: DataFrame = computed.output
     if computed.is_fetched:
         rows = c.frame_of(engine.spark, rows, dict(definition.output_columns)).coalesce(1)
     return rows.where(where) if where else rows

@@ -12,8 +12,8 @@ from pyspark.sql import functions as sf
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet
+from materializer.lake.computed import Computed
 from materializer.spark.query import compute as c
-from materializer.spark.run.computed import Computed
 
 _N: Final = "n"
 

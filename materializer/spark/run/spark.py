@@ -31,6 +31,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import DataError, ResultTooLargeError, SparkDiedError, SparkError
 from materializer.journal.events import SourceIdentity
+from materializer.lake.computed import Computed
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
@@ -40,7 +41,6 @@ from materializer.spark.query import write as spark_write
 from materializer.spark.query.compare import Comparison, compare
 from materializer.spark.run import options, plan_rows, questions, row_counts
 from materializer.spark.run.capture import Changes, changes
-from materializer.spark.run.computed import Computed
 from materializer.spark.run.fresh import Observed, OnTheFly
 from materializer.spark.run.registration import Catalogs
 from materializer.spark.runtime import jvm

@@ -16,9 +16,9 @@ from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import JournalConflictError, NotCoveredError, WriteFencedError
 from materializer.journal.events import Aborted, Captured, Lease, LeaseReleased, LeaseTaken, Planned
+from materializer.lake.computed import Computed
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import BOTH, CommitsGoneError, OwnTableHead, Ports, Which
-from materializer.spark.run.computed import Computed
 from tests.services.no_spark import Lake, each, view
 
 LEASE = Lease("me", "here", 1, 1, 0.0)

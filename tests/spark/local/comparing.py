@@ -6,7 +6,7 @@ import math
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,25 @@ from materializer.spark.runtime.session import work_session
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAN, INF = float("nan"), float("inf")
 AT = "row_at"
-DOUBLES = [None, 0.0, -0.0, 1.0, -1.0, 0.1, 2.5, -2.5, 1e15 + 0.5, 1e300, -1e300, 5e-324, INF, -INF, NAN, 9.3e18, 0.49999999999999994]
+DOUBLES = [
+    None,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.1,
+    2.5,
+    -2.5,
+    1e15 + 0.5,
+    1e300,
+    -1e300,
+    5e-324,
+    INF,
+    -INF,
+    NAN,
+    9.3e18,
+    0.49999999999999994,
+]
 TEXTS = [None, "", "a", "A", "ab", "abc", "aé", "ß", "İ", "日本", "𝄞x", "a%b", "x_y", " a ", "Z", "é"]
 INSTANTS = [
     datetime(1, 1, 1, tzinfo=UTC),
@@ -80,7 +98,11 @@ def values_of(kind: str, choose: random.Random) -> list[Any]:
         case "date":
             return [None, *(t.date() for t in INSTANTS)]
         case "timestamp":
-            return [None, *INSTANTS, *(EPOCH + timedelta(microseconds=choose.randrange(-(10**16), 10**16)) for _ in range(6))]
+            return [
+                None,
+                *INSTANTS,
+                *(EPOCH + timedelta(microseconds=choose.randrange(-(10**16), 10**16)) for _ in range(6)),
+            ]
         case "timestamp_ntz":
             return [None, *(t.replace(tzinfo=None) for t in INSTANTS)]
     raise ValueError(kind)
@@ -98,7 +120,9 @@ def rows_of(columns: Mapping[str, str], count: int, seed: int) -> pa.Table:
     choose = random.Random(seed)
     found = {}
     for name, kind in columns.items():
-        pool = [0.5, -0.0, NAN, None, 3.0, 1e6, -7.25] if name == "h" else values_of(kind, choose)  # of sizes that add up
+        pool = (
+            [0.5, -0.0, NAN, None, 3.0, 1e6, -7.25] if name == "h" else values_of(kind, choose)
+        )  # of sizes that add up
         values = [*pool, *(choose.choice(pool) for _ in range(max(0, count - len(pool))))][:count]
         choose.shuffle(values)
         found[name] = pa.array(values, arrow_of(kind))
@@ -139,7 +163,9 @@ class Compared:
         self.wrong: list[str] = []
 
 
-def compare_scalars(spark: SparkSession, columns: Mapping[str, str], rows: pa.Table, expressions: Sequence[str]) -> Compared:
+def compare_scalars(
+    spark: SparkSession, columns: Mapping[str, str], rows: pa.Table, expressions: Sequence[str]
+) -> Compared:
     """Compare expressions over each row."""
     scope = Scope({n: kind_of(k) for n, k in columns.items()})
     forms = [compiled(e, scope) for e in expressions]
@@ -156,7 +182,9 @@ def compare_scalars(spark: SparkSession, columns: Mapping[str, str], rows: pa.Ta
     return _against(spark, columns, rows, expressions, [f.kind.text for f in forms], answers, AT)
 
 
-def compare_aggregates(spark: SparkSession, columns: Mapping[str, str], rows: pa.Table, expressions: Sequence[str]) -> Compared:
+def compare_aggregates(
+    spark: SparkSession, columns: Mapping[str, str], rows: pa.Table, expressions: Sequence[str]
+) -> Compared:
     """Compare aggregates over groups of rows; column ``g`` says the group."""
     scope = Scope({n: kind_of(k) for n, k in columns.items()}, are_rows=True)
     forms = [compiled(e, scope) for e in expressions]
@@ -194,7 +222,9 @@ def _against(
         if not answer:
             continue
         inside = frame.where(sf.col(by).isin(list(answer)))
-        asked = inside.select(by, sf.expr(sql).alias("v")) if by == AT else inside.groupBy(by).agg(sf.expr(sql).alias("v"))
+        asked = (
+            inside.select(by, sf.expr(sql).alias("v")) if by == AT else inside.groupBy(by).agg(sf.expr(sql).alias("v"))
+        )
         try:
             theirs = asked.schema["v"].dataType.simpleString()
             if theirs != kind:

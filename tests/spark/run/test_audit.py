@@ -24,12 +24,12 @@ from materializer.core.time.grid import build
 from materializer.core.time.instants import HOUR, parse
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import DataError
+from materializer.lake.computed import Computed
 from materializer.services.quality.audit import AuditResult, audit
 from materializer.spark.describe.analyse import analyse
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
 from materializer.spark.run.audit import RowsToCheck, built_in
-from materializer.spark.run.computed import Computed
 from materializer.spark.runtime.session import work_session
 from tests.adapters.great_expectations.cases import BAD, CASES, frame
 from tests.paths import ROOT

@@ -17,8 +17,8 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import build
+from materializer.lake.computed import Computed
 from materializer.spark.query import compute
-from materializer.spark.run.computed import Computed
 from materializer.spark.run.row_counts import Fewer, fewer_counted
 from materializer.spark.runtime.session import work_session
 

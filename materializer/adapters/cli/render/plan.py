@@ -78,6 +78,7 @@ class PlanResult(Result):
             pairs += [
                 ("reads", reads_text(plan.estimate)),
                 ("makes", _makes(plan.windows)),
+                ("executor", f"{plan.executor}: {plan.executor_reason}" if plan.executor_reason else ""),
                 ("written", _LANES[plan.lane]),
                 ("runs", first if preview.runs > 1 else "1"),
             ]
@@ -94,6 +95,8 @@ def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
         "source_version": plan.source_version,
         "window": span_form(plan.window, kind),
         "strategy": plan.strategy,
+        "executor": plan.executor.value,
+        "executor_reason": plan.executor_reason,
         "lane": plan.lane.value,
         "reads": estimate_form(plan.estimate),
         "windows": plan.windows,

@@ -1,15 +1,15 @@
-"""What computing a plan gives: rows that were fetched, or that are still in Spark."""
+"""What computing a plan gives, whichever executor computed it: rows that were fetched, or that are still in Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from typing import Any, TypeAlias
 
 from materializer.core.time.spans import SpanSet
+
+Rows: TypeAlias = Any
+"""An Arrow table, or a frame of Spark."""
 
 
 @dataclass(slots=True)
@@ -23,20 +23,20 @@ class Computed:
         output_rows: Number of rows of *output*, if known.
         buckets: Number of distinct buckets among them.
         rows_read: Number of source rows that were aggregated.
-        group: Job group of the Spark jobs, to count them.
+        group: Job group of the Spark jobs, to count them; "" if Spark computed nothing.
         spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
         metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
         is_fetched: Whether the rows are in the driver; else they are in Spark.
     """
 
-    partials: pa.Table | DataFrame
-    output: pa.Table | DataFrame
+    partials: Rows
+    output: Rows
     rows: int
     output_rows: int
     buckets: int
     rows_read: int
     group: str
-    cached: list[DataFrame] = field(default_factory=list)
+    cached: list[Any] = field(default_factory=list)
     spans: SpanSet | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     is_fetched: bool = True

@@ -1,0 +1,226 @@
+"""The local executor: computes a plan over few rows in this process, with DuckDB, and gives what Spark would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.definition import quoted as spark_quoted
+from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
+from materializer.journal.events import SourceIdentity
+from materializer.lake.arrow import plain
+from materializer.lake.computed import Computed
+from materializer.lake.local_read import read_small_changes, read_small_rows
+from materializer.local.expressions import Scope, compiled
+from materializer.local.forms import Forms
+from materializer.local.kinds import Kind, NotLocal, quoted
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_AT: Final = "mz_slice"
+_PASSES: Final = "mz_passes"
+_OUTPUT: Final = "mz_f_"
+MOST_FORMS: Final = 1_000
+"""Definitions whose forms are remembered."""
+
+
+@dataclass(slots=True)
+class LocalExecutor:
+    """Computes what is small and has local forms.
+
+    Args:
+        rows: The most rows that are read for one refresh.
+        size: The most bytes of files that are read for one refresh.
+    """
+
+    rows: int
+    size: int
+    _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)
+
+    def why_not(self, definition: Definition) -> str:
+        """Return which part of a definition has no local form; "" if all have one."""
+        found = self._forms(definition)
+        return found if isinstance(found, str) else ""
+
+    def compute(
+        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, *, hull: Span | None
+    ) -> Computed:
+        """Return the partials and output rows of all buckets of *plan*, as Spark's ``compute`` does.
+
+        Args:
+            definition: The definition to compute.
+            source: The source of the raw rows, pinned to the plan's source version.
+            partials_path: Our partials table; stored rows are read at the version on which the plan was made.
+            plan: The plan.
+            hull: The span in which the source has rows, if known.
+
+        Raises:
+            NotLocal: If Spark has to compute it: something has no local form, is larger than was estimated, or fails. Nothing
+                was written.
+        """
+        forms = self._forms(definition)
+        if isinstance(forms, str):
+            raise NotLocal(forms)
+        import duckdb  # noqa: PLC0415 (most commands compute nothing)
+
+        from materializer.local.connection import connected  # noqa: PLC0415 (likewise)
+
+        with connected() as connection:
+            try:
+                return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
+            except duckdb.Error as exc:
+                raise NotLocal(f"DuckDB: {str(exc).splitlines()[0]}") from exc
+
+    def _forms(self, definition: Definition) -> Forms | str:
+        known = self._known.get(id(definition))
+        if known is not None and known[0] is definition:
+            return known[1]
+        try:
+            found: Forms | str = Forms.of(definition)
+        except NotLocal as exc:
+            found = str(exc)
+        if len(self._known) >= MOST_FORMS:
+            self._known.clear()
+        self._known[id(definition)] = definition, found
+        return found
+
+
+@dataclass(slots=True)
+class _Run:
+    """One computation."""
+
+    limits: LocalExecutor
+    connection: DuckDBPyConnection
+    definition: Definition
+    forms: Forms
+    source: SourceIdentity
+    partials_path: str
+    plan: Plan
+    hull: Span | None
+    rows_read: int = 0
+
+    def computed(self) -> Computed:
+        partials, output = self._finalised(self._parts())
+        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
+        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
+
+    def _parts(self) -> str:
+        """Return SQL of all partials of the plan's buckets and of the clean buckets between them."""
+        plan, gone = self.plan, self.plan.discarded
+        steps = (s for s in plan.steps if isinstance(s, Recompute) and not s.is_discard)
+        raw = SpanSet.union(span for step in steps for span in step.spans)
+        merges = [step for step in plan.steps if isinstance(step, Merge)]
+        if len(raw) > MAX_SPANS:
+            raise NotLocal(f"dirt in {len(raw)} places")
+        parts = []
+        if raw:
+            parts.append(
+                self._built("raw", self._raw_rows(raw), raw, raw & SpanSet.of(self.hull) if self.hull else raw)
+            )
+        if merges or plan.replaced != raw:
+            spans = plan.replaced - raw - gone
+            stored = self._stored(spans)
+            news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
+            parts.append(self._merge([stored, *news]) if news else stored)
+        return " UNION ALL BY NAME ".join(parts)
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def _raw_rows(self, spans: SpanSet) -> pa.Table:
+        spec = self.definition.spec
+        return self._read(self.source.path, self.plan.source_version, list(self.forms.columns), spans, spec.time_column)
+
+    def _read(self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str) -> pa.Table:
+        time_type = self.definition.time_type
+        found = read_small_rows(path, version, columns, spans, time=at, time_type=time_type, max_rows=self.limits.rows)
+        if found is None:
+            raise NotLocal("files that only Spark can read, or more rows than were expected")
+        return self._bounded(found)
+
+    def _bounded(self, rows: pa.Table) -> pa.Table:
+        if rows.nbytes > self.limits.size:
+            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
+        return rows
+
+    def _stored(self, spans: SpanSet) -> str:
+        rows = self._read(self.partials_path, self.plan.partials.version, list(self.forms.partials), spans, SLICE)
+        self.connection.register("stored", rows)
+        inside = self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
+        return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
+
+    def _merged(self, name: str, step: Merge) -> str:
+        changed = read_small_changes(
+            self.source.path, step.after, self.plan.source_version, list(self.forms.columns), max_rows=self.limits.rows
+        )
+        if changed is None:
+            raise NotLocal("changes that only Spark can read, or more of them than were expected")
+        inserted = self._bounded(plain(changed.filter(pc.equal(changed["_change_type"], "insert"))))
+        inside = step.spans
+        if self.hull is not None and not all(s.is_bounded for s in step.spans):
+            inside = step.spans & SpanSet.of(self.hull)  # not always: merged rows may be gone from the source
+        return self._built(name, inserted.select(list(self.forms.columns)), step.spans, inside)
+
+    # -- computing -------------------------------------------------------------------------------------------------------
+
+    def _compiled(self, sql: str, columns: dict[str, Kind]) -> str:
+        return compiled(sql, Scope(columns)).sql
+
+    def _built(self, name: str, rows: pa.Table, spans: SpanSet, inside: SpanSet) -> str:
+        """Return SQL of the partials of the rows that count."""
+        definition, forms = self.definition, self.forms
+        time = spark_quoted(definition.spec.time_column)
+        self.connection.register(f"all_{name}", rows)
+        tests = [self._compiled(f"{time} IS NOT NULL", forms.columns)]
+        if spans != SpanSet.of(EVERYTHING):
+            tests.append(self._compiled(spans_sql(time, spans, definition.time_type), forms.columns))
+        tests += [forms.where] if forms.where else []
+        start = self._compiled(bucket_start_sql(definition.grid, time, inside), forms.columns)
+        groups = "".join(f", {sql} AS {quoted(column)}" for column, sql in forms.keys.items())
+        # rows that count are counted, so they are made once; a condition that fails on others is asked first and alone
+        kept = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
+        counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({kept})").to_arrow_table()
+        self.rows_read += counted.num_rows
+        self.connection.register(name, counted)
+        builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())
+        by = [_AT, *map(quoted, forms.keys)]
+        names = [f"{_AT} AS {SLICE}", *map(quoted, forms.keys)]
+        return f"SELECT {', '.join(names)}, {builds} FROM {name} GROUP BY {', '.join(by)}"
+
+    def _merge(self, parts: Sequence[str]) -> str:
+        merges = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in self.forms.merges.items())
+        by = ", ".join(map(quoted, self.definition.group_columns))
+        return f"SELECT {by}, {merges} FROM ({' UNION ALL BY NAME '.join(parts)}) GROUP BY {by}"
+
+    def _partial_list(self) -> str:
+        return ", ".join(map(quoted, self.forms.partials))
+
+    def _finalised(self, parts: str) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of the partials and of the output, ordered by bucket and keys."""
+        definition, forms, spec = self.definition, self.forms, self.definition.spec
+        stored = {SLICE: forms.partials[SLICE]}
+        groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
+        if spec.bucket_end:
+            groups[spec.bucket_end] = self._compiled(bucket_end_sql(definition.grid, SLICE, self.plan.replaced), stored)
+        groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
+        taken = {name.lower() for name in forms.partials}
+        named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)
+        finals = groups | forms.finals
+        typed = [f"CAST({quoted(n)} AS {k.duck}) AS {quoted(n)}" for n, k in forms.partials.items()]
+        outputs = [f"{finals[name]} AS {quoted(_OUTPUT + str(i))}" for i, name in enumerate(spec.columns)]
+        sql = (
+            f"SELECT {', '.join([*typed, *outputs])}, {forms.having or 'true'} AS {_PASSES} "
+            f"FROM (SELECT *{named} FROM ({parts}))"
+        )
+        table = plain(self.connection.sql(sql).to_arrow_table())
+        table = table.sort_by([(name, "ascending") for name in definition.group_columns])
+        through = table.filter(table[_PASSES]) if forms.having else table
+        output = through.select([_OUTPUT + str(i) for i in range(len(spec.columns))]).rename_columns(list(spec.columns))
+        return table.select(list(forms.partials)), output
