@@ -52,6 +52,7 @@ class Refreshing(OpenedLake):
         max_runs: int | None = None,
         publish_anyway: str = "",
         accept_fewer_rows: bool = False,
+        executor: Literal["auto", "local", "spark"] | None = None,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -68,6 +69,7 @@ class Refreshing(OpenedLake):
             publish_anyway: Reason to publish rows that fail their expectations; the journal records it.
             accept_fewer_rows: Compute history from the rows that the source has, although rows are missing whose deletion no
                 change feed shows.
+            executor: What computes: this process, Spark, or whichever fits; by default as configured.
             on_plan: Called with each plan before it is carried out.
             on_run: Called with each run when it is done.
 
@@ -76,6 +78,7 @@ class Refreshing(OpenedLake):
             RefreshWindowTooSmallError: If the window holds no whole bucket.
             FrozenWindowError: If the whole window is frozen; RetiredWindowError, if no bucket of it is retained.
             NotIncrementalError: If *strict* refuses the plan.
+            NotLocalError: If *executor* is ``local`` and the process cannot compute it without Spark.
             FewerRowsError: If history would be computed from fewer rows than before, and no change feed shows their deletion.
             QualityGateError: If computed rows do not meet the expectations; they are not published, and stay dirty.
             DataError: If rows make a measure fail; the error names their buckets.
@@ -88,6 +91,7 @@ class Refreshing(OpenedLake):
             max_runs=max_runs,
             publish_anyway=publish_anyway,
             accept_fewer_rows=accept_fewer_rows,
+            executor=executor or "",
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 
@@ -103,6 +107,7 @@ class Refreshing(OpenedLake):
         force: bool = False,
         publish_anyway: str = "",
         accept_fewer_rows: bool = False,
+        executor: Literal["auto", "local", "spark"] | None = None,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -118,6 +123,7 @@ class Refreshing(OpenedLake):
             force: Compute clean buckets again, too.
             publish_anyway: Reason to publish rows that fail their expectations; the journal records it.
             accept_fewer_rows: As in :meth:`refresh`.
+            executor: What computes: this process, Spark, or whichever fits; by default as configured.
             on_plan: Called with each plan before it is carried out.
             on_run: Called with each run when it is done.
 
@@ -133,6 +139,7 @@ class Refreshing(OpenedLake):
             force=force,
             publish_anyway=publish_anyway,
             accept_fewer_rows=accept_fewer_rows,
+            executor=executor or "",
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 

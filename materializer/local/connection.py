@@ -24,7 +24,7 @@ def connected(database: str = ":memory:", *, memory: str = MEMORY) -> duckdb.Duc
     """Return a connection to a database of its own.
 
     Args:
-        database: The database; by default one in memory that nobody else sees.
+        database: The database; by default one of its own in memory.
         memory: What it may hold.
     """
     connection = duckdb.connect(database, config={"memory_limit": memory, "threads": "2"})

@@ -71,7 +71,7 @@ class LocalExecutor:
             raise NotLocal(forms)
         import duckdb  # noqa: PLC0415 (most commands compute nothing)
 
-        from materializer.local.connection import connected  # noqa: PLC0415 (likewise)
+        from materializer.local.connection import connected  # noqa: PLC0415 (as above)
 
         with connected() as connection:
             try:
@@ -140,7 +140,16 @@ class _Run:
 
     def _read(self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str) -> pa.Table:
         time_type = self.definition.time_type
-        found = read_small_rows(path, version, columns, spans, time=at, time_type=time_type, max_rows=self.limits.rows)
+        found = read_small_rows(
+            path,
+            version,
+            columns,
+            spans,
+            time=at,
+            time_type=time_type,
+            max_rows=self.limits.rows,
+            max_bytes=self.limits.size,
+        )
         if found is None:
             raise NotLocal("files that only Spark can read, or more rows than were expected")
         return self._bounded(found)
@@ -158,7 +167,12 @@ class _Run:
 
     def _merged(self, name: str, step: Merge) -> str:
         changed = read_small_changes(
-            self.source.path, step.after, self.plan.source_version, list(self.forms.columns), max_rows=self.limits.rows
+            self.source.path,
+            step.after,
+            self.plan.source_version,
+            list(self.forms.columns),
+            max_rows=self.limits.rows,
+            max_bytes=self.limits.size,
         )
         if changed is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
@@ -185,8 +199,8 @@ class _Run:
         start = self._compiled(bucket_start_sql(definition.grid, time, inside), forms.columns)
         groups = "".join(f", {sql} AS {quoted(column)}" for column, sql in forms.keys.items())
         # rows that count are counted, so they are made once; a condition that fails on others is asked first and alone
-        kept = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
-        counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({kept})").to_arrow_table()
+        inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
+        counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})").to_arrow_table()
         self.rows_read += counted.num_rows
         self.connection.register(name, counted)
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())

@@ -1,7 +1,7 @@
 """Expressions of DuckDB with the type that Spark gives them, and casts between types.
 
-Where Spark raises under ANSI, the DuckDB text raises too. Its error is never shown: whoever runs the text then asks Spark, which
-says what is wrong in its own words and code.
+Where Spark raises under ANSI, the DuckDB text raises too. Its error is never shown: the computation is then left to Spark,
+which says what is wrong in its own words and code.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
@@ -150,6 +150,10 @@ PublishAnyway: TypeAlias = Annotated[
 ]
 AcceptFewerRows: TypeAlias = Annotated[
     bool, Option("--accept-fewer-rows", help="Compute from what the source has, though rows of it went unseen.")
+]
+ExecutorName: TypeAlias = Annotated[
+    Literal["auto", "local", "spark"] | None,
+    Option("--executor", help="What computes: this process, Spark, or whichever fits; by default as configured."),
 ]
 AsStored: TypeAlias = Annotated[
     bool, Option("--as-stored", help="Freeze also what is dirty there and needs its raw rows, as it is stored.")

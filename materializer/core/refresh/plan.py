@@ -36,7 +36,7 @@ class Lane(StrEnum):
     SPARK = "spark"
 
 
-class Executor(StrEnum):
+class ExecutorKind(StrEnum):
     """What computes a refresh: the process itself, or Spark, which defines what is right."""
 
     LOCAL = "local"
@@ -190,7 +190,7 @@ class Plan:
     lane: Lane
     partials: TableBase
     output: TableBase
-    executor: Executor = Executor.SPARK
+    executor: ExecutorKind = ExecutorKind.SPARK
     executor_reason: str = ""
 
     @property

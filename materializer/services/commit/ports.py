@@ -19,7 +19,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.engines.work import Work
 from materializer.core.quality.gates import has_gate
 from materializer.core.quality.library import Library
-from materializer.core.refresh.plan import Executor, Lane, Plan, RunReport, Settle
+from materializer.core.refresh.plan import ExecutorKind, Lane, Plan, RunReport, Settle
 from materializer.core.time.spans import SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import (
@@ -229,7 +229,7 @@ class DeltaPorts(SwitchTables):
 
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
-        if plan.executor is Executor.LOCAL and self._local is not None:
+        if plan.executor is ExecutorKind.LOCAL and self._local is not None:
             hull = self.observation.hull(plan.source_version)
             aggregate = self.aggregate
             try:
@@ -304,7 +304,7 @@ class DeltaPorts(SwitchTables):
             jobs=(self._used or self._spark()).jobs_of(result) if result.group else 0,
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
-            executor="" if result.group else Executor.LOCAL.value,
+            executor="" if result.group else ExecutorKind.LOCAL.value,
         )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from materializer.config import Config
 from materializer.core.quality.gates import has_gate
-from materializer.core.refresh.plan import Executor, Lane, Plan
+from materializer.core.refresh.plan import ExecutorKind, Lane, Plan
 from materializer.errors import NotLocalError
 from materializer.local.executor import LocalExecutor
 from materializer.services.aggregate import Aggregate
@@ -13,7 +13,7 @@ from materializer.services.planning.row_loss import spans_by_gone
 
 def chosen(
     aggregate: Aggregate, plan: Plan, config: Config, local: LocalExecutor | None, asked: str
-) -> tuple[Executor, str]:
+) -> tuple[ExecutorKind, str]:
     """Return what computes a plan, and why.
 
     Args:
@@ -28,18 +28,18 @@ def chosen(
     """
     wanted = asked or config.executor
     if wanted == "spark" or local is None:
-        return Executor.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
+        return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
     reason = _why_not(aggregate, plan, config, local)
     if not reason:
         return (
-            Executor.LOCAL,
+            ExecutorKind.LOCAL,
             f"it reads {plan.estimate.rows:,} rows, and up to {config.local_rows:,} are computed here",
         )
     if wanted == "local":
         raise NotLocalError(
             f"'{aggregate.name}' cannot be computed without Spark: {reason}", hint="leave the choice to 'auto'"
         )
-    return Executor.SPARK, reason
+    return ExecutorKind.SPARK, reason
 
 
 def _why_not(aggregate: Aggregate, plan: Plan, config: Config, local: LocalExecutor) -> str:

@@ -12,6 +12,7 @@ from materializer.adapters.cli.options import (
     AsOf,
     BucketsPerRun,
     End,
+    ExecutorName,
     Force,
     MaxRuns,
     Name,
@@ -57,6 +58,7 @@ def refresh(
     max_runs: MaxRuns = None,
     publish_anyway: PublishAnyway = "",
     accept_fewer_rows: AcceptFewerRows = False,
+    executor: ExecutorName = None,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
@@ -73,6 +75,7 @@ def refresh(
                 max_runs=max_runs,
                 publish_anyway=publish_anyway,
                 accept_fewer_rows=accept_fewer_rows,
+                executor=executor,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
@@ -94,6 +97,7 @@ def backfill(
     force: Force = False,
     publish_anyway: PublishAnyway = "",
     accept_fewer_rows: AcceptFewerRows = False,
+    executor: ExecutorName = None,
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
@@ -110,6 +114,7 @@ def backfill(
                 force=force,
                 publish_anyway=publish_anyway,
                 accept_fewer_rows=accept_fewer_rows,
+                executor=executor,
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )

@@ -65,4 +65,5 @@ def ended_text(e: Ended) -> str:
         return e.reason or "given back; its buckets are dirty again"
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"
     lane = f", written by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
-    return f"version {r.source_version}, {read}, {count(r.jobs, 'Spark job')}, {count(r.commits, 'commit')}, {duration(r.seconds)}{lane}"
+    jobs = "without Spark" if r.executor == "local" else count(r.jobs, "Spark job")
+    return f"version {r.source_version}, {read}, {jobs}, {count(r.commits, 'commit')}, {duration(r.seconds)}{lane}"

@@ -143,7 +143,13 @@ def run_form(run: RunDone, kind: TimeType) -> dict[str, Any]:
 
 def counted_form(report: RunReport) -> dict[str, Any]:
     """Return what a run read and wrote."""
-    return {name: getattr(report, name) for name in _COUNTED}
+    form = {name: getattr(report, name) for name in _COUNTED}
+    return form | {"executor": executor_of(report)}
+
+
+def executor_of(report: RunReport) -> str:
+    """Return what computed a run; "" if nothing was computed."""
+    return report.executor or ("spark" if report.lane and report.commits else "")
 
 
 def run_text(report: RunReport) -> str:
@@ -153,7 +159,7 @@ def run_text(report: RunReport) -> str:
     parts = [
         f"read {count(report.rows_read, 'row')}",
         f"wrote {number(report.rows_written)} in {count(report.buckets, 'bucket')}",
-        count(report.jobs, "Spark job"),
+        "without Spark" if report.executor == "local" else count(report.jobs, "Spark job"),
         count(report.commits, "commit"),
         f"{count(report.files_rewritten, 'file')} rewritten",
         duration(report.seconds),

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.local.comparing import compare_aggregates, compare_scalars, rows_of
+from tests.local.comparing import compare_aggregates, compare_scalars, rows_of
+
+pytestmark = pytest.mark.spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
