@@ -139,18 +139,24 @@ def _bits(name: str) -> Entry:
 def _moments(name: str) -> Entry:
     def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value = cast(compiler.of(node.this), DOUBLE)
-        return Typed(_finite(_call(f"{name}({value.sql})", only)), DOUBLE)
+        return Typed(_of_finite(_call(f"{name}({value.sql})", only), only, value), DOUBLE)
 
     return entry
 
 
 def _covariance(node: Any, compiler: Compiling, only: str) -> Typed:
     a, b = (cast(compiler.of(v), DOUBLE) for v in (node.this, node.expression))
-    return Typed(_finite(_call(f"covar_pop({a.sql}, {b.sql})", only)), DOUBLE)
+    return Typed(_of_finite(_call(f"covar_pop({a.sql}, {b.sql})", only), only, a, b), DOUBLE)
+
+
+def _of_finite(sql: str, only: str, *values: Typed) -> str:
+    """Return a formula of centred sums; of values that are not finite, each executor has its own results."""
+    odd = _call(f"bool_or({' OR '.join(f'NOT isfinite({v.sql})' for v in values)})", only)
+    return f"CAST({failing(odd, sql)} AS DOUBLE)"
 
 
 def _finite(sql: str) -> str:
-    """Return what a formula of centred sums gives; where it is not finite, each engine has its own way there."""
+    """Return what a formula gives; where it is not finite, each executor has its own way there."""
     return f"CAST({failing(f'NOT isfinite({sql})', sql)} AS DOUBLE)"
 
 
@@ -166,10 +172,8 @@ def _listed(word: str) -> Entry:
 
 
 def _percentile(node: Any, compiler: Compiling, only: str) -> Typed:
-    given = node.args.get("quantile")
-    share = (
-        "0.5" if given is None else str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
-    )
+    given = exp.Literal.number("0.5") if node.args.get("quantile") is None else node.args["quantile"].unnest()
+    share = str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
     if share is None or not 0 <= float(share) <= 1 or isinstance(node.this, exp.Distinct):
         raise NotLocal(f"{node.sql()}")
     value = cast(compiler.of(node.this), DOUBLE)
