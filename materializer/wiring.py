@@ -57,7 +57,8 @@ def wired(
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
-    local = LocalExecutor(config.local_rows, config.local_bytes)
+    most_rows = min(config.local_rows, config.driver_lane_rows)
+    local = LocalExecutor(most_rows, min(config.local_bytes, config.driver_bytes))
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local), executor
 

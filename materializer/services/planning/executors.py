@@ -29,11 +29,11 @@ def chosen(
     wanted = asked or config.executor
     if wanted == "spark" or local is None:
         return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
-    reason = _why_not(aggregate, plan, config, local)
+    reason = _why_not(aggregate, plan, local)
     if not reason:
         return (
             ExecutorKind.LOCAL,
-            f"it reads {plan.estimate.rows:,} rows, and up to {config.local_rows:,} are computed here",
+            f"it reads {plan.estimate.rows:,} rows, and up to {local.rows:,} are computed here",
         )
     if wanted == "local":
         raise NotLocalError(
@@ -42,12 +42,12 @@ def chosen(
     return ExecutorKind.SPARK, reason
 
 
-def _why_not(aggregate: Aggregate, plan: Plan, config: Config, local: LocalExecutor) -> str:
+def _why_not(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
-    if rows > config.local_rows:
-        return f"it reads {rows:,} rows, and local_rows is {config.local_rows:,}"
-    if size > config.local_bytes:
-        return f"it reads {size:,} bytes, and local_bytes is {config.local_bytes:,}"
+    if rows > local.rows:
+        return f"it reads {rows:,} rows, and up to {local.rows:,} are computed here"
+    if size > local.size:
+        return f"it reads {size:,} bytes, and up to {local.size:,} are computed here"
     if plan.lane is Lane.SPARK:
         return "its result may be larger than what the driver holds"
     if aggregate.source.name:
