@@ -38,7 +38,7 @@ NEW_LAKES = 5
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return what was measured without and with maintenance."""
-    config = Config(spark=SparkConfig(memory=options.memory))
+    config = Config(executor="spark", spark=SparkConfig(memory=options.memory))
     warm = Materializer(folder / "warm", config=config)
     spark = warm.engine().spark
     warm.engine().spark.range(1000).selectExpr("sum(id)").collect()

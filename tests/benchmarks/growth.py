@@ -106,6 +106,7 @@ def _config(options: argparse.Namespace, folder: Path) -> Config:
     return Config(
         lake=str(folder / "lake"),
         sources={"trades": str(folder / "trades")},
+        executor="spark",
         spark=SparkConfig(profile="long", memory=options.memory),
         run_rows=2 * options.rows_a_day,
     )

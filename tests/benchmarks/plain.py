@@ -24,7 +24,9 @@ def main() -> None:
     options = parser.parse_args()
     spark_config = SparkConfig(profile="long", memory=options.memory)
     sources = {"trades": str(options.source)}
-    m = Materializer(config=Config(lake=str(options.folder / "lake"), sources=sources, spark=spark_config))
+    m = Materializer(
+        config=Config(lake=str(options.folder / "lake"), sources=sources, executor="spark", spark=spark_config)
+    )
     m.engine().spark.range(1000).selectExpr("sum(id)").collect()
     unordered(m, options.source, options.folder)
     m.apply(BARS)

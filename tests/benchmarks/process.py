@@ -39,9 +39,9 @@ def begun(options: argparse.Namespace, folder: Path) -> np.random.Generator:
 
 
 def call(folder: Path, *arguments: str, **environ: str) -> None:
-    """Run a command on the lake in a process of its own."""
+    """Run a command on the lake in a process of its own; Spark computes, unless *environ* says otherwise."""
     command = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
-    ours = {"MATERIALIZER_SPARK_PROFILE": "short", **environ}
+    ours = {"MATERIALIZER_SPARK_PROFILE": "short", "MATERIALIZER_EXECUTOR": "spark", **environ}
     subprocess.run(command, check=True, capture_output=True, cwd=folder, env=os.environ | ours)
 
 
@@ -51,14 +51,16 @@ def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Genera
     write_deltalake(str(folder / "trades"), one, mode="append")
 
 
-def asked(about: str | None) -> argparse.Namespace:
-    """Read the options that benchmarks of commands have."""
+def asked(about: str | None, **more: int) -> argparse.Namespace:
+    """Read the options that benchmarks of commands have, and *more* numbers with their defaults."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--days", type=int, default=5)
     parser.add_argument("--symbols", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
+    for name, default in more.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     return reporting(parser)
 
 

@@ -247,7 +247,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     source, lake = folder / "trades", folder / "lake"
     write_source(source, options.rows, options.days, options.symbols, rng)
     spark_config = SparkConfig(profile="long", memory=options.memory)
-    config = Config(lake=str(lake), sources={"trades": str(source)}, spark=spark_config)
+    config = Config(lake=str(lake), sources={"trades": str(source)}, executor="spark", spark=spark_config)
     m = Materializer(config=config)
     found: dict[str, Any] = {"options": given(options)}
 
