@@ -18,14 +18,15 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.arrow import plain
 from materializer.lake.computed import Computed
 from materializer.lake.local_read import read_small_changes, read_small_rows
-from materializer.local.expressions import Scope, compiled
-from materializer.local.forms import Forms
 from materializer.local.kinds import Kind, NotLocal, quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from materializer.local.forms import Forms
+
 _AT: Final = "mz_slice"
+_KEY: Final = "mz_k_"
 _PASSES: Final = "mz_passes"
 _OUTPUT: Final = "mz_f_"
 MOST_FORMS: Final = 1_000
@@ -83,6 +84,8 @@ class LocalExecutor:
         known = self._known.get(id(definition))
         if known is not None and known[0] is definition:
             return known[1]
+        from materializer.local.forms import Forms  # noqa: PLC0415 (it loads a parser, which a refresh without work does not need)
+
         try:
             found: Forms | str = Forms.of(definition)
         except NotLocal as exc:
@@ -185,6 +188,8 @@ class _Run:
     # -- computing -------------------------------------------------------------------------------------------------------
 
     def _compiled(self, sql: str, columns: dict[str, Kind]) -> str:
+        from materializer.local.expressions import Scope, compiled  # noqa: PLC0415 (as above)
+
         return compiled(sql, Scope(columns)).sql
 
     def _built(self, name: str, rows: pa.Table, spans: SpanSet, inside: SpanSet) -> str:
@@ -197,15 +202,15 @@ class _Run:
             tests.append(self._compiled(spans_sql(time, spans, definition.time_type), forms.columns))
         tests += [forms.where] if forms.where else []
         start = self._compiled(bucket_start_sql(definition.grid, time, inside), forms.columns)
-        groups = "".join(f", {sql} AS {quoted(column)}" for column, sql in forms.keys.items())
+        groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         # rows that count are counted, so they are made once; a condition that fails on others is asked first and alone
         inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
         counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})").to_arrow_table()
         self.rows_read += counted.num_rows
         self.connection.register(name, counted)
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())
-        by = [_AT, *map(quoted, forms.keys)]
-        names = [f"{_AT} AS {SLICE}", *map(quoted, forms.keys)]
+        by = [_AT, *(f"{_KEY}{i}" for i in range(len(forms.keys)))]
+        names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
         return f"SELECT {', '.join(names)}, {builds} FROM {name} GROUP BY {', '.join(by)}"
 
     def _merge(self, parts: Sequence[str]) -> str:

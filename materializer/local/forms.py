@@ -27,6 +27,8 @@ _GROUPED: Final = frozenset(
         "decimal",
     ]
 )
+OURS: Final = "mz_"
+"""How names begin that the local executor uses beside those of the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Forms:
             raise NotLocal(f"the engine {definition.spec.engine}")
         spec, layout = definition.spec, definition.layout
         columns = {name: kind_of(kind) for name, kind in spec.read_types}
+        if ours := [name for name in columns if name.lower().startswith(OURS)]:
+            raise NotLocal(f"a column whose name begins with {OURS!r}: {ours[0]}")
         partials = {name: kind_of(kind) for name, kind in definition.partial_columns}
         outputs = {name: kind_of(kind) for name, kind in definition.output_columns}
         raw, rows = Scope(columns), Scope(columns, are_rows=True)

@@ -125,6 +125,36 @@ def test_both_executors_make_the_same_tables(tmp_path: Path, spark: SparkSession
     assert any("merge" in strategy for _, strategy in computed)
 
 
+def test_columns_with_the_names_of_ours(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    A source may have columns that are named like internal ones, and like columns of the output.
+    """
+    names = ["slice", "k_slice", "bucket", "p_x", "mz", "stored"]
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), *((name, pa.int64()) for name in names)])
+    source = str(tmp_path / "odd")
+    DeltaTable.create(source, schema, configuration={"delta.enableChangeDataFeed": "true"})
+    select = (
+        "SELECT time_bucket('1 hour', ts) AS bucket, slice, p_x % 2 AS k_slice, sum(k_slice) AS p_x, max(bucket) AS stored, "
+        "last(mz) AS total FROM odd GROUP BY time_bucket('1 hour', ts), slice, p_x % 2"
+    )
+    config = Config(sources={"odd": source})
+    lakes = {name: Materializer(tmp_path / name, spark=spark, config=config) for name in ("local", "spark")}
+    for lake in lakes.values():
+        lake.apply(f"CREATE MATERIALIZED VIEW named AS {select}")
+    for at in range(2):
+        rows = [
+            {"ts": START + timedelta(minutes=7 * i + at), **{n: i * (k + 2) % 5 for k, n in enumerate(names)}}
+            for i in range(30)
+        ]
+        write_deltalake(source, pa.Table.from_pylist(rows, schema=schema), mode="append")
+        found = {}
+        for name, lake in lakes.items():
+            lake.refresh("named", executor=name)
+            table = DeltaTable(str(lake.root / "named" / "output")).to_pyarrow_table()
+            found[name] = sorted(map(repr, table.to_pylist()))
+        assert found["local"] == found["spark"]
+
+
 def test_what_has_no_local_form_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     """
     The local executor that was asked for refuses what only Spark can compute, names it, and writes nothing.
