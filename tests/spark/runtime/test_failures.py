@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
+from materializer.spark.runtime import jvm
 from materializer.spark.runtime.failures import spoken
 from tests.spark.runtime.limits import result_limit
 
@@ -69,6 +72,30 @@ def test_a_full_heap_is_told_by_its_class(spark: SparkSession) -> None:
     java: Any = spark._jvm
     with pytest.raises(ResultTooLargeError), spoken("computing"):
         java.java.util.ArrayList(2**31 - 1)  # refused at once, because no array is as long
+
+
+@pytest.mark.parametrize(("has_waited", "code"), [(True, "spark.no-cores"), (False, "spark.failed")])
+def test_a_cancelled_job_is_told_by_who_cancelled_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, has_waited: bool, code: str
+) -> None:
+    """
+    Cores are to blame only where the watch of a cluster cancelled it; anyone else may cancel jobs, too.
+    """
+    monkeypatch.setattr(jvm.RECORD, "waits", lambda: has_waited)
+    context = spark.sparkContext
+
+    def cancel() -> None:
+        while not context.statusTracker().getActiveStageIds():
+            time.sleep(0.02)
+        context.cancelAllJobs()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(SparkError) as caught, spoken("computing", wrote="nothing was written"):
+        spark.range(10**12).selectExpr("sum(hash(id))").collect()
+    thread.join()
+
+    assert (code, "nothing was written") == (caught.value.code, caught.value.wrote)
 
 
 def test_words_alone_decide_nothing(spark: SparkSession) -> None:
