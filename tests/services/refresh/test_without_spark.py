@@ -1,0 +1,109 @@
+"""A refresh without Spark, whole: real journal and tables, computed in the process, and why another one is left to Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from materializer.config import Config
+from materializer.errors import NotLocalError
+from materializer.local.executor import LocalExecutor
+from materializer.spark.run.executor import Executor
+from tests.services.no_spark import Lake, NoSpark, Opened, each, view
+
+HOUR = 3_600_000_000
+MEASURES = "sum(v) AS v, count(*) AS n, max(v) AS most, min(v) AS least"
+
+
+class Small(Lake):
+    """A lake whose refreshes are computed in the process; an engine that is asked to compute fails."""
+
+    def __init__(self, root: Path, *, rows: int = 1_000, size: int = 1 << 20, config: Config | None = None) -> None:
+        super().__init__(root)
+        local = LocalExecutor(rows, size)
+        self.wired = replace(self.wired, config=config or self.wired.config, local=local)
+        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+
+    def rows_of(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of an output in the order of their buckets."""
+        return sorted(
+            DeltaTable(str(self.root / name / "output")).to_pyarrow_table().to_pylist(), key=lambda r: r["at"]
+        )
+
+
+def hours(*rows: tuple[int, int, int, int, int]) -> list[dict[str, Any]]:
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    names = ("v", "n", "most", "least")
+    return [{"at": start + timedelta(hours=h), **dict(zip(names, r, strict=True))} for h, *r in rows]
+
+
+def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
+    """
+    The first materialization, a late row, a correction and a delete are computed in the process, and no engine is asked.
+    """
+    lake = Small(tmp_path)
+    lake.add((0, 1), (1, 5), (HOUR, 7))
+    lake.apply(view("hourly", each("1 hour"), measure=MEASURES))
+
+    first = lake.opened.refresh("hourly")
+    assert hours((0, 6, 2, 5, 1), (1, 7, 1, 7, 7)) == lake.rows_of("hourly")
+
+    lake.add((2, 3))
+    late = lake.opened.refresh("hourly")
+    assert hours((0, 9, 3, 5, 1), (1, 7, 1, 7, 7)) == lake.rows_of("hourly")
+
+    raw = DeltaTable(str(tmp_path / "raw"))
+    raw.update(updates={"v": "v + 10"}, predicate="v = 1")
+    raw.delete("v = 7")
+    changed = lake.opened.refresh("hourly")
+    assert hours((0, 19, 3, 11, 3)) == lake.rows_of("hourly")
+
+    reports = [run.report for done in (first, late, changed) for run in done.runs]
+    assert {("local", 0)} == {(report.executor, report.jobs) for report in reports}
+    assert ["merge"] == [run.report.strategy for run in late.runs]
+
+
+@pytest.mark.parametrize(
+    ("options", "measure", "properties", "reason"),
+    [
+        ({"rows": 1}, "sum(v) AS v", "", "reads 2 rows"),
+        ({"size": 10}, "sum(v) AS v", "", "bytes"),
+        ({"config": Config(executor="spark")}, "sum(v) AS v", "", "settings"),
+        ({}, "max(soundex(v)) AS v", "", "soundex"),
+        ({}, "sum(v) AS v", "TBLPROPERTIES ('quality.checks' = 'true')\n", "gate"),
+        ({}, "sum(v) AS v", "", ""),
+    ],
+)
+def test_a_plan_says_what_computes_it_and_why(
+    tmp_path: Path, options: dict[str, Any], measure: str, properties: str, reason: str
+) -> None:
+    """
+    What is too large, checked by a gate or outside of the set is left to Spark; the plan has the reason.
+    """
+    lake = Small(tmp_path, **options)
+    lake.add((0, 1), (1, 5))
+    lake.apply(view("hourly", each("1 hour"), measure=measure).replace("\nAS ", f"\n{properties}AS ", 1))
+
+    plan = lake.opened.plan("hourly").plan
+
+    assert plan is not None
+    assert ("spark" if reason else "local") == plan.executor
+    assert reason in plan.executor_reason
+
+
+def test_an_executor_that_was_asked_for_and_cannot_is_an_error(tmp_path: Path) -> None:
+    """
+    A refresh for which the local executor was asked writes nothing where it cannot compute.
+    """
+    lake = Small(tmp_path, rows=1)
+    lake.add((0, 1), (1, 5))
+    lake.apply(view("hourly", each("1 hour")))
+
+    with pytest.raises(NotLocalError, match="reads 2 rows"):
+        lake.opened.refresh("hourly", executor="local")
+    assert [] == lake.rows_of("hourly")
