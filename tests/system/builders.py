@@ -150,13 +150,14 @@ class Site:
     Args:
         root: A folder of the test's own; the lake is in it.
         spark: The session of the run.
-        settings: Of the configuration.
+        settings: Of the configuration. Spark computes, unless they say otherwise: most tests are about what it computes, and
+            ``tests/local`` compares the local executor with it.
     """
 
     def __init__(self, root: Path, spark: SparkSession, **settings: Any) -> None:
         self.root = root
         self.spark = spark
-        self.config = Config(**settings)
+        self.config = Config(**{"executor": "spark", **settings})
         self.lake = Materializer(root / "lake", spark=spark, config=self.config)
         self.tables: dict[str, Table] = {}
         self._verified: set[str] = set()
@@ -174,7 +175,7 @@ class Site:
 
     def opened(self, **settings: Any) -> Materializer:
         """Return the same lake, opened anew without a session."""
-        return Materializer(self.lake.root, config=Config(**settings))
+        return Materializer(self.lake.root, config=Config(**{"executor": "spark", **settings}))
 
     def opened_with(self, on_checkpoint: Callable[[str], None]) -> Materializer:
         """Return the same lake with the run's session, which tells its steps."""

@@ -214,7 +214,7 @@ class Keeping(RuleBasedStateMachine):
 
     def new(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
         """Return the lake as a new process opens it."""
-        config = Config(driver_lane_rows=self.driver_lane_rows)
+        config = Config(driver_lane_rows=self.driver_lane_rows, executor="spark")
         return Materializer(self.root, spark=self.spark, config=config, on_checkpoint=on_checkpoint)
 
     @property

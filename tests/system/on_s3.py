@@ -31,7 +31,7 @@ class Site:
         self.bucket = bucket
         self.source = f"{bucket}/trades"
         DeltaTable.create(self.source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
-        settings = config or Config(sources={"trades": self.source})
+        settings = config or Config(sources={"trades": self.source}, executor="spark")
         self.lake = Materializer(f"{bucket}/lake", spark=spark, config=settings)
         self.rows: dict[datetime, int] = {}
 

@@ -253,7 +253,9 @@ class Guarded:
 
     def __init__(self, root: Path, spark: SparkSession, lane_rows: int) -> None:
         self.source = Source(str(root / "source"), has_feed=True)
-        self.lake = Materializer(root / "lake", spark=spark, config=Config(driver_lane_rows=lane_rows))
+        self.lake = Materializer(
+            root / "lake", spark=spark, config=Config(driver_lane_rows=lane_rows, executor="spark")
+        )
         self.lake.define("hourly", self.source.path, **HOURLY.parts)
         self.source.insert([self._row(hour, i) for hour in range(6) for i in range(3)])
         self.lake.refresh("hourly")

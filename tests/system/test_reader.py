@@ -86,7 +86,8 @@ def test_readers_see_each_refresh_whole(tmp_path: Path, spark: SparkSession, cha
     """
     source = Source(str(tmp_path / "source"), has_feed=True)
     lakes = [
-        Materializer(tmp_path / "lake", spark=spark, config=Config(driver_lane_rows=rows)) for rows in (200_000, 0)
+        Materializer(tmp_path / "lake", spark=spark, config=Config(driver_lane_rows=rows, executor="spark"))
+        for rows in (200_000, 0)
     ]
 
     def insert(generation: int, times: int = 1) -> None:

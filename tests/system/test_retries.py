@@ -35,7 +35,7 @@ def test_a_result_that_is_too_large_stays_in_spark(tmp_path: Path, spark: SparkS
             raise SparkError("something else")
 
     with pytest.raises(SparkError) as caught:
-        Materializer(world.root, spark=spark, config=Config(), on_checkpoint=fail).refresh("bars")
+        Materializer(world.root, spark=spark, config=Config(executor="spark"), on_checkpoint=fail).refresh("bars")
     assert "refresh 3 has not ended: what it wrote is finished or undone by the next command" == caught.value.wrote
     assert ((3, "finished"),) == world.lake.refresh("bars").recovered
     world.expect_true()

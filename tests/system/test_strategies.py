@@ -209,7 +209,10 @@ def test_wide_results_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> 
     Where stored groups tell how many bytes one takes, the driver's budget of bytes decides as its budget of rows does.
     """
     append_trades(tmp_path, 1, rows=1_500)
-    lakes = [Materializer(tmp_path, spark=spark, config=Config(driver_bytes=most)) for most in (1 << 28, 16)]
+    lakes = [
+        Materializer(tmp_path, spark=spark, config=Config(driver_bytes=most, executor="spark"))
+        for most in (1 << 28, 16)
+    ]
     lakes[0].apply(
         "CREATE MATERIALIZED VIEW bars AS SELECT time_bucket('20 minutes', ts) AS t, sym, count(*) AS n "
         "FROM trades GROUP BY time_bucket('20 minutes', ts), sym"

@@ -27,7 +27,7 @@ def dags_file(airflow_home, lake) -> Path:
     file.unlink()
 
 
-NO_JAVA = {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
+NO_JAVA = {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent", "MATERIALIZER_EXECUTOR": "spark"}
 
 
 def test_a_form_is_done_as_it_says(dags_file, lake, spark):

@@ -78,4 +78,10 @@ class Commands:
         return table.sort_by([(column, "ascending") for column in table.column_names[:2]])
 
     def _environ(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(ROOT), "MATERIALIZER_LAKE": str(self.root), **self.environ}
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "MATERIALIZER_LAKE": str(self.root),
+            "MATERIALIZER_EXECUTOR": "spark",
+            **self.environ,
+        }

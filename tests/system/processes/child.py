@@ -102,6 +102,7 @@ def main() -> int:
     options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     config = Config(
         driver_lane_rows=args.driver_lane_rows,
+        executor="spark",
         spark=SparkConfig(memory="700m", options=options),
         expectations=args.folder / "expectations",
     )
