@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from materializer.errors import ConfigError
 
@@ -23,10 +23,8 @@ PREFIX = "MATERIALIZER_"
 
 Profile = Literal["short", "long"]
 ExecutorChoice = Literal["auto", "local", "spark"]
-LEAST_ROWS: Final = 1_000
-"""Rows that the driver holds in any case: without them it could plan nothing."""
-LEAST_BYTES: Final = 1 << 20
-"""Bytes that it holds in any case."""
+LEAST_ROWS, LEAST_BYTES = 1_000, 1 << 20
+"""What the driver holds in any case: without it, it could plan nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +160,7 @@ class Config:
     file: Path | None = None
 
     def driver_holds(self, rows: float, size: float) -> bool:
-        """Whether the driver may hold rows at once.
-
-        Args:
-            rows: Their number.
-            size: The bytes that they take in files.
-        """
+        """Whether the driver may hold *rows* at once, which take *size* bytes in files."""
         return rows <= self.driver_lane_rows and size <= self.driver_bytes
 
     @property
@@ -321,16 +314,13 @@ def _bytes(value: Any, _: Path) -> int:
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
 
 
-def _profile(value: Any, _: Path) -> str:
-    if value not in {"short", "long"}:
-        raise _Invalid("'short' or 'long'")
-    return str(value)
+def _one_of(*known: str) -> _Convert:
+    def convert(value: Any, _: Path) -> str:
+        if value not in known:
+            raise _Invalid(" or ".join([", ".join(map(repr, known[:-1])), repr(known[-1])]))
+        return str(value)
 
-
-def _executor(value: Any, _: Path) -> str:
-    if value not in {"auto", "local", "spark"}:
-        raise _Invalid("'auto', 'local' or 'spark'")
-    return str(value)
+    return convert
 
 
 def _master(value: Any, _: Path) -> str:
@@ -431,7 +421,7 @@ KEYS: dict[str, _Convert] = {
     "lease_seconds": _count,
     "driver_lane_rows": _count,
     "driver_bytes": _bytes,
-    "executor": _executor,
+    "executor": _one_of("auto", "local", "spark"),
     "local_rows": _count,
     "local_bytes": _bytes,
     "run_rows": _count,
@@ -443,7 +433,7 @@ KEYS: dict[str, _Convert] = {
     "limits.windows": _count,
     "spark.master": _master,
     "spark.remote": _remote,
-    "spark.profile": _profile,
+    "spark.profile": _one_of("short", "long"),
     "spark.memory": _memory,
     "spark.patience": _count,
     "spark.jars": _folder,

@@ -280,7 +280,7 @@ def test_work_without_java_is_refused_and_not_lost(busy):
     """
     busy.tables["trades"].trade(LATE[0])
 
-    ended = without_java(busy, "refresh", "hourly")
+    ended = without_java(busy, "refresh", "hourly", "--executor", "spark")
 
     assert 71 == ended.returncode
     assert "java.missing" in ended.stderr

@@ -208,6 +208,7 @@ class FakeEngine:
 
     spark: Any
     python: Any = None
+    budget: Any = None
 
     def death(self) -> jvm.Death | None:
         """As the engine's."""
