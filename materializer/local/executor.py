@@ -77,8 +77,8 @@ class LocalExecutor:
         with connected() as connection:
             try:
                 return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
-            except duckdb.Error as exc:
-                raise NotLocal(f"DuckDB: {str(exc).splitlines()[0]}") from exc
+            except (duckdb.Error, pa.ArrowException) as exc:
+                raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
 
     def _forms(self, definition: Definition) -> Forms | str:
         known = self._known.get(id(definition))
@@ -203,7 +203,7 @@ class _Run:
         tests += [forms.where] if forms.where else []
         start = self._compiled(bucket_start_sql(definition.grid, time, inside), forms.columns)
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
-        # rows that count are counted, so they are made once; a condition that fails on others is asked first and alone
+        # the rows that count are made once, because they are counted, too
         inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
         counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})").to_arrow_table()
         self.rows_read += counted.num_rows
