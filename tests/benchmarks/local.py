@@ -3,8 +3,8 @@
     python -m tests.benchmarks.local [--rows 1000000] [--late 20000] [--rounds 5] [--keep]
 
 One-minute bars of days, symbols and prices; before each refresh late rows are inserted: one, or *late* in ten hours. A command is
-measured from its start to its exit, and its largest resident memory is that of the process and its children. *Warm* is the second
-and later refresh of one process. Told are medians; *idle* is a command with nothing to do.
+measured from its start to its exit; told is its largest resident memory, with Spark that of Python alone. *Warm* is the third and
+each later refresh of one process. Told are medians; *idle* is a command with nothing to do.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def show(found: dict[str, Any]) -> None:
         ("many", "late rows in ten hours, warm"),
     ):
         print(f"{text:38}{found[f'local_{name}']:7.3f} s{found[f'spark_{name}']:7.3f} s")
-    print(f"{'resident memory of a command':38}{found['local_peak_mb']:6.0f} MB{found['spark_peak_mb']:6.0f} MB")
+    print(f"{'resident memory of Python':38}{found['local_peak_mb']:6.0f} MB{found['spark_peak_mb']:6.0f} MB")
 
 
 def main() -> None:
