@@ -40,3 +40,8 @@ class Computed:
     spans: SpanSet | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     is_fetched: bool = True
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark computed nothing of it."""
+        return not self.group

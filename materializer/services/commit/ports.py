@@ -229,6 +229,7 @@ class DeltaPorts(SwitchTables):
 
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
+        self._why_moved = ""  # of an earlier run of the same request
         if plan.executor is ExecutorKind.LOCAL and self._local is not None:
             hull = self.observation.hull(plan.source_version)
             aggregate = self.aggregate
@@ -301,10 +302,10 @@ class DeltaPorts(SwitchTables):
             rows_read=result.rows_read,
             partials_written=result.rows,
             rows_written=result.output_rows,
-            jobs=(self._used or self._spark()).jobs_of(result) if result.group else 0,
+            jobs=(self._used or self._spark()).jobs_of(result) if not result.is_local else 0,
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
-            executor="" if result.group else ExecutorKind.LOCAL.value,
+            executor=ExecutorKind.LOCAL.value if result.is_local else "",
         )
 
     def close(self) -> None:
