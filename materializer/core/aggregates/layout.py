@@ -7,6 +7,23 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
+class Pick:
+    """A value that is selected by the order of rows: what the struct of a partial holds.
+
+    Args:
+        extreme: ``min`` or ``max``.
+        columns: The columns that decide, the time first.
+        value: SQL of the selected value.
+        conditions: Filters of the rows, as SQL; None for none.
+    """
+
+    extreme: str
+    columns: tuple[str, ...]
+    value: str
+    conditions: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartialColumn:
     """One column of the partials table.
 
@@ -17,12 +34,14 @@ class PartialColumn:
             cannot be merged and its bucket has to be recomputed.
         is_foreign: Whether *build* calls a function that only the session knows, such as a Python aggregate. Spark refuses
             these beside its own aggregates, so they are built in a separate grouping.
+        pick: What *build* selects, if it is the extreme struct of times and a value.
     """
 
     name: str
     build: str
     merge: str | None
     is_foreign: bool = False
+    pick: Pick | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from materializer.core.aggregates.layout import PartialColumn
+from materializer.core.aggregates.layout import PartialColumn, Pick
 from materializer.core.aggregates.order import RowOrder, order_struct
 from materializer.core.aggregates.parts import (
     INTEGERS,
@@ -127,7 +127,8 @@ def _pick(call: Call, order: RowOrder, extreme: str, *, by: str | None, conditio
         partial = PartialColumn(name, build, f"{extreme}_by({name}, {name}.o)")
         return Parts((partial,), f"{name}.v", reference)
     build = filtered(f"{extreme}({order_struct(deciding, by=y, value=x)})", *conditions)
-    return Parts((PartialColumn(name, build, f"{extreme}({name})"),), f"{name}.v", reference)
+    pick = Pick(extreme, deciding, x, conditions) if by is None and deciding else None
+    return Parts((PartialColumn(name, build, f"{extreme}({name})", pick=pick),), f"{name}.v", reference)
 
 
 def _reversed(text: str, spark_type: str) -> str | None:

@@ -53,6 +53,31 @@ def parts_of(
     return parts, observations
 
 
+def only_raw(
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    plan: Plan,
+    hull: Span | None,
+) -> tuple[DataFrame, SpanSet] | None:
+    """Return the source rows of a plan, and spans around their times; None if it needs more than raw rows."""
+    raw = _raw_spans(plan)
+    has_more = plan.replaced != raw or any(isinstance(step, Merge) for step in plan.steps)
+    if not raw or has_more or len(raw) > MAX_SPANS:
+        return None
+    return _inside(definition, _around(spark, budget, definition, source, plan, raw), raw, None, hull)
+
+
+def _around(
+    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet
+) -> DataFrame:
+    """Return at least the source rows in *spans*."""
+    if plan.lane is Lane.DRIVER:
+        return read_small.raw_rows(spark, budget, definition, source, plan.source_version, spans)
+    return c.read_version(spark, source, plan.source_version)
+
+
 def _raw(
     spark: SparkSession,
     budget: Budget,
@@ -64,10 +89,7 @@ def _raw(
     hull: Span | None,
 ) -> tuple[DataFrame, Observation]:
     around = raw if starts is None else raw.at_most(MAX_SPANS)
-    if plan.lane is Lane.DRIVER:
-        rows = read_small.raw_rows(spark, budget, definition, source, plan.source_version, around)
-    else:
-        rows = c.read_version(spark, source, plan.source_version)
+    rows = _around(spark, budget, definition, source, plan, around)
     rows, inside = _inside(definition, rows, around, starts, hull)
     observed, seen = c.observed(rows, "recompute")
     return c.build(definition, observed, inside, unobserved=rows), seen

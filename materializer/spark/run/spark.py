@@ -16,14 +16,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from materializer.config import Budget
 from materializer.core.aggregates.python import PythonAggregate
-from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Lane, Plan
@@ -39,10 +37,11 @@ from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.query import write as spark_write
 from materializer.spark.query.compare import Comparison, compare
-from materializer.spark.run import options, plan_rows, questions, row_counts
+from materializer.spark.run import options, plan_rows, questions, results, row_counts
 from materializer.spark.run.capture import Changes, changes
 from materializer.spark.run.fresh import Observed, OnTheFly
 from materializer.spark.run.registration import Catalogs
+from materializer.spark.run.ties import Ties
 from materializer.spark.runtime import jvm
 from materializer.spark.runtime.connect import is_connect, is_lost
 from materializer.spark.runtime.failures import feed_gaps, spoken
@@ -77,6 +76,7 @@ class Spark:
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it repeats each refusal with its plan
         self.budget = budget
         self.windows = Windowing(self.spark, budget)
+        self._ties = Ties(self.spark, budget)
         self.catalogs = Catalogs(self.spark)
         self._group = ""
         self._python = frozenset(python)
@@ -148,15 +148,19 @@ class Spark:
         is_small = few and plan.windows <= FEW_WINDOWS
         simply = options.planned_simply(self.spark, compiles=not options.is_plain(definition))
         with self.counted(), simply if is_small else nullcontext():
+            if work is None and not few:
+                found = self._ties.fetched(definition, source, plan, hull, self._group, metrics)
+                if found is not None:
+                    return found
             with spoken("reading the source", table=source.path, version=plan.source_version):
                 frame, observations = self._rows_of(
                     definition, source, partials_path, plan, hull, work, is_small=is_small
                 )
             with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
                 if plan.lane is Lane.DRIVER:
-                    computed = self._fetched(definition, frame, plan, self._group, metrics)
+                    computed = results.fetched(definition, frame, plan, self._group, metrics)
                 else:
-                    computed = self._cached(definition, frame, plan, self._group)
+                    computed = results.cached(definition, frame, plan, self._group)
                 computed.rows_read = sum(map(c.rows_seen, observations))
         return computed
 
@@ -185,29 +189,6 @@ class Spark:
             The columns of the source.
         """
         return plan_rows.source_rows(self.spark, self.budget, definition, source, plan, hull=hull)
-
-    def _fetched(
-        self, definition: Definition, frame: DataFrame, plan: Plan, group: str, metrics: Sequence[str]
-    ) -> Computed:
-        frame, observation = c.combined(definition, frame, plan.replaced, metrics)
-        partials, output = c.split(definition, c.to_arrow(frame))
-        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-        found = {} if observation is None else c.metrics_of(observation, metrics)
-        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group, metrics=found)
-
-    def _cached(self, definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:
-        frame = frame.persist()
-        try:
-            rows, buckets = sf.count(sf.lit(1)).alias("rows"), sf.count_distinct(SLICE).alias("buckets")
-            counts = frame.agg(rows, buckets).collect()[0]
-            output = c.finalise(definition, frame, plan.replaced)
-            output_rows = output.count() if definition.layout.having else counts["rows"]
-        except BaseException:
-            frame.unpersist()
-            raise
-        return Computed(
-            frame, output, counts["rows"], output_rows, counts["buckets"], 0, group, [frame], is_fetched=False
-        )
 
     def free(self, computed: Computed) -> None:
         """Release the memory of a computation."""
