@@ -4,35 +4,69 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
 
 import typer
 
-from materializer.adapters.cli.commands import (
-    about,
-    defining,
-    engines,
-    looking,
-    maintaining,
-    mending,
-    policies,
-    refreshing,
-    retaining,
-    versions,
-)
+from materializer.adapters.cli.conversion import PlainGroup
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.errors import UsageError
 
+_NAMES: Final = {
+    "defining": ("apply", "drop"),
+    "versions": ("build", "switch", "rollback", "abandon"),
+    "refreshing": ("plan", "refresh", "backfill", "invalidate"),
+    "retaining": ("expire", "thaw"),
+    "looking": ("status", "history", "show", "changes", "verify", "check", "doctor"),
+    "maintaining": ("maintain",),
+    "mending": ("repair", "backup", "restore"),
+    "engines": ("engines",),
+    "about": ("demo", "setup", "version"),
+    "policies": ("policy",),
+}
+"""The commands of each module, in the order of the help."""
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
+
+
+class Commands(Mapping[str, Any]):
+    """All commands by name. The module of a command is imported when the command is asked for, because most calls run only one."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            module = import_module(f"materializer.adapters.cli.commands.{_MODULES[name]}")
+            own = typer.Typer()
+            module.register(own)
+            self._built |= typer.main.get_group(own).commands
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+class Application(PlainGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands()  # type: ignore[assignment]
+
+
 app = typer.Typer(
     name="materializer",
+    cls=Application,
     help="Continuous aggregates over Delta tables: declared once, kept true at a cost that follows what changed.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _module in (defining, versions, refreshing, retaining, policies, looking, maintaining, mending, engines, about):
-    _module.register(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import typer
 
 from materializer.adapters.cli import options
+from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.errors import MaterializerError, RetryableError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from materializer.api import Materializer
 
 Item = TypeVar("Item")
@@ -42,7 +41,7 @@ class CommandCall:
         output: Output,
         *,
         lake: str | None = None,
-        config: Path | None = None,
+        config: str | None = None,
         is_strict: bool = False,
         opened: Materializer | None = None,
     ) -> None:
@@ -139,7 +138,7 @@ def command(
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         def run(
-            *, lake: str | None, config: Path | None, json: bool, progress: bool, strict_exit: bool, **own: Any
+            *, lake: str | None, config: str | None, json: bool, progress: bool, strict_exit: bool, **own: Any
         ) -> int:
             output = JsonOutput(tells_progress=progress) if json else TextOutput()
             call = CommandCall(output, lake=lake, config=config, is_strict=strict_exit)
@@ -156,7 +155,7 @@ def command(
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__doc__ = body.__doc__
-        app.command(name or body.__name__, rich_help_panel=panel)(run)
+        app.command(name or body.__name__, cls=PlainCommand, rich_help_panel=panel)(run)
         return body
 
     return register

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
@@ -29,7 +28,7 @@ Lake: TypeAlias = Annotated[
     ),
 ]
 ConfigFile: TypeAlias = Annotated[
-    Path | None,
+    str | None,
     Option(
         "--config",
         envvar="MATERIALIZER_CONFIG",
