@@ -45,6 +45,8 @@ from materializer.journal.events import (
 FORMAT: Final = 1
 UNREADABLE: Final = "unreadable"
 """Kind of the row that replaces an unreadable file of one aggregate's events; its payload is the reason."""
+COLUMNS: Final = ("version", "position", "format", "aggregate", "kind", "at", "payload")
+"""The columns of the journal table: those of a row, and before them the version of its commit and its position in it."""
 
 
 @dataclass(frozen=True, slots=True)

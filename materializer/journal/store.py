@@ -11,9 +11,12 @@ and readers load all rows anew.
    generation        1 ──────────────────▶  20 ───────────▶
 ```
 
-The first reading walks back from the newest commit to the one that replaced all rows, and reads the rows of these few
+The first reading of a journal on this machine is one query of the Delta library, which needs no Arrow of Python's. Where that
+fails, and in a store, it walks back from the newest commit to the one that replaced all rows, and reads the rows of these few
 commits. If one of them did anything but append rows, the Delta library reads the whole log instead.
 """
+
+# ruff: noqa: PLC0415 - a command with nothing to do reads the journal without pyarrow, whose import would take most of its time
 
 from __future__ import annotations
 
@@ -22,11 +25,9 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -39,12 +40,14 @@ from materializer.errors import (
 )
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
-from materializer.journal.row_files import SCHEMA, append_of, table_of
+from materializer.journal.row_reading import BACKUP, Numbered, queried, rows_of_file
 from materializer.lake import places
-from materializer.lake.failures import first_line, translated
+from materializer.lake.failures import translated
 from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_version, read_commit, tail
 from materializer.lake.table import current_look, identity, open_table
-from materializer.lake.write.vacuum import Leftover, leftovers, remove, retention_of
+
+if TYPE_CHECKING:
+    from materializer.lake.write.vacuum import Leftover
 
 PROPERTIES: Final = {
     "delta.enableDeletionVectors": "false",
@@ -62,9 +65,6 @@ DAY_HOURS: Final = 24
 _MAX_WALK: Final = 200
 """How many commits are walked back at most; when all rows were replaced before, the Delta library reads the log."""
 _REPLACES: Final = "replaces"
-_BACKUP: Final = (
-    "restore a backup with 'materializer restore FOLDER', or start over with 'materializer repair --definitions FILE'"
-)
 
 
 class JournalStore:
@@ -110,7 +110,7 @@ class JournalStore:
             return self._remember(snapshot, run[-1] if snapshot.version == newest else None)
         if not is_begun(self.path):
             if cached.version >= 0:
-                raise JournalError(f"the journal at '{self.path}' is gone", hint=_BACKUP)
+                raise JournalError(f"the journal at '{self.path}' is gone", hint=BACKUP)
             if places.is_folder(self._restoring):
                 message = f"the journal at '{self.path}' is being restored, or that was interrupted"
                 raise JournalError(message, hint="run the same 'materializer restore' again")
@@ -169,6 +169,8 @@ class JournalStore:
         """Return the size of each file with rows."""
         if self.read().version < 0:
             return []
+        import pyarrow as pa
+
         actions = pa.RecordBatchReader.from_stream(open_table(self.path).get_add_actions()).read_all()
         return list(actions["size_bytes"].to_pylist())
 
@@ -176,11 +178,15 @@ class JournalStore:
         """Return the files that no version within the table's retention needs."""
         if self.read().version < 0:
             return []
+        from materializer.lake.write.vacuum import leftovers, retention_of
+
         hours = retention_of(dict(open_table(self.path).metadata().configuration), _RETENTION, DAY_HOURS)
         return leftovers(self.path, before=time.time() - hours * 3600)
 
     def remove(self, files: Sequence[Leftover]) -> None:
         """Remove files that :meth:`leftovers` returned."""
+        from materializer.lake.write.vacuum import remove
+
         remove(self.path, files)
 
     # -- writing -----------------------------------------------------------------------------------------------------------
@@ -188,6 +194,8 @@ class JournalStore:
     def _created(self) -> int:
         if is_begun(self.path):
             raise self._conflict(-1)
+        from materializer.journal.row_files import SCHEMA
+
         with translated(self.path, "creating", wrote="nothing was committed"):
             places.make_folder(self.path)
             try:
@@ -224,6 +232,8 @@ class JournalStore:
             note["mark"] = mark
         if mode == "append" and not places.is_local(self.path):
             return version, self._put(rows, expected, json.dumps(note))
+        from materializer.journal.row_files import table_of
+
         table = self._opened(expected)
         properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
@@ -249,6 +259,11 @@ class JournalStore:
         Raises:
             JournalConflictError: If the journal is not at *expected*; nothing was committed.
         """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from materializer.journal.row_files import append_of, table_of
+
         version = expected + 1
         if self._cached.version != expected and len(tail(self.path, expected)) != 1:
             raise self._conflict(expected)
@@ -303,7 +318,7 @@ class JournalStore:
                 return None
             except SourceDamagedError as exc:
                 raise JournalError(
-                    f"version {version} of the journal cannot be read: {exc.message}", hint=_BACKUP
+                    f"version {version} of the journal cannot be read: {exc.message}", hint=BACKUP
                 ) from exc
         if any(f.data_change for commit in run for f in commit.removes):
             return None  # checked before a file is read, because the replaced files may have been removed
@@ -314,14 +329,16 @@ class JournalStore:
         numbered = [r for f in commit.adds if f.data_change for r in self._numbered_or_lost(f.path, commit)]
         return [row for _, _, row in sorted(numbered, key=lambda r: r[:2])]
 
-    def _numbered_or_lost(self, name: str, commit: Commit | None = None) -> list[tuple[int, int, Row]]:
+    def _numbered_or_lost(self, name: str, commit: Commit | None = None) -> list[Numbered]:
         """Return the rows of one file; for an unreadable file of one aggregate's events, one row of kind ``unreadable``.
 
         Raises:
             JournalError: If the file cannot be read, and its commit does not name one aggregate.
         """
+        import pyarrow as pa
+
         try:
-            return self._numbered(name)
+            return rows_of_file(self.path, name)
         except JournalError as exc:
             commit = commit or self._commit_of(name)
             if commit is None or not isinstance(exc.__cause__, (OSError, pa.ArrowException)):
@@ -346,7 +363,21 @@ class JournalStore:
 
     def _loaded(self) -> JournalSnapshot:
         forget(self.path)
-        return self._walked_back() or self._opened_whole()
+        return self._queried() or self._walked_back() or self._opened_whole()
+
+    def _queried(self) -> JournalSnapshot | None:
+        """Return all rows by a query of the Delta library; None if it fails, and in a store, where walking back reads less."""
+        if not places.is_local(self.path):
+            return None
+        try:
+            table = open_table(self.path)
+        except MaterializerError:
+            return None  # the other ways say what is wrong
+        rows = queried(table)
+        if rows is None:
+            return None
+        self._table = table
+        return self._of_numbered(rows, table.version())
 
     def _walked_back(self) -> JournalSnapshot | None:
         """Return all rows by walking back through the log, or None when the Delta library has to read it."""
@@ -371,36 +402,25 @@ class JournalStore:
         return None
 
     def _opened_whole(self) -> JournalSnapshot:
+        import pyarrow as pa
+
         try:
             self._table = open_table(self.path)
             version = self._table.version()
             with translated(self.path, "reading"):
                 actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions()).read_all()["path"].to_pylist()
         except SourceDamagedError as exc:
-            raise JournalError(f"the journal at '{self.path}' is damaged: {exc.message}", hint=_BACKUP) from exc
-        numbered = [r for name in actions for r in self._numbered_or_lost(name)]
+            raise JournalError(f"the journal at '{self.path}' is damaged: {exc.message}", hint=BACKUP) from exc
+        return self._of_numbered([r for name in actions for r in self._numbered_or_lost(name)], version)
+
+    def _of_numbered(self, numbered: list[Numbered], version: int) -> JournalSnapshot:
+        """Return rows with their versions and positions as those of a version of the journal."""
         numbered.sort(key=lambda r: r[:2])
         newest = numbered[-1][0] if numbered else 0
         if newest > version:
             message = f"the journal at '{self.path}' is at version {version}, but holds rows of version {newest}"
-            raise JournalError(message, hint=_BACKUP)
+            raise JournalError(message, hint=BACKUP)
         return JournalSnapshot(version, tuple(row for _, _, row in numbered), numbered[0][0] if numbered else version)
-
-    def _numbered(self, name: str) -> list[tuple[int, int, Row]]:
-        """Return the rows of one file with their version and position."""
-        try:
-            table = pq.ParquetFile(places.opened(f"{self.path}/{name}")).read()
-        except (OSError, pa.ArrowException) as exc:
-            raise JournalError(
-                f"file {name} of the journal at '{self.path}' cannot be read: {first_line(exc)}", hint=_BACKUP
-            ) from exc
-        if table.column_names != SCHEMA.names or any(column.null_count for column in table.columns):
-            message = f"file {name} of the journal at '{self.path}' has columns {table.column_names}, expected {SCHEMA.names} without nulls"
-            raise JournalError(
-                message, hint="use the materializer version that wrote it, or restore the folder from a backup"
-            )
-        columns = (table[c].to_pylist() for c in SCHEMA.names)
-        return [(v, p, Row(a, k, t, payload, f)) for v, p, f, a, k, t, payload in zip(*columns, strict=True)]
 
 
 def _note(commit: Commit) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from materializer.journal import store as stores
 from materializer.journal.events import Defined, Delivered, Done, Planned, SourceIdentity
 from materializer.journal.journal import WORTH_FOLDING, Journal
 from materializer.journal.store import JournalStore
+from materializer.lake.write import vacuum
 
 DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 BASE = TableBase("p", 0)
@@ -44,7 +45,7 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.fixture
 def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that no version needs may go at once."""
-    monkeypatch.setattr(stores, "retention_of", lambda *_: 0.0)
+    monkeypatch.setattr(vacuum, "retention_of", lambda *_: 0.0)
 
 
 def files(journal: Journal) -> dict[str, int]:

@@ -372,8 +372,8 @@ def test_rows_of_a_stranger(tmp_path: Path) -> None:
 
 def test_what_reading_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Unchanged: nothing. Warm: what was committed since. Cold: what was committed since all rows were replaced, and the
-    log is left to the library only where somebody else compacted.
+    Unchanged: nothing. Warm: what was committed since. Cold: the table, once, also where somebody else compacted; and what was
+    committed since all rows were replaced where a file cannot be read.
     """
     store = JournalStore(tmp_path)
     version = fill(store, *range(30))
@@ -392,13 +392,19 @@ def test_what_reading_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return list(opened)
 
     cold = JournalStore(tmp_path)
-    assert [version + 2, version + 1, version] == opens(cold)
+    assert [-1] == opens(cold)
     assert [] == opens(cold)
     fill(JournalStore(tmp_path), 3)
     assert [version + 3] == opens(cold)
     DeltaTable(store.path).optimize.compact()
-    assert -1 in opens(JournalStore(tmp_path))
+    assert [-1] == opens(JournalStore(tmp_path))
     assert [*range(200), 1, 2, 3] == numbers(JournalStore(tmp_path).read())
+
+    last = store.append([row(4)], expected_version=store.read().version)
+    version = store.snapshot([row(n) for n in range(3)], expected_version=last)
+    last = fill(store, 5)
+    harm(Path(store.path) / commit(store.path, last).adds[0].path, "gone")
+    assert [-1, last, version] == opens(JournalStore(tmp_path))
 
 
 ACTS = ("append", "append", "append", "fold", "fold to nothing", "compact", "checkpoint", "forget", "vacuum")
