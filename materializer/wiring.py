@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate, by_name
-from materializer.core.quality.library import ExpectationLibrary
 from materializer.journal.journal import Journal
 from materializer.lake import places
 from materializer.lake.store_settings import configure
 from materializer.local.executor import LocalExecutor
-from materializer.services.commit.lake import Lake, OutputHandler
+from materializer.services.commit.lake import Lake
 from materializer.services.delivery.handlers import by_name as handlers_by_name
 from materializer.spark.run.executor import Executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from materializer.config import Config
+    from materializer.core.quality.library import ExpectationLibrary
+    from materializer.services.commit.lake import OutputHandler
 
 
 def wired(

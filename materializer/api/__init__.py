@@ -22,15 +22,15 @@ from materializer.api.repairing import Repairing
 from materializer.api.scheduling import Scheduling
 from materializer.api.versioning import Versioning
 from materializer.config import Config
-from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.time.instants import Instant
-from materializer.services.commit.lake import OutputHandler
 from materializer.spark.runtime.jvm import watched
 from materializer.wiring import wired
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from materializer.core.aggregates.python import PythonAggregate
+    from materializer.services.commit.lake import OutputHandler
     from materializer.spark.run.spark import Spark
 
 __all__ = ["Instant", "Materializer"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from materializer.api.opened import OpenedLake
-from materializer.core.time.instants import Instant
 from materializer.lake import places
-from materializer.services.quality.check import Checker, CheckReport
-from materializer.services.quality.verify import Verifier, VerifyReport
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.time.instants import Instant
+    from materializer.services.quality.check import CheckReport
+    from materializer.services.quality.verify import VerifyReport
 
 
 @watched
@@ -30,6 +33,8 @@ class Checking(OpenedLake):
         Raises:
             RetryableError: If another version of the definition was published meanwhile.
         """
+        from materializer.services.quality.verify import Verifier
+
         verifier = Verifier(self._lake.root, self.journal, self._lake.engine)
         return verifier.verify(name, self._part(name, start, end))
 
@@ -59,6 +64,8 @@ class Checking(OpenedLake):
             DefinitionError: With every problem of *suite*.
             QualityLibraryMissingError: If Great Expectations is needed and not installed.
         """
+        from materializer.services.quality.check import Checker
+
         lake = self._lake
         checker = Checker(lake.root, lake.journal, lake.engine, lake.library, lake.on_checkpoint)
         return checker.check(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from materializer.api.opened import OpenedLake
-from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import Problem
-from materializer.services.definitions.changes import DefinitionChange
-from materializer.services.versions.apply import Applier
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.spec.spec import AggregateSpec
+    from materializer.errors import Problem
+    from materializer.services.definitions.changes import DefinitionChange
 
 
 @watched
@@ -55,6 +56,8 @@ class Defining(OpenedLake):
             FrozenHistoryError: If data changed and history is frozen.
             TableNotFoundError: If a source does not exist.
         """
+        from materializer.services.versions.apply import Applier
+
         applier = Applier(self._texts, self._definitions, self._versions)
         return applier.apply(what, dry_run=dry_run, publish_anyway=publish_anyway)
 

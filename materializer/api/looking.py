@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from materializer.api.opened import OpenedLake
-from materializer.core.time.instants import Instant
-from materializer.journal.state import Ended
-from materializer.services.maintenance.maintain import Maintainer
-from materializer.services.report.doctor import Doctor
-from materializer.services.report.source_lateness import SourceLateness
-from materializer.services.report.status import Status, frame
-from materializer.services.report.tables import DoctorFinding
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from materializer.core.time.instants import Instant
+    from materializer.journal.state import Ended
+    from materializer.services.report.source_lateness import SourceLateness
+    from materializer.services.report.status import Status
+    from materializer.services.report.tables import DoctorFinding
 
 
 @watched
@@ -50,6 +49,8 @@ class Looking(OpenedLake):
             last_refresh: ISO text
             Grain (name), by name.
         """
+        from materializer.services.report.status import frame
+
         return frame(self.status())
 
     def history(self, name: str, limit: int | None = 20) -> list[Ended]:
@@ -78,4 +79,7 @@ class Looking(OpenedLake):
         Args:
             name: The aggregate; None for all, the environment and the journal.
         """
+        from materializer.services.maintenance.maintain import Maintainer
+        from materializer.services.report.doctor import Doctor
+
         return Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake)).examine(name)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from materializer.api.opened import OpenedLake
-from materializer.services.maintenance.expire import Expirer, Expiry, Thaw
-from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.services.maintenance.expire import Expiry, Thaw
+    from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
 
 
 @watched
@@ -33,6 +37,8 @@ class Maintaining(OpenedLake):
     @property
     def maintainer(self) -> Maintainer:
         """The maintainer, which maintains one aggregate or the journal at a time."""
+        from materializer.services.maintenance.maintain import Maintainer
+
         return Maintainer(self._lake)
 
     def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
@@ -53,6 +59,8 @@ class Maintaining(OpenedLake):
             ExpireEngineError: If an engine computes the aggregate.
             HistoryBuildingError: While a next version is built.
         """
+        from materializer.services.maintenance.expire import Expirer
+
         return Expirer(self._lake).expire(name, before, as_stored=as_stored, dry_run=dry_run)
 
     def thaw(self, name: str, *, dry_run: bool = False) -> Thaw:
@@ -65,4 +73,6 @@ class Maintaining(OpenedLake):
         Raises:
             HistoryBuildingError: While a next version is built.
         """
+        from materializer.services.maintenance.expire import Expirer
+
         return Expirer(self._lake).thaw(name, dry_run=dry_run)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from materializer.core.time.grid import Grid
 from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import EVERYTHING, Span
 from materializer.lake import places
-from materializer.services.commit.lake import Lake
-from materializer.services.definitions.apply import Definitions
-from materializer.services.definitions.texts import Texts
+from materializer.services.definitions import lineage
 from materializer.services.planning.options import RefreshOptions, clock_of, window_of
 from materializer.services.refresh.service import Refresher
-from materializer.services.report.status import Looker
-from materializer.services.schedule.policies import Policies
-from materializer.services.versions.versions import Versions
-from materializer.spark.run.executor import Executor
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.time.grid import Grid
+    from materializer.services.commit.lake import Lake
+    from materializer.services.definitions.apply import Definitions
+    from materializer.services.definitions.texts import Texts
+    from materializer.services.report.status import Looker
+    from materializer.services.schedule.policies import Policies
+    from materializer.services.versions.versions import Versions
+    from materializer.spark.run.executor import Executor
 
 
 @watched
@@ -34,14 +39,38 @@ class OpenedLake:
         self.journal = lake.journal
         self._lake = lake
         self._executor = executor
-        self._texts = Texts(frozenset(executor.python))
         self._refresher = Refresher(lake)
-        self._definitions = Definitions(
-            lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint
-        )
-        self._looker = Looker(lake.root, lake.journal)
-        self._versions = Versions(lake, self._definitions)
-        self._policies = Policies(lake, self._definitions, self._refresher)
+
+    @cached_property
+    def _texts(self) -> Texts:
+        from materializer.services.definitions.texts import Texts
+
+        return Texts(frozenset(self._executor.python))
+
+    @cached_property
+    def _definitions(self) -> Definitions:
+        from materializer.services.definitions.apply import Definitions
+
+        lake = self._lake
+        return Definitions(lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint)
+
+    @cached_property
+    def _looker(self) -> Looker:
+        from materializer.services.report.status import Looker
+
+        return Looker(self._lake.root, self.journal)
+
+    @cached_property
+    def _versions(self) -> Versions:
+        from materializer.services.versions.versions import Versions
+
+        return Versions(self._lake, self._definitions)
+
+    @cached_property
+    def _policies(self) -> Policies:
+        from materializer.services.schedule.policies import Policies
+
+        return Policies(self._lake, self._definitions, self._refresher)
 
     @property
     def root(self) -> Path | str:
@@ -50,7 +79,9 @@ class OpenedLake:
 
     def names(self) -> list[str]:
         """Return the names of all aggregates, parents first; broken ones come last."""
-        return self._looker.names()
+        view = self.journal.view()
+        broken = sorted(b.name or b.id for b in view.broken.values())
+        return [*lineage.parents_first(self._lake.root, view.states), *broken]
 
     def grid(self, name: str) -> Grid:
         """Return the grid of an aggregate.

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from materializer.api.opened import OpenedLake
-from materializer.core.time.instants import Instant
-from materializer.lake.output_diff import feed_rows
-from materializer.lake.rows import to_pandas
-from materializer.services.delivery import output_feed
-from materializer.services.refresh.fresh import FreshRead, FreshReader, FreshView
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
+
+    from materializer.core.time.instants import Instant
+    from materializer.services.refresh.fresh import FreshRead, FreshView
 
 
 @watched
@@ -46,6 +44,8 @@ class Reading(OpenedLake):
             The columns of the definition's SELECT, in its order; for an engine the columns that it writes.
             Grain (bucket, keys); for an engine (keys, window). No order promised.
         """
+        from materializer.lake.rows import to_pandas
+
         state = self.journal.view().named(name)
         aggregate = self._lake.aggregate(state)
         if fresh:
@@ -98,6 +98,9 @@ class Reading(OpenedLake):
             _published_at: timestamp
             Grain (bucket, keys, _change, _refresh). No order promised.
         """
+        from materializer.lake.output_diff import feed_rows
+        from materializer.services.delivery import output_feed
+
         path = output_feed.path_of(self._lake.aggregate(self.journal.view().named(name)))
         if as_ == "pandas":
             columns, rows, _ = feed_rows(path, after=after_refresh, reason=reason)
@@ -122,6 +125,9 @@ class Reading(OpenedLake):
         Raises:
             UsageError: If there is no feed.
         """
+        from materializer.lake.output_diff import feed_rows
+        from materializer.services.delivery import output_feed
+
         path = output_feed.path_of(self._lake.aggregate(self.journal.view().named(name)))
         return feed_rows(path, after=after_refresh, reason=reason, limit=limit)
 
@@ -138,6 +144,8 @@ class Reading(OpenedLake):
         Raises:
             TablesAheadError: If the tables carry a refresh that the journal does not know.
         """
+        from materializer.services.refresh.fresh import FreshReader
+
         return FreshReader(self._lake).read(name, self._part(name, start, end))
 
     def create_fresh_view(self, name: str, view: str | None = None) -> FreshView:
@@ -156,6 +164,8 @@ class Reading(OpenedLake):
             TablesAheadError: As :meth:`fresh`.
             UsageError: If the name is unfit for a view; no view was created.
         """
+        from materializer.services.refresh.fresh import FreshReader
+
         return FreshReader(self._lake).create_view(name, view)
 
     def show(

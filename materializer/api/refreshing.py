@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from materializer.api.opened import OpenedLake
-from materializer.core.refresh.plan import Plan
-from materializer.core.time.instants import Instant
-from materializer.core.time.spans import Span
-from materializer.services.protocol.decision import RunNote
-from materializer.services.refresh.invalidate import Invalidator
-from materializer.services.refresh.preview import Preview, Previewer
-from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Plan
+    from materializer.core.time.instants import Instant
+    from materializer.core.time.spans import Span
+    from materializer.services.protocol.decision import RunNote
+    from materializer.services.refresh.preview import Preview
+    from materializer.services.refresh.reports import RefreshReport, RunDone
 
 
 @watched
@@ -37,6 +38,8 @@ class Refreshing(OpenedLake):
             RefreshWindowTooSmallError: If the window holds no whole bucket.
             NotIncrementalError: If *strict* refuses the plan.
         """
+        from materializer.services.refresh.preview import Previewer
+
         options = replace(self._options(name, start, end), force=force, strict=strict)
         return Previewer(self._lake).preview(name, options)
 
@@ -158,5 +161,7 @@ class Refreshing(OpenedLake):
         Raises:
             FrozenWindowError: If the whole window is frozen; RetiredWindowError, if no bucket of it is retained.
         """
+        from materializer.services.refresh.invalidate import Invalidator
+
         span = self.grid(name).cover(self._window(name, start, end))
         return Invalidator(self._lake).invalidate(name, span, reason)

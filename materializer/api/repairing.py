@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from materializer.api.opened import OpenedLake
-from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import JournalError
-from materializer.journal.state import AggregateState
 from materializer.lake import places
-from materializer.services.commit.lake import Lake
-from materializer.services.repair.apply import Repairer, RepairReport
-from materializer.services.repair.backup import BackupReport, Backups, RestoreReport
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.spec.spec import AggregateSpec
+    from materializer.journal.state import AggregateState
+    from materializer.services.commit.lake import Lake
+    from materializer.services.repair.apply import RepairReport
+    from materializer.services.repair.backup import BackupReport, RestoreReport
 
 
 @watched
@@ -33,6 +35,8 @@ class Repairing(OpenedLake):
             LeaseHeldError: If a live process works on it; nothing was written.
             JournalError: If the journal, or the aggregate's definition in it, cannot be read.
         """
+        from materializer.services.repair.apply import Repairer
+
         repairer = Repairer(self._lake)
         return repairer.plan(name) if dry_run else repairer.repair(name)
 
@@ -42,6 +46,8 @@ class Repairing(OpenedLake):
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
+        from materializer.services.repair.apply import Repairer
+
         return Repairer(self._lake).lost()
 
     def take_over(
@@ -74,6 +80,8 @@ class Repairing(OpenedLake):
             UsageError: If the folder is not empty.
             JournalError: If the copy cannot be read back.
         """
+        from materializer.services.repair.backup import Backups
+
         return Backups(self._lake).backup(places.normalised(folder))
 
     def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
@@ -88,6 +96,8 @@ class Repairing(OpenedLake):
             JournalError: If the backup is damaged.
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
         """
+        from materializer.services.repair.backup import Backups
+
         backups = Backups(self._lake)
         return backups.plan(places.normalised(folder)) if dry_run else backups.restore(places.normalised(folder))
 

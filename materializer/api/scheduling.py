@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from materializer.api.opened import OpenedLake
-from materializer.core.refresh.plan import Plan
-from materializer.core.time.instants import Instant
-from materializer.services.definitions.changes import DefinitionChange
-from materializer.services.each import each
-from materializer.services.protocol.decision import RunNote
-from materializer.services.refresh.reports import RunDone
-from materializer.services.schedule.policies import PolicyReport, PolicyState, options
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Plan
+    from materializer.core.time.instants import Instant
+    from materializer.services.definitions.changes import DefinitionChange
+    from materializer.services.protocol.decision import RunNote
+    from materializer.services.refresh.reports import RunDone
+    from materializer.services.schedule.policies import PolicyReport, PolicyState
 
 
 @watched
@@ -60,6 +61,8 @@ class Scheduling(OpenedLake):
             DefinitionError: If an offset, a schedule or the promise cannot be read or does not fit the others.
             UsageError: If nothing is given.
         """
+        from materializer.services.schedule.policies import options
+
         given = options(
             start_offset=start_offset,
             end_offset=end_offset,
@@ -127,4 +130,6 @@ class Scheduling(OpenedLake):
         Raises:
             QualityGateError: As :meth:`run_policy`, which may raise other errors, too; the first error is raised after all ran.
         """
+        from materializer.services.each import each
+
         return each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))

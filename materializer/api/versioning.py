@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from materializer.api.opened import OpenedLake
-from materializer.core.refresh.plan import Plan
-from materializer.core.time.grid import Grid
-from materializer.core.time.instants import Instant
-from materializer.services.protocol.decision import RunNote
-from materializer.services.refresh.reports import RunDone
-from materializer.services.versions.build import Builder, BuildReport
-from materializer.services.versions.versions import SwitchReport
 from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Plan
+    from materializer.core.time.grid import Grid
+    from materializer.core.time.instants import Instant
+    from materializer.services.protocol.decision import RunNote
+    from materializer.services.refresh.reports import RunDone
+    from materializer.services.versions.build import BuildReport
+    from materializer.services.versions.versions import SwitchReport
 
 
 @watched
@@ -53,6 +55,8 @@ class Versioning(OpenedLake):
             QualityGateError: If computed rows do not meet the expectations; they are not stored.
             DataError: If rows make a measure fail.
         """
+        from materializer.services.versions.build import Builder
+
         build = self._versions.build_after_switch(name)
         options = replace(
             self._options(build.id, as_of=as_of),

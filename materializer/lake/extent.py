@@ -3,6 +3,8 @@
 Every answer errs on the side of "may contain rows": a file without statistics may contain rows of any time.
 """
 
+# ruff: noqa: PLC0415 - logs alone are read without Arrow
+
 from __future__ import annotations
 
 import json
@@ -10,11 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from materializer.core.spec.spec import TimeType
@@ -22,6 +22,9 @@ from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,8 @@ def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn
 
 def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, int, FileRange]]:
     """Yield path (decoded), bytes and bounds of each file of an open table."""
+    import pyarrow as pa
+
     with translated(str(table.table_uri), "reading"):
         # pa.table() of a foreign object would import pandas
         actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
@@ -200,6 +205,9 @@ def instants_of(values: Any, time_type: TimeType) -> Any:
     Raises:
         TypeError: If the column has another type than *time_type* says.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     kind = values.type
     if time_type.is_integer:
         if not pa.types.is_integer(kind):

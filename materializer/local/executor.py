@@ -1,13 +1,12 @@
 """The local executor: computes a plan over few rows in this process, with DuckDB, and gives what Spark would give."""
 
+# ruff: noqa: PLC0415 - most commands compute nothing
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
@@ -15,12 +14,11 @@ from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.arrow import plain
 from materializer.lake.computed import Computed
-from materializer.lake.local_read import read_small_changes, read_small_rows
 from materializer.local.kinds import Kind, NotLocal, quoted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
     from materializer.local.forms import Forms
@@ -67,12 +65,14 @@ class LocalExecutor:
             NotLocal: If Spark has to compute it: something has no local form, is larger than was estimated, or fails. Nothing
                 was written.
         """
+        import pyarrow as pa
+
         forms = self._forms(definition)
         if isinstance(forms, str):
             raise NotLocal(forms)
-        import duckdb  # noqa: PLC0415 (most commands compute nothing)
+        import duckdb
 
-        from materializer.local.connection import connected  # noqa: PLC0415 (as above)
+        from materializer.local.connection import connected
 
         with connected() as connection:
             try:
@@ -84,7 +84,7 @@ class LocalExecutor:
         known = self._known.get(id(definition))
         if known is not None and known[0] is definition:
             return known[1]
-        from materializer.local.forms import Forms  # noqa: PLC0415 (it loads a parser, which a refresh without work does not need)
+        from materializer.local.forms import Forms
 
         try:
             found: Forms | str = Forms.of(definition)
@@ -111,6 +111,8 @@ class _Run:
     rows_read: int = 0
 
     def computed(self) -> Computed:
+        import pyarrow.compute as pc
+
         partials, output = self._finalised(self._parts())
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
         return Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
@@ -142,6 +144,8 @@ class _Run:
         return self._read(self.source.path, self.plan.source_version, list(self.forms.columns), spans, spec.time_column)
 
     def _read(self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str) -> pa.Table:
+        from materializer.lake.local_read import read_small_rows
+
         time_type = self.definition.time_type
         found = read_small_rows(
             path,
@@ -169,6 +173,11 @@ class _Run:
         return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
 
     def _merged(self, name: str, step: Merge) -> str:
+        import pyarrow.compute as pc
+
+        from materializer.lake.arrow import plain
+        from materializer.lake.local_read import read_small_changes
+
         changed = read_small_changes(
             self.source.path,
             step.after,
@@ -188,7 +197,7 @@ class _Run:
     # -- computing -------------------------------------------------------------------------------------------------------
 
     def _compiled(self, sql: str, columns: dict[str, Kind]) -> str:
-        from materializer.local.expressions import Scope, compiled  # noqa: PLC0415 (as above)
+        from materializer.local.expressions import Scope, compiled
 
         return compiled(sql, Scope(columns)).sql
 
@@ -223,6 +232,8 @@ class _Run:
 
     def _finalised(self, parts: str) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the partials and of the output, ordered by bucket and keys."""
+        from materializer.lake.arrow import plain
+
         definition, forms, spec = self.definition, self.forms, self.definition.spec
         stored = {SLICE: forms.partials[SLICE]}
         groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}

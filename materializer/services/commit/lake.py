@@ -1,5 +1,7 @@
 """The one context of a lake: its folder, journal, settings and Spark, and the lease under which its aggregates are written."""
 
+# ruff: noqa: PLC0415 - what a call does not need is not imported
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -7,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from materializer.config import Config
-from materializer.core.quality.library import Library
-from materializer.journal.journal import Journal
-from materializer.journal.state import AggregateState
-from materializer.local.executor import LocalExecutor
 from materializer.services.aggregate import Aggregate
-from materializer.services.commit.lease import WriteLease, leased
-from materializer.services.commit.ports import DeltaPorts
-from materializer.services.observe.observe import Observation
-from materializer.services.planning.planner import RunPlanner
-from materializer.services.planning.runs import Request
 
 if TYPE_CHECKING:
+    from materializer.config import Config
+    from materializer.core.quality.library import Library
+    from materializer.journal.journal import Journal
+    from materializer.journal.state import AggregateState
+    from materializer.local.executor import LocalExecutor
+    from materializer.services.commit.lease import WriteLease
+    from materializer.services.commit.ports import DeltaPorts
+    from materializer.services.observe.observe import Observation
+    from materializer.services.planning.planner import RunPlanner
+    from materializer.services.planning.runs import Request
     from materializer.spark.run.spark import Spark
 
 
@@ -61,14 +63,20 @@ class Lake:
 
     def observation(self, state: AggregateState, as_of: int | None = None) -> Observation:
         """Return what the source and the tables of an aggregate have; *as_of* is the clock, None for the wall clock."""
+        from materializer.services.observe.observe import Observation
+
         return Observation(self.journal, self.aggregate(state), self.config, self.engine, as_of)
 
     def planner(self, state: AggregateState, request: Request) -> RunPlanner:
         """Return the planner of a run, for a caller that shows the plan or reads rows by it, and writes nothing."""
+        from materializer.services.planning.planner import RunPlanner
+
         return RunPlanner(self.observation(state, request.options.as_of), request, self.config, self.engine, self.local)
 
     def ports(self, state: AggregateState, request: Request) -> DeltaPorts:
         """Return the ports of the protocol over the real tables of an aggregate."""
+        from materializer.services.commit.ports import DeltaPorts
+
         return DeltaPorts(
             self.journal,
             self.aggregate(state),
@@ -88,6 +96,8 @@ class Lake:
             UnknownAggregateError: If there is no such aggregate.
             LeaseHeldError: If another live process works on it; nothing was written.
         """
+        from materializer.services.commit.lease import leased
+
         with leased(self, self.journal.view().named(name)) as lease:
             lease.recover()
             yield lease

@@ -4,12 +4,13 @@ The journal has the version of the output up to which a handler was called. The 
 or the death of its process the call is repeated, so a handler must accept the same version twice.
 """
 
+# ruff: noqa: PLC0415 - what a call does not need is not imported
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import quoted
 from materializer.core.spec.imports import imported
 from materializer.core.time.spans import SpanSet
@@ -23,13 +24,12 @@ from materializer.journal.events import Delivered
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake.log import commits
-from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
-from materializer.services.commit.lake import OutputHandler
 from materializer.spark.runtime.jvm import telling
 
 if TYPE_CHECKING:
+    from materializer.services.commit.lake import OutputHandler
     from materializer.spark.run.spark import Spark
 
 
@@ -122,6 +122,9 @@ def _columns(rows: Any) -> tuple[list[Any], ...]:
 
 def _where(aggregate: Aggregate, path: str, after: int | None, upto: int) -> str | None:
     """Return a predicate for the rows that were written in (after, upto], or None when none were."""
+    from materializer.core.compiled.bucket_sql import spans_sql
+    from materializer.lake.rows import row_count
+
     column = aggregate.slice_column("output")
     if after is None:
         return None if row_count(path) == 0 else "true"

@@ -11,6 +11,8 @@ Spark and without the catalog. Only giving a name and taking it away need Spark:
 refresh uses it if it runs. ``status`` shows what fails here; it neither fails the refresh nor takes rows back.
 """
 
+# ruff: noqa: PLC0415 - what a call does not need is not imported
+
 from __future__ import annotations
 
 import sys
@@ -33,10 +35,8 @@ from materializer.errors import (
 from materializer.journal.events import Registered
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.describe import NUMBER, comments_of, describe
 from materializer.services.aggregate import Aggregate
 from materializer.services.observe.dirty import dirty_below_newest
-from materializer.spark.runtime.session import is_running
 
 if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake
@@ -127,6 +127,8 @@ def _give(lake: Lake, aggregate: Aggregate, state: AggregateState) -> None:
 
 
 def _describe(aggregate: Aggregate, state: AggregateState) -> None:
+    from materializer.lake.write.describe import describe
+
     path = aggregate.paths["output"]
     note = {"plan": "", "n": state.written_n, "kind": "describe", "source_version": state.cursor}
     describe(
@@ -163,6 +165,8 @@ def freshness_of(state: AggregateState) -> dict[str, str]:
     }
     if not name_of(state):
         says = dict.fromkeys(says, "")  # the library cannot remove a property
+    from materializer.lake.write.describe import NUMBER
+
     return {NUMBER: str(state.written_n)} | {PREFIX + name: value for name, value in says.items()}
 
 
@@ -174,6 +178,8 @@ def _description(path: str, comment: str) -> str:
 
 def _comments(aggregate: Aggregate) -> dict[str, str]:
     """Return the comments of output columns: those of the source, for keys that are columns of it."""
+    from materializer.lake.write.describe import comments_of
+
     with suppress(MaterializerError):
         has = comments_of(DeltaFolder.at(aggregate.source.path).schema_json())
         by_name = {name.lower(): comment for name, comment in has.items()}
@@ -185,4 +191,6 @@ def _comments(aggregate: Aggregate) -> dict[str, str]:
 
 def _is_running() -> bool:
     """Whether this process has Spark; pyspark is not imported to find out."""
+    from materializer.spark.runtime.session import is_running
+
     return "pyspark" in sys.modules and is_running()

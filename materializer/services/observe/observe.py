@@ -3,13 +3,14 @@
 A observation reads logs and file statistics, each version once, and the change feed; it writes nothing.
 """
 
+# ruff: noqa: PLC0415 - a source without a new version is not captured
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from materializer.config import Config
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -22,18 +23,18 @@ from materializer.errors import (
 )
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
-from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound, stored_extent
-from materializer.services.observe.capture import Capture
 from materializer.services.observe.clock import followed_below
 from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
+    from materializer.config import Config
+    from materializer.journal.journal import Journal
     from materializer.services.aggregate import Aggregate
     from materializer.spark.run.spark import Spark
 
@@ -64,7 +65,7 @@ class Observation:
         """Retention follows no row from there on."""
         self._journal = journal
         self._engine = engine
-        self._capture = Capture(aggregate, config, engine)
+        self._config = config
         self._source = DeltaFolder.at(aggregate.source.path)
         self._tables = {which: DeltaFolder.at(aggregate.paths[which.value]) for which in Which}
         self._extents: dict[tuple[str, int, str], Extent] = {}
@@ -137,7 +138,9 @@ class Observation:
         end = self._extent_end(extent)
         followed = self._followed_end(extent, end)
         if version > state.cursor:
-            captured = self._capture.upto(state, version)
+            from materializer.services.observe.capture import Capture
+
+            captured = Capture(self.aggregate, self._config, self._engine).upto(state, version)
             return replace(captured, extent_end=end, null_times=extent.null_times, followed_end=followed)
         if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
             return None

@@ -1,5 +1,7 @@
 """From what is dirty to the plan of one run: what is taken, how it is computed, and who commits it."""
 
+# ruff: noqa: PLC0415 - whether there is work is answered without what makes a plan
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -7,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
-from materializer.config import Config
 from materializer.core.engines.work import Work
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (
@@ -26,18 +27,18 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
-from materializer.lake.extent import Extent
-from materializer.local.executor import LocalExecutor
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
-from materializer.services.planning import executors, runs
-from materializer.services.planning.engine_planner import EnginePlanner
+from materializer.services.planning import runs
 from materializer.services.planning.runs import Request
-from materializer.services.planning.window_limit import WindowLimit
 from materializer.services.protocol.decision import Decision, RunNote
 from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
+    from materializer.config import Config
+    from materializer.lake.extent import Extent
+    from materializer.local.executor import LocalExecutor
+    from materializer.services.planning.engine_planner import EnginePlanner
     from materializer.spark.run.spark import Spark
 
 SAFETY: Final = 1.2
@@ -91,17 +92,7 @@ class RunPlanner:
             request = replace(request, options=replace(request.options, end=None))
         self.observation = observation
         self.request = request
-        self.of_engine = (
-            EnginePlanner(
-                observation.aggregate,
-                engine,
-                request,
-                WindowLimit(observation, engine, config.limits.windows),
-                most_parts=config.budget.listed,
-            )
-            if made
-            else None
-        )
+        self.of_engine = _engine_planner(observation, request, config, engine) if made else None
         """Plans what an engine computes; None for a continuous aggregate."""
         self._config = config
         self._local = local
@@ -166,6 +157,8 @@ class RunPlanner:
         changed_in: SpanSet,
         due: _Due,
     ) -> Decision:
+        from materializer.services.planning import executors
+
         dirty, outlived = due.dirty, due.outlived
         raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
         facts = self._facts(state, raw, stored, self.observation.stale(dirty, heads))
@@ -307,6 +300,16 @@ class RunPlanner:
                     f"the plan for '{self.observation.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
+
+
+def _engine_planner(
+    observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]
+) -> EnginePlanner:
+    from materializer.services.planning.engine_planner import EnginePlanner
+    from materializer.services.planning.window_limit import WindowLimit
+
+    limit = WindowLimit(observation, engine, config.limits.windows)
+    return EnginePlanner(observation.aggregate, engine, request, limit, most_parts=config.budget.listed)
 
 
 def _likely(stored: Extent, spans: SpanSet) -> float:

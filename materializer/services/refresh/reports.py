@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
-from materializer.services.maintenance.maintain import MaintainReport
-from materializer.services.observe.source_deletes import OtherReader
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Plan, RunReport
+    from materializer.services.maintenance.maintain import MaintainReport
+    from materializer.services.observe.source_deletes import OtherReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,17 @@ each run takes the lease, recovers what a dead process left, plans from the newe
 refreshed stay dirty, so a request can be stopped anywhere and repeated.
 """
 
+# ruff: noqa: PLC0415 - a request without work writes nothing, and needs nothing that writes
+
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from materializer.core.refresh.plan import Plan
-from materializer.core.time.spans import Span
+from materializer.core.refresh.output_feed import is_on
 from materializer.errors import (
     LeaseHeldError,
     MaterializerError,
@@ -22,21 +23,23 @@ from materializer.errors import (
     SourceDamagedError,
 )
 from materializer.journal.events import Event, Frozen
-from materializer.journal.state import AggregateState
-from materializer.journal.view import View
 from materializer.lake.table import one_look
-from materializer.services.commit.lake import Lake, OutputHandler
-from materializer.services.commit.lease import run
-from materializer.services.delivery import handlers, output_feed, quarantine, registration
-from materializer.services.maintenance.maintain import afterwards
+from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
-from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import runs as planning
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
+
+if TYPE_CHECKING:
+    from materializer.core.refresh.plan import Plan
+    from materializer.core.time.spans import Span
+    from materializer.journal.state import AggregateState
+    from materializer.journal.view import View
+    from materializer.services.commit.lake import Lake, OutputHandler
+    from materializer.services.observe.source_deletes import OtherReader
+    from materializer.services.protocol.decision import RunNote
 
 Checkpoint = Callable[[str], None]
 
@@ -77,6 +80,8 @@ class Refresher:
             self._deliver(state, handler)
             problem = registration.why_not(self.lake.journal.view().named(name))
             return replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
+        from materializer.services.commit.lease import run
+
         runs: list[RunDone] = []
         recovered: list[tuple[int, str]] = []
         note: RunNote | None = None
@@ -125,6 +130,9 @@ class Refresher:
         began: float,
     ) -> RefreshReport:
         """Tidy up after a refresh, and report it."""
+        from materializer.services.delivery import quarantine
+        from materializer.services.maintenance.maintain import afterwards
+
         if runs:
             self._follow_newest(name, options.as_of)
         state = self.lake.journal.tidy().named(name)
@@ -151,6 +159,8 @@ class Refresher:
 
     def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[OtherReader, ...]]:
         """Return the statement that deletes raw rows, and other readers of them, if the frozen boundary moved up from *was*."""
+        from materializer.services.observe.source_deletes import left_to_owner
+
         if state.builds or state.frozen <= was:
             return "", ()
         return left_to_owner(state, self.lake.aggregate(state).definition, self.lake.root, self.lake.journal.view())
@@ -181,7 +191,10 @@ class Refresher:
 
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Bring the change feed and the output handler up to the output, if the definition has them."""
-        output_feed.follow(self.lake, state)
+        if is_on(self.lake.aggregate(state).definition.spec):
+            from materializer.services.delivery import output_feed
+
+            output_feed.follow(self.lake, state)
         registration.follow(self.lake, state)
         if handler is not None:
             handlers.deliver(

@@ -27,7 +27,6 @@ from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services.aggregate import Aggregate
-from materializer.services.definitions import lineage
 from materializer.services.delivery import registration
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
@@ -155,11 +154,6 @@ class Looker:
 
     root: str
     journal: Journal
-
-    def names(self) -> list[str]:
-        """Return the names of all aggregates, parents first; broken ones come last."""
-        view = self.journal.view()
-        return [*lineage.parents_first(self.root, view.states), *sorted(b.name or b.id for b in view.broken.values())]
 
     def status(self, name: str | None = None, now: str | int | None = None) -> list[Status]:
         """Return the status of one aggregate, or of all by name.

@@ -1,0 +1,70 @@
+"""What a command loads: each in a new process, over a lake on this machine that was made without a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from materializer.config import Config
+from materializer.journal.journal import Journal
+from materializer.local.executor import LocalExecutor
+from materializer.spark.run.executor import Executor
+from tests.paths import ROOT
+from tests.services.no_spark import Lake, NoSpark, Opened, each, view
+
+SPARK = {"pyspark", "py4j", "delta"}
+HEAVY = SPARK | {"pydantic", "numpy", "pyarrow", "pandas", "sqlglot", "duckdb", "rich", "obstore", "croniter", "ssl"}
+MOST_MODULES = 400
+"""Modules of a process whose command had nothing to do, those of Python itself among them."""
+RUN = "import json, sys; from materializer.adapters.cli import main; main(); print(json.dumps(sorted(sys.modules)))"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake with an aggregate that was refreshed, and with the journal on disk, so that other processes can open it."""
+    lake = Lake(tmp_path)
+    wired = replace(lake.wired, journal=Journal(tmp_path), local=LocalExecutor(1_000, 1 << 20))
+    lake.opened = Opened(wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+    lake.add((0, 1), (1, 5))
+    lake.apply(view("hourly", each("1 hour")))
+    lake.opened.refresh("hourly")
+    return lake
+
+
+def loaded(lake: Lake, *arguments: str) -> tuple[str, set[str]]:
+    """Return what a command printed, and the modules that it loaded."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", RUN, *arguments, "--lake", str(lake.root)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=lake.root, env=env)
+    *text, modules = ran.stdout.splitlines()
+    return "\n".join(text), set(json.loads(modules))
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--all",)])
+def test_a_refresh_without_work_loads_little(lake: Lake, more: tuple[str, ...]) -> None:
+    """
+    It reads the journal and the log of the source: nothing that computes, parses, draws or writes tables is loaded.
+    """
+    text, modules = loaded(lake, "refresh", *more, *(() if "--all" in more else ("hourly",)))
+
+    assert "up-to-date" in text if "--json" in more else "up to date" in text
+    assert set() == HEAVY & modules
+    assert len(modules) <= MOST_MODULES
+
+
+def test_a_refresh_of_a_late_row_loads_no_spark(lake: Lake) -> None:
+    """
+    It loads DuckDB, and neither Spark nor what only Spark needs.
+    """
+    lake.add((2, 3))
+    text, modules = loaded(lake, "refresh", "hourly")
+
+    assert "without Spark" in text
+    assert "duckdb" in modules
+    assert set() == (SPARK | {"pydantic", "rich", "obstore"}) & modules
