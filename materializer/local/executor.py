@@ -15,6 +15,7 @@ from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed
+from materializer.local.connection import Connections
 from materializer.local.kinds import Kind, NotLocal, quoted
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class LocalExecutor:
     rows: int
     size: int
     _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)
+    _connections: Connections = field(default_factory=Connections)
 
     def why_not(self, definition: Definition) -> str:
         """Return which part of a definition has no local form; "" if all have one."""
@@ -72,13 +74,11 @@ class LocalExecutor:
             raise NotLocal(forms)
         import duckdb
 
-        from materializer.local.connection import connected
-
-        with connected() as connection:
-            try:
+        try:
+            with self._connections.one() as connection:
                 return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
-            except (duckdb.Error, pa.ArrowException) as exc:
-                raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+        except (duckdb.Error, pa.ArrowException) as exc:
+            raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
 
     def _forms(self, definition: Definition) -> Forms | str:
         known = self._known.get(id(definition))
@@ -109,11 +109,14 @@ class _Run:
     plan: Plan
     hull: Span | None
     rows_read: int = 0
+    registered: list[str] = field(default_factory=list)
 
     def computed(self) -> Computed:
         import pyarrow.compute as pc
 
         partials, output = self._finalised(self._parts())
+        for name in self.registered:
+            self.connection.unregister(name)
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
         return Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
 
@@ -136,6 +139,10 @@ class _Run:
             news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
             parts.append(self._merge([stored, *news]) if news else stored)
         return " UNION ALL BY NAME ".join(parts)
+
+    def _register(self, name: str, rows: pa.Table) -> None:
+        self.connection.register(name, rows)
+        self.registered.append(name)
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
@@ -168,7 +175,7 @@ class _Run:
 
     def _stored(self, spans: SpanSet) -> str:
         rows = self._read(self.partials_path, self.plan.partials.version, list(self.forms.partials), spans, SLICE)
-        self.connection.register("stored", rows)
+        self._register("stored", rows)
         inside = self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
         return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
 
@@ -205,7 +212,7 @@ class _Run:
         """Return SQL of the partials of the rows that count."""
         definition, forms = self.definition, self.forms
         time = spark_quoted(definition.spec.time_column)
-        self.connection.register(f"all_{name}", rows)
+        self._register(f"all_{name}", rows)
         tests = [self._compiled(f"{time} IS NOT NULL", forms.columns)]
         if spans != SpanSet.of(EVERYTHING):
             tests.append(self._compiled(spans_sql(time, spans, definition.time_type), forms.columns))
@@ -216,7 +223,7 @@ class _Run:
         inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
         counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})").to_arrow_table()
         self.rows_read += counted.num_rows
-        self.connection.register(name, counted)
+        self._register(name, counted)
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())
         by = [_AT, *(f"{_KEY}{i}" for i in range(len(forms.keys)))]
         names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
