@@ -23,6 +23,7 @@ from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.log import commits
+from materializer.lake.predicates import inside
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, open_table
@@ -78,6 +79,7 @@ def read_small_rows(
     time_type: TimeType,
     max_rows: int,
     max_bytes: int,
+    is_exact: bool = False,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
 
@@ -85,11 +87,12 @@ def read_small_rows(
         path: A table.
         version: The version of the table.
         columns: Columns to return.
-        spans: The wanted spans; the result may also contain rows outside of them.
+        spans: The wanted spans.
         time: The time column, whose statistics place a file in time.
         time_type: The type of that column.
         max_rows: Maximum number of rows in these files, by their statistics.
         max_bytes: Maximum size of these files.
+        is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
     """
     try:
         with DeltaFolder.at(path).reading(version) as table:
@@ -97,9 +100,25 @@ def read_small_rows(
             dataset = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes)
         if dataset is None or any(_has_old_times(f.metadata) for f in dataset.get_fragments()):
             return None
+        if is_exact:
+            return plain(_inside(dataset, columns, spans, time, time_type))
         return plain(dataset.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _inside(
+    dataset: ds.FileSystemDataset, columns: Sequence[str], spans: SpanSet, time: str, time_type: TimeType
+) -> pa.Table:
+    """Return the rows in *spans*, of which most files of a refresh have few; one batch is in memory beside them."""
+    wanted = list(dict.fromkeys([*columns, time]))
+    scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
+    batches = []
+    for batch in scanner.to_batches():
+        times = batch.column(time)
+        is_inside = inside(instants_of(times, time_type).fill_null(0), spans)
+        batches.append(batch.filter(pc.and_(pa.array(is_inside), times.is_valid())))
+    return pa.Table.from_batches(batches, scanner.projected_schema).select(list(columns))
 
 
 def _files_of(

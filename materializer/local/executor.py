@@ -163,6 +163,7 @@ class _Run:
             time_type=time_type,
             max_rows=self.limits.rows,
             max_bytes=self.limits.size,
+            is_exact=True,
         )
         if found is None:
             raise NotLocal("files that only Spark can read, or more rows than were expected")

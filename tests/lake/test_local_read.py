@@ -69,6 +69,29 @@ def test_only_files_that_may_matter_are_read_and_counted(tmp_path: Path) -> None
     assert read(tmp_path, max_bytes=size - 1) is None
 
 
+@given(st.lists(st.one_of(st.none(), st.integers(0, 40)), min_size=1, max_size=30), span_sets())
+def test_exactly_the_rows_of_some_spans(
+    tmp_path_factory: pytest.TempPathFactory, hours: list[int | None], spans: SpanSet
+) -> None:
+    """
+    Of files and row groups, only rows in the spans are returned; a row without a time is in none.
+    """
+    path = str(tmp_path_factory.mktemp("rows") / "table")
+    numbers = list(range(len(hours)))
+    for half in (numbers[::2], numbers[1::2]):
+        times = pa.array([hours[i] for i in half], pa.int64())
+        write_deltalake(path, pa.table({"at": times, "v": pa.array(half, pa.int64())}), mode="append")
+
+    found = read_small_rows(
+        path, 1, ["v"], spans, time="at", time_type=TimeType.BIGINT, max_rows=100, max_bytes=1 << 28, is_exact=True
+    )
+
+    assert found is not None
+    assert ["v"] == found.column_names
+    wanted = [i for i, t in enumerate(hours) if t is not None and any(s.start <= t < s.end for s in spans)]
+    assert wanted == sorted(found["v"].to_pylist())
+
+
 def test_of_other_files_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     The library's dataset has a fragment, with its bounds, of every file: it is only made where folders hold values.
