@@ -22,7 +22,7 @@ from deltalake import write_deltalake
 
 from materializer import Materializer
 from materializer.config import read
-from tests.benchmarks.process import asked, begun, call, insert_late
+from tests.benchmarks.process import asked, begun, bytecode, call, insert_late
 from tests.benchmarks.trades import START, report, timed, trades
 
 HOURS: Final = 10
@@ -43,7 +43,7 @@ def peak(folder: Path, executor: str) -> float:
         "--config",
         str(folder / "materializer.toml"),
     ]
-    ours = os.environ | {"MATERIALIZER_EXECUTOR": executor}
+    ours = os.environ | {"MATERIALIZER_EXECUTOR": executor} | bytecode(folder)
     asked_for = [sys.executable, "-c", _PEAK, *command]
     done = subprocess.run(asked_for, check=True, capture_output=True, text=True, cwd=folder, env=ours)
     return int(done.stdout.split()[-1]) / 1024

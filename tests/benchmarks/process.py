@@ -41,8 +41,13 @@ def begun(options: argparse.Namespace, folder: Path) -> np.random.Generator:
 def call(folder: Path, *arguments: str, **environ: str) -> None:
     """Run a command on the lake in a process of its own; Spark computes, unless *environ* says otherwise."""
     command = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
-    ours = {"MATERIALIZER_SPARK_PROFILE": "short", "MATERIALIZER_EXECUTOR": "spark", **environ}
+    ours = {"MATERIALIZER_SPARK_PROFILE": "short", "MATERIALIZER_EXECUTOR": "spark", **bytecode(folder), **environ}
     subprocess.run(command, check=True, capture_output=True, cwd=folder, env=os.environ | ours)
+
+
+def bytecode(folder: Path) -> dict[str, str]:
+    """Return the environment in which modules are compiled once, as in an installation, whatever this process does."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
 
 def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> None:

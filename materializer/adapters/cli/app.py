@@ -81,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: Arguments without the program's name; the process's own by default.
     """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own pool keeps what two threads have freed
     arguments = list(sys.argv[1:] if argv is None else argv)
     run: Any = typer.main.get_command(app)
     try:
