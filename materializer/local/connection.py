@@ -54,7 +54,7 @@ class Connections:
 
     @contextmanager
     def one(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with nothing registered; after an error it is closed, and what it held is freed."""
+        """Yield a connection with nothing registered; after an error it is closed, which frees its memory."""
         free = self._free.setdefault(os.getpid(), [])
         try:
             connection = free.pop()
