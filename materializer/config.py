@@ -212,8 +212,8 @@ def _contradictions(found: Mapping[str, Any]) -> list[str]:
 
 
 def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path | None:
-    named = file or env.get(PREFIX + "CONFIG")
-    if named:
+    named = (env.get(PREFIX + "CONFIG") or None) if file is None else file
+    if named is not None:
         path = here / Path(named).expanduser()
         if not path.is_file():
             raise ConfigError(f"configuration file {str(path)!r} does not exist", hint="name a file that exists")

@@ -201,8 +201,11 @@ def test_all_problems_come_at_once(tmp_path: Path) -> None:
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     """
-    A missing default file is fine, a missing named one is an error; so is one that is no TOML.
+    A missing default file is fine, a missing named one is an error; so is one that is no TOML, and an empty name of a call.
     """
+    assert config.read(environ={"MATERIALIZER_CONFIG": ""}, directory=tmp_path).file is None
+    with pytest.raises(ConfigError, match="does not exist"):
+        config.read("", environ={}, directory=tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):
         config.read(tmp_path / "other.toml", environ={})
     with pytest.raises(ConfigError, match="does not exist"):
