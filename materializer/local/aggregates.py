@@ -68,8 +68,7 @@ def _sum(node: exp.Sum, compiler: Compiling, only: str) -> Typed:
     value = compiler.of(node.this)
     if value.kind == BIGINT:
         # Spark raises where a sum leaves the type on its way, in some order of the rows
-        most = _call(f"sum(abs({value.sql}::HUGEINT))", only)
-        whole = failing(f"{most} > {2**63 - 1}", _call(f"sum({value.sql})", only))
+        whole = failing(f"{_most(value, only)} > {2**63 - 1}", _call(f"sum({value.sql})", only))
         return Typed(f"CAST({whole} AS BIGINT)", BIGINT)
     if value.kind.is_integer:
         return Typed(f"CAST({_call(f'sum({value.sql})', only)} AS BIGINT)", BIGINT)
@@ -85,9 +84,18 @@ def _avg(node: exp.Avg, compiler: Compiling, only: str) -> Typed:
     if isinstance(node.this, exp.Distinct):
         raise NotLocal("an average of distinct values")
     value = compiler.of(node.this)
+    mean = _call(f"avg({cast(value, DOUBLE).sql})", only)
+    if value.kind.is_integer:
+        # Spark adds doubles, whose sum depends on the order of the rows once it is no exact whole number
+        return Typed(f"CAST({failing(f'{_most(value, only)} > {2**53}', mean)} AS DOUBLE)", DOUBLE)
     if not value.kind.is_fraction:
         raise NotLocal(f"avg of {value.kind.text}")
-    return Typed(_call(f"avg({cast(value, DOUBLE).sql})", only), DOUBLE)
+    return Typed(mean, DOUBLE)
+
+
+def _most(value: Typed, only: str) -> str:
+    """Return the largest sum of whole numbers that any order of the rows comes by."""
+    return _call(f"sum(abs({value.sql}::HUGEINT))", only)
 
 
 def _extreme(name: str) -> Entry:

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
-from materializer.local.kinds import BOOLEAN, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
+from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
 from materializer.local.typed import NULL, Typed, cast, number, text_literal
 
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
@@ -340,6 +340,8 @@ class Compiler:
                 value = number(int(text))
                 made = cast(value, to)
                 return replace(made, literal=value.literal) if to.is_integer else made
+            case exp.Literal(is_string=False, this=text) if to == DOUBLE:
+                return Typed(f"CAST('{text}' AS DOUBLE)", to)
         return cast(self.of(node.this), to)
 
     _trycast = _cast  # how the parser reads CAST of Spark; TRY_CAST was refused before
@@ -400,7 +402,7 @@ def _type_text(node: exp.DataType) -> str:
     return {"timestamp_ltz": "timestamp"}.get(text, text)
 
 
-_MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)( \d\d:\d\d:\d\d(\.\d{1,6})?)?(Z)?")
+_MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?(Z)?")
 
 
 def _written(text: str, to: Kind) -> Typed:

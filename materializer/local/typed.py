@@ -88,7 +88,7 @@ def cast(value: Typed, to: Kind) -> Typed:
         return plain
     if to == DOUBLE and of.is_decimal:
         if of.precision > EXACT_DIGITS:
-            raise NotLocal(f"a {of.text} as a double")
+            return Typed(f"CAST(CAST({value.sql} AS VARCHAR) AS DOUBLE)", to)  # rounds once, as Spark does
         whole = f"CAST({value.sql} * {10**of.scale}::{_shift(of).duck} AS BIGINT)"
         return Typed(f"({whole}::DOUBLE / {10**of.scale}::DOUBLE)", to)
     if to.name == "boolean" and of.is_integer:

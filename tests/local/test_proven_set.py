@@ -36,13 +36,14 @@ SCALARS = {
         "CAST(l AS INT)", "CAST(l AS SMALLINT)", "CAST(i AS TINYINT)", "CAST(i AS BIGINT)", "CAST(d AS BIGINT)", "CAST(d AS INT)", "CAST(p AS INT)",
         "CAST(p AS DOUBLE)", "CAST(q AS DECIMAL(4,1))", "CAST(p AS DECIMAL(12,4))", "CAST(i AS DECIMAL(12,2))", "CAST(l AS DECIMAL(10,0))",
         "CAST(l AS STRING)", "CAST(b AS INT)", "CAST(i AS BOOLEAN)", "CAST(l AS DOUBLE)", "CAST(f AS DOUBLE)", "bigint(i)", "double(l)",
-        "CAST(ts AS DATE)", "CAST(u AS TIMESTAMP)", "CAST(ts AS TIMESTAMP_NTZ)", "CAST(n AS TIMESTAMP)", "CAST(w AS BIGINT)",
+        "CAST(ts AS DATE)", "CAST(u AS TIMESTAMP)", "CAST(ts AS TIMESTAMP_NTZ)", "CAST(n AS TIMESTAMP)", "CAST(w AS BIGINT)", "CAST(w AS DOUBLE)", "CAST(CAST(w AS DECIMAL(38,0)) AS DOUBLE)",
     ],
     "comparisons": [
         "i = j", "i < l", "l >= m", "d = e", "d < e", "d >= e", "d <> e", "i < d", "p = q", "p < i", "p > 1.25", "p >= 2", "q < d", "x = y", "x < y",
         "x >= 'a'", "x <=> y", "i <=> j", "d <=> e", "b = c", "z = z", "z < z", "ts < us", "ts >= TIMESTAMP_LTZ '2024-01-01 00:00:00Z'",
         "u >= DATE '2024-01-01'", "n < TIMESTAMP_NTZ '2024-01-01 00:00:00'", "u < ts", "i BETWEEN 0 AND 10", "i IN (1, 2, 7)", "x IN ('a', 'b', '')",
-        "d IN (1, 2.5D)", "i NOT IN (1, NULL)",
+        "d IN (1, 2.5D)", "i NOT IN (1, NULL)", "d >= 1e+16D", "d > 0.30000000000000004D", "d = 5e-324D", "p <= 10.0D", "w > 0.1D",
+        "ts >= TIMESTAMP'2024-02-29T01:30:00Z'", "ts < TIMESTAMP'2025-03-30T00:59:59.500000Z'",
     ],
     "logic": [
         "b AND c", "b OR c", "NOT b", "b IS NULL", "i IS NOT NULL", "b IS TRUE", "if(b, i, l)", "if(i > 0, 'x', y)",
@@ -69,7 +70,8 @@ SCALARS = {
 }  # fmt: skip
 AGGREGATES = [
     "count(*)", "count(i)", "count(i, x)", "count_if(i > 0)", "count(DISTINCT i)", "count(DISTINCT d)", "count(DISTINCT x)", "sum(i)", "sum(l)", "sum(t)",
-    "sum(h)", "sum(f)", "sum(p)", "sum(q)", "sum(i) FILTER (WHERE b)", "count(*) FILTER (WHERE x = 'a' OR c)", "avg(h)", "avg(CAST(i AS DOUBLE))",
+    "sum(h)", "sum(f)", "sum(p)", "sum(q)", "sum(i) FILTER (WHERE b)", "count(*) FILTER (WHERE x = 'a' OR c)", "avg(h)", "avg(CAST(i AS DOUBLE))", "avg(i)", "avg(s)", "avg(t) FILTER (WHERE b)",
+    "count_if(`x` IS NOT NULL AND NOT (`i` < 2.0D))", "unix_micros(CAST(min(n) AS TIMESTAMP))",
     "min(i)", "max(l)", "min(d)", "max(d)", "min(f)", "max(x)", "min(x)", "min(p)", "max(ts)", "min(n)", "max(u)", "min(b)", "max(z)",
     "bool_and(b)", "bool_or(c)", "bit_and(l)", "bit_or(i)", "bit_xor(l)", "var_pop(i)", "var_pop(h)", "covar_pop(i, l)", "covar_pop(h, i)",
     "min(named_struct('o0', ts, 'o1', i, 'v', x))", "max(named_struct('o0', ts, 'o1', d, 'v', x))", "max(named_struct('o0', u, 'v', d)).v",

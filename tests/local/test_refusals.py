@@ -70,7 +70,7 @@ def test_a_part_without_a_local_form_is_named(sql: str, part: str) -> None:
         "percentile(i, array(0.1, 0.9))",
         "mode(i)",
         "sum(DISTINCT i)",
-        "avg(i)",
+        "avg(w)",
         "count(DISTINCT i, x)",
         "approx_count_distinct(i)",
         "min(named_struct('a', array(i)))",
