@@ -8,14 +8,14 @@ the working directory.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+from materializer import setting_values as values
 from materializer.errors import ConfigError
 
 FILE_NAME = "materializer.toml"
@@ -66,6 +66,17 @@ class Limits:
     """
 
     windows: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryConfig:
+    """What computes the buckets of canaries again.
+
+    Args:
+        executor: ``auto`` what computed the run; ``local`` this process, where the run's rows are in it; ``spark`` Spark.
+    """
+
+    executor: ExecutorChoice = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,7 @@ class Config:
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
+        canaries: What computes canaries.
         lease_seconds: How long a lease lasts without renewal.
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
@@ -143,6 +155,7 @@ class Config:
     sources: Mapping[str, str] = field(default_factory=dict)
     spark: SparkConfig = field(default_factory=SparkConfig)
     limits: Limits = field(default_factory=Limits)
+    canaries: CanaryConfig = field(default_factory=CanaryConfig)
     lease_seconds: int = 30
     driver_lane_rows: int = 1_000_000
     driver_bytes: int = 256 << 20
@@ -196,11 +209,12 @@ def read(
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
-    spark, limits = (
+    spark, limits, canaries = (
         {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
-        for name in _SECTIONS
+        for name in ("spark", "limits", "quality.canaries")
     )
-    return Config(spark=SparkConfig(**spark), limits=Limits(**limits), file=path, **found)
+    made = SparkConfig(**spark), Limits(**limits), CanaryConfig(**canaries)
+    return Config(spark=made[0], limits=made[1], canaries=made[2], file=path, **found)
 
 
 def _contradictions(found: Mapping[str, Any]) -> list[str]:
@@ -231,10 +245,6 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {exc.strerror}", hint="make the file readable") from exc
 
 
-class _Invalid(Exception):  # noqa: N818 - a signal inside this module, never shown to a user
-    """A value is invalid for its key; the text says what is required."""
-
-
 class _Table:
     """One source of settings, a file or the environment; collects values and problems."""
 
@@ -246,7 +256,7 @@ class _Table:
     def read(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a parsed file by key; problems are added to the list."""
         found: dict[str, Any] = {}
-        for key, value in _with_one_level(data):
+        for key, value in _flat(data):
             convert = KEYS.get(key)
             if key in _SECTIONS:
                 self.problems.append(f"{self.place}: {key!r} must be a table, found {value!r}")
@@ -270,10 +280,10 @@ class _Table:
                 )
         return found
 
-    def _take(self, found: dict[str, Any], key: str, name: str, convert: _Convert, value: Any) -> None:
+    def _take(self, found: dict[str, Any], key: str, name: str, convert: values.Convert, value: Any) -> None:
         try:
             found[key] = convert(value, self.base)
-        except _Invalid as wanted:
+        except values.Invalid as wanted:
             shown = "another value, which is not shown" if key in _SECRET else repr(value)
             self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {shown}")
 
@@ -283,163 +293,43 @@ class _Table:
         self.problems.append(f"{self.place}: unknown key {key!r}; {advice}")
 
 
-def _with_one_level(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
+def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        key = section + name
         if key in _SECTIONS and isinstance(value, Mapping):
-            yield from ((f"{key}.{k}", v) for k, v in value.items())
+            yield from _flat(value, f"{key}.")
         else:
             yield key, value
 
 
-# -- the required values: each function takes the found value and the folder that relative paths start from ---------------
-
-_Convert = Callable[[Any, Path], Any]
-_SECTIONS = ("spark", "limits")
+_SECTIONS = ("spark", "limits", "quality", "quality.canaries")
 _SECRET = ("spark.remote", "storage")
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-
-def _count(value: Any, _: Path) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _Invalid("a whole number of at least 1")
-    return value
-
-
-def _bytes(value: Any, _: Path) -> int:
-    text = str(value).strip().lower()
-    if isinstance(value, (bool, float)) or not (found := re.fullmatch(r"([1-9][0-9]*)([kmg]?)", text)):
-        raise _Invalid("a number of bytes, or a size such as '256m'")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
-
-
-def _one_of(*known: str) -> _Convert:
-    def convert(value: Any, _: Path) -> str:
-        if value not in known:
-            raise _Invalid(" or ".join([", ".join(map(repr, known[:-1])), repr(known[-1])]))
-        return str(value)
-
-    return convert
-
-
-def _master(value: Any, _: Path) -> str:
-    # Spark has no list of masters: another scheme is that of a cluster manager of the user's
-    known = r"local(\[.+\])?|local-cluster\[.+\]|yarn|[a-z0-9+.-]+://\S+"
-    if not isinstance(value, str) or not re.fullmatch(known, value.strip()) or value.strip().startswith("sc://"):
-        raise _Invalid("a Spark master such as 'local[4]', 'spark://host:7077', 'yarn' or 'k8s://https://host:6443'")
-    return value.strip()
-
-
-def _remote(value: Any, _: Path) -> str:
-    if not isinstance(value, str) or not re.fullmatch(
-        r"sc://[^/;:\s]+(:[0-9]+)?(/(;[^;=\s]+=[^;\s]*)*;?)?", value.strip()
-    ):
-        raise _Invalid("a Spark Connect server such as 'sc://host:15002' or 'sc://host:443/;use_ssl=true'")
-    return value.strip()
-
-
-def _memory(value: Any, _: Path) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmgt]", value.strip().lower()):
-        raise _Invalid("a size such as '2g' or '900m'")
-    return value.strip().lower()
-
-
-def _folder(value: Any, base: Path) -> Path:
-    if not isinstance(value, str) or not value.strip():
-        raise _Invalid("a folder")
-    return base / Path(value).expanduser()
-
-
-def _location(value: Any, base: Path) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _Invalid("a path or URI")
-    return value if "://" in value else str(base / Path(value).expanduser())
-
-
-def _sources(value: Any, base: Path) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(v, str) and v.strip() for v in value.values()):
-        raise _Invalid('a table of name = "path, URI or catalog name"')
-    return {str(k): _source(v, base) for k, v in value.items()}
-
-
-def _source(text: str, base: Path) -> str:
-    # `bronze.trades` is a catalog name, `trades` or `lake/trades` is a path; a path with a dot needs a slash
-    if "://" in text or re.fullmatch(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){1,2}", text):
-        return text
-    return str(base / Path(text).expanduser())
-
-
-def _options(value: Any, _: Path) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise _Invalid("a table of Spark options")
-    return dict(_flat("", value))
-
-
-def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    # unquoted, `spark.sql.x = 1` is three nested tables
-    for key, item in value.items():
-        name = f"{prefix}{key}"
-        match item:
-            case Mapping():
-                yield from _flat(f"{name}.", item)
-            case bool():
-                yield name, str(item).lower()
-            case str() | int() | float():
-                yield name, str(item)
-            case _:
-                raise _Invalid(f"a table of texts, numbers and truth values (at {name!r})")
-
-
-def _storage(value: Any, _: Path) -> dict[str, str]:
-    known = ("aws_", "azure_", "google_")
-    if not isinstance(value, Mapping) or not all(k.lower().startswith(known) for k in value):
-        raise _Invalid(f"a table of texts, whose keys begin with {', '.join(known)}")
-    if not all(isinstance(v, (str, int)) for v in value.values()):
-        raise _Invalid("a table of texts")
-    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
-
-
-def _truth(value: Any, _: Path) -> bool:
-    found = value if isinstance(value, bool) else _TRUTH.get(str(value).strip().lower())
-    if found is None:
-        raise _Invalid("true or false")
-    return found
-
-
-def _names(value: Any, _: Path) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, list) or not all(isinstance(v, str) and ":" in v for v in value):
-        raise _Invalid("a list of 'module:attribute'")
-    return tuple(value)
-
-
-KEYS: dict[str, _Convert] = {
-    "lake": _location,
-    "sources": _sources,
-    "lease_seconds": _count,
-    "driver_lane_rows": _count,
-    "driver_bytes": _bytes,
-    "executor": _one_of("auto", "local", "spark"),
-    "local_rows": _count,
-    "local_bytes": _bytes,
-    "run_rows": _count,
-    "log_max_entries": _count,
-    "snapshot_every": _count,
-    "python_aggregates": _names,
-    "output_handlers": _names,
-    "expectations": _location,
-    "limits.windows": _count,
-    "spark.master": _master,
-    "spark.remote": _remote,
-    "spark.profile": _one_of("short", "long"),
-    "spark.memory": _memory,
-    "spark.patience": _count,
-    "spark.jars": _folder,
-    "spark.options": _options,
-    "storage": _storage,
-    "single_writer": _truth,
+KEYS: dict[str, values.Convert] = {
+    "lake": values.location,
+    "sources": values.sources,
+    "lease_seconds": values.count,
+    "driver_lane_rows": values.count,
+    "driver_bytes": values.size,
+    "executor": values.one_of("auto", "local", "spark"),
+    "local_rows": values.count,
+    "local_bytes": values.size,
+    "run_rows": values.count,
+    "log_max_entries": values.count,
+    "snapshot_every": values.count,
+    "python_aggregates": values.names,
+    "output_handlers": values.names,
+    "expectations": values.location,
+    "quality.canaries.executor": values.one_of("auto", "local", "spark"),
+    "limits.windows": values.count,
+    "spark.master": values.master,
+    "spark.remote": values.remote,
+    "spark.profile": values.one_of("short", "long"),
+    "spark.memory": values.memory,
+    "spark.patience": values.count,
+    "spark.jars": values.folder,
+    "spark.options": values.options,
+    "storage": values.storage,
+    "single_writer": values.truth,
 }
 """Every setting with what reads its value."""
 VARIABLES: dict[str, str] = {

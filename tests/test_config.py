@@ -8,7 +8,7 @@ import pytest
 
 from materializer import config
 from materializer.api import Materializer
-from materializer.config import Config, Limits, SparkConfig
+from materializer.config import CanaryConfig, Config, Limits, SparkConfig
 from materializer.errors import ConfigError
 
 FULL = """
@@ -22,6 +22,9 @@ remote = "s3://bucket/trades"
 
 [limits]
 windows = 20_000
+
+[quality.canaries]
+executor = "spark"
 
 [spark]
 profile = "long"
@@ -61,6 +64,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         lake=str(tmp_path / "tables"),
         lease_seconds=45,
         limits=Limits(windows=20_000),
+        canaries=CanaryConfig("spark"),
         sources={
             "flights": str(tmp_path / "raw/flights"),
             "trades": "bronze.trades",
@@ -107,6 +111,12 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
         ("spark = 3", "'spark' must be a table, found 3"),
         ("[limits]\nwindow = 3", "unknown key 'limits.window'; the nearest known one is 'limits.windows'"),
         ("limits = 3", "'limits' must be a table, found 3"),
+        ("[quality]\ncanaries = 3", "'quality.canaries' must be a table, found 3"),
+        (
+            "[quality.canaries]\nexecutor = 'both'",
+            "'quality.canaries.executor' must be 'auto', 'local' or 'spark', found 'both'",
+        ),
+        ("[quality]\nsuites = 3", "unknown key 'quality.suites'"),
         ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
         ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
         (
