@@ -12,6 +12,27 @@ Rows: TypeAlias = Any
 """An Arrow table, or a frame of Spark."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fewer:
+    """Buckets, or slices of an engine's results, for which a recompute counted too few raw rows.
+
+    Args:
+        buckets: Number of buckets with fewer rows.
+        rows: Number of missing rows in all, beyond the deleted rows that capture has seen.
+        first: Start of the first such bucket.
+        last: Start of the last such bucket; for an engine, the slice up to which most rows are missing.
+        was: Stored row count of the first bucket; for an engine, the stored count of all results up to *last*.
+        now: The recomputed count in place of *was*.
+    """
+
+    buckets: int
+    rows: int
+    first: int
+    last: int
+    was: int
+    now: int
+
+
 @dataclass(slots=True)
 class Computed:
     """The computed rows of a plan, either fetched (driver's lane) or still in Spark.

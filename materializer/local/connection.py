@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from materializer.local.kinds import NotLocal
+
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 MEMORY = "256MB"
 """What DuckDB may hold; beyond it a computation is left to Spark."""
@@ -43,26 +46,58 @@ def connected(database: str = ":memory:", *, memory: str = MEMORY) -> duckdb.Duc
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
-    """Connections that were opened and are free; opening one takes longer than computing a late row.
+class Connection:
+    """A connection for one computation.
 
-    A connection is used by one computation at a time, and only in the process that opened it: in a child that was forked, the threads
-    of its database are missing.
+    Args:
+        duckdb: The connection of the library.
     """
 
-    _free: dict[int, list[duckdb.DuckDBPyConnection]] = field(default_factory=dict)
+    duckdb: duckdb.DuckDBPyConnection
+    _names: list[str] = field(default_factory=list)
 
-    @contextmanager
-    def one(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with nothing registered; after an error it is closed, which frees its memory."""
-        free = self._free.setdefault(os.getpid(), [])
-        try:
-            connection = free.pop()
-        except IndexError:
-            connection = connected()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        free.append(connection)
+    def register(self, name: str, rows: pa.Table) -> None:
+        """Make rows a table of the queries that follow."""
+        self.duckdb.register(name, rows)
+        self._names.append(name)
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a query."""
+        return self.duckdb.sql(sql).to_arrow_table()
+
+    def clear(self) -> None:
+        """Forget all tables."""
+        while self._names:
+            self.duckdb.unregister(self._names.pop())
+
+
+_FREE: Final[dict[int, list[Connection]]] = {}
+"""Connections that are open and free, by process: in a child that was forked, the threads of a database are missing."""
+
+
+@contextmanager
+def opened() -> Iterator[Connection]:
+    """Yield a connection for one computation; after an error it is closed, which frees its memory.
+
+    Connections are used again, because opening one takes longer than computing a late row.
+
+    Raises:
+        NotLocal: If the computation fails.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    free = _FREE.setdefault(os.getpid(), [])
+    try:
+        connection = free.pop()
+    except IndexError:
+        connection = Connection(connected())
+    try:
+        yield connection
+        connection.clear()
+    except BaseException as exc:
+        connection.duckdb.close()
+        if isinstance(exc, duckdb.Error | pa.ArrowException):
+            raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+        raise
+    free.append(connection)

@@ -4,24 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.computed import Computed
-from materializer.local.connection import Connections
+from materializer.lake.computed import Computed, Fewer
 from materializer.local.kinds import Kind, NotLocal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
 
+    from materializer.local.connection import Connection
     from materializer.local.forms import Forms
 
 _AT: Final = "mz_slice"
@@ -44,7 +44,6 @@ class LocalExecutor:
     rows: int
     size: int
     _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)
-    _connections: Connections = field(default_factory=Connections)
 
     def why_not(self, definition: Definition) -> str:
         """Return which part of a definition has no local form; "" if all have one."""
@@ -67,18 +66,97 @@ class LocalExecutor:
             NotLocal: If Spark has to compute it: something has no local form, is larger than was estimated, or fails. Nothing
                 was written.
         """
-        import pyarrow as pa
+        from materializer.local.connection import opened
 
         forms = self._forms(definition)
         if isinstance(forms, str):
             raise NotLocal(forms)
-        import duckdb
+        with opened() as connection:
+            return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
 
-        try:
-            with self._connections.one() as connection:
-                return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
-        except (duckdb.Error, pa.ArrowException) as exc:
-            raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+    def recomputed(
+        self, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet, *, hull: Span | None
+    ) -> pa.Table:
+        """Return the output rows of some buckets, all from raw rows at the plan's source version.
+
+        Raises:
+            NotLocal: If Spark has to compute them.
+        """
+        again = replace(plan, steps=(Recompute(spans, "again"),))
+        return self.compute(definition, source, "", again, hull=hull).output
+
+    def fewer_rows(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
+    ) -> Fewer | None:
+        """Return where a computation counts fewer raw rows than the stored partials, as Spark's ``fewer_rows`` does.
+
+        Raises:
+            NotLocal: If Spark has to count them.
+        """
+        from materializer.lake.local_read import lies_in
+
+        count, time_type = str(definition.layout.row_count), definition.time_type
+        guarded = SpanSet.union(span for spans in gone.values() for span in spans)
+        stored = self.read(path, plan.partials.version, [SLICE, count], guarded, SLICE, time_type)
+        now = _counts(computed.partials, count, time_type)
+        short = {}
+        for rows, spans in gone.items():
+            inside = stored.filter(lies_in(stored[SLICE], spans, time_type))
+            for at, was in _counts(inside, count, time_type).items():
+                if (missing := was - rows - now.get(at, 0)) > 0:
+                    short[at] = was, missing
+        if not short:
+            return None
+        first, last = min(short), max(short)
+        missing = sum(rows for _, rows in short.values())
+        return Fewer(len(short), missing, first, last, short[first][0], now.get(first, 0))
+
+    def fewer_counted(self, definition: Definition, *_: Any) -> Fewer | None:
+        """Refuse to compare how many rows the results of an engine count."""
+        raise NotLocal(f"the rows that results of {definition.spec.engine} count")
+
+    def read(
+        self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str, time_type: TimeType
+    ) -> pa.Table:
+        """Return the rows of some spans of a table.
+
+        Args:
+            path: A table.
+            version: The version of the table.
+            columns: Columns to return.
+            spans: The spans.
+            at: The time column.
+            time_type: The type of that column.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.lake.local_read import read_small_rows
+
+        found = read_small_rows(
+            path,
+            version,
+            columns,
+            spans,
+            time=at,
+            time_type=time_type,
+            max_rows=self.rows,
+            max_bytes=self.size,
+            is_exact=True,
+        )
+        if found is None:
+            raise NotLocal("files that only Spark can read, or more rows than were expected")
+        return self.bounded(found)
+
+    def bounded(self, rows: pa.Table) -> pa.Table:
+        """Return rows that are not larger than this process may hold.
+
+        Raises:
+            NotLocal: If they are.
+        """
+        if rows.nbytes > self.size:
+            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
+        return rows
 
     def _forms(self, definition: Definition) -> Forms | str:
         known = self._known.get(id(definition))
@@ -96,12 +174,23 @@ class LocalExecutor:
         return found
 
 
+def _counts(partials: pa.Table, count: str, time_type: TimeType) -> dict[int, int]:
+    """Return how many source rows some partials were made from, by the start of their bucket."""
+    import pyarrow as pa
+
+    from materializer.lake.extent import instants_of
+
+    by = pa.table({"at": instants_of(partials[SLICE], time_type), "rows": partials[count]})
+    found = by.group_by("at").aggregate([("rows", "sum")])
+    return dict(zip(found["at"].to_pylist(), found["rows_sum"].to_pylist(), strict=True))
+
+
 @dataclass(slots=True)
 class _Run:
     """One computation."""
 
-    limits: LocalExecutor
-    connection: DuckDBPyConnection
+    executor: LocalExecutor
+    connection: Connection
     definition: Definition
     forms: Forms
     source: SourceIdentity
@@ -109,14 +198,11 @@ class _Run:
     plan: Plan
     hull: Span | None
     rows_read: int = 0
-    registered: list[str] = field(default_factory=list)
 
     def computed(self) -> Computed:
         import pyarrow.compute as pc
 
         partials, output = self._finalised(self._parts())
-        for name in self.registered:
-            self.connection.unregister(name)
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
         return Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
 
@@ -140,10 +226,6 @@ class _Run:
             parts.append(self._merge([stored, *news]) if news else stored)
         return " UNION ALL BY NAME ".join(parts)
 
-    def _register(self, name: str, rows: pa.Table) -> None:
-        self.connection.register(name, rows)
-        self.registered.append(name)
-
     # -- reading ---------------------------------------------------------------------------------------------------------
 
     def _raw_rows(self, spans: SpanSet) -> pa.Table:
@@ -151,32 +233,11 @@ class _Run:
         return self._read(self.source.path, self.plan.source_version, list(self.forms.columns), spans, spec.time_column)
 
     def _read(self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str) -> pa.Table:
-        from materializer.lake.local_read import read_small_rows
-
-        time_type = self.definition.time_type
-        found = read_small_rows(
-            path,
-            version,
-            columns,
-            spans,
-            time=at,
-            time_type=time_type,
-            max_rows=self.limits.rows,
-            max_bytes=self.limits.size,
-            is_exact=True,
-        )
-        if found is None:
-            raise NotLocal("files that only Spark can read, or more rows than were expected")
-        return self._bounded(found)
-
-    def _bounded(self, rows: pa.Table) -> pa.Table:
-        if rows.nbytes > self.limits.size:
-            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
-        return rows
+        return self.executor.read(path, version, columns, spans, at, self.definition.time_type)
 
     def _stored(self, spans: SpanSet) -> str:
         rows = self._read(self.partials_path, self.plan.partials.version, list(self.forms.partials), spans, SLICE)
-        self._register("stored", rows)
+        self.connection.register("stored", rows)
         inside = self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
         return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
 
@@ -191,12 +252,12 @@ class _Run:
             step.after,
             self.plan.source_version,
             list(self.forms.columns),
-            max_rows=self.limits.rows,
-            max_bytes=self.limits.size,
+            max_rows=self.executor.rows,
+            max_bytes=self.executor.size,
         )
         if changed is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
-        inserted = self._bounded(plain(changed.filter(pc.equal(changed["_change_type"], "insert"))))
+        inserted = self.executor.bounded(plain(changed.filter(pc.equal(changed["_change_type"], "insert"))))
         inside = step.spans
         if self.hull is not None and not all(s.is_bounded for s in step.spans):
             inside = step.spans & SpanSet.of(self.hull)  # not always: merged rows may be gone from the source
@@ -213,7 +274,7 @@ class _Run:
         """Return SQL of the partials of the rows that count."""
         definition, forms = self.definition, self.forms
         time = spark_quoted(definition.spec.time_column)
-        self._register(f"all_{name}", rows)
+        self.connection.register(f"all_{name}", rows)
         tests = [self._compiled(f"{time} IS NOT NULL", forms.columns)]
         if spans != SpanSet.of(EVERYTHING):
             tests.append(self._compiled(spans_sql(time, spans, definition.time_type), forms.columns))
@@ -222,9 +283,9 @@ class _Run:
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         # the rows that count are made once, because they are counted, too
         inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
-        counted = self.connection.sql(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})").to_arrow_table()
+        counted = self.connection.query(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})")
         self.rows_read += counted.num_rows
-        self._register(name, counted)
+        self.connection.register(name, counted)
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())
         by = [_AT, *(f"{_KEY}{i}" for i in range(len(forms.keys)))]
         names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
@@ -257,7 +318,7 @@ class _Run:
             f"SELECT {', '.join([*typed, *outputs])}, {forms.having or 'true'} AS {_PASSES} "
             f"FROM (SELECT *{named} FROM ({parts}))"
         )
-        table = plain(self.connection.sql(sql).to_arrow_table())
+        table = plain(self.connection.query(sql))
         table = table.sort_by([(name, "ascending") for name in definition.group_columns])
         through = table.filter(table[_PASSES]) if forms.having else table
         output = through.select([_OUTPUT + str(i) for i in range(len(spec.columns))]).rename_columns(list(spec.columns))

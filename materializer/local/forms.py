@@ -10,7 +10,7 @@ from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import BOOLEAN, Kind, NotLocal, kind_of
 from materializer.local.typed import Typed
 
-_GROUPED: Final = frozenset(
+GROUPED: Final = frozenset(
     [
         "tinyint",
         "smallint",
@@ -27,6 +27,7 @@ _GROUPED: Final = frozenset(
         "decimal",
     ]
 )
+"""Types by which rows are grouped here as in Spark."""
 OURS: Final = "mz_"
 """How names begin that the local executor uses beside those of the source."""
 
@@ -56,12 +57,26 @@ class Forms:
     having: str
 
     @classmethod
-    def of(cls, definition: Definition) -> Forms:
+    def of(cls, definition: Definition, refused: list[str] | None = None) -> Forms:
         """Return the forms of a definition.
+
+        Args:
+            definition: The definition.
+            refused: Gets what the texts without a local form lack, in place of an exception.
 
         Raises:
             NotLocal: If a part of it has no local form; the message names the part.
         """
+
+        def typed(sql: str, scope: Scope, kind: Kind) -> Typed:
+            try:
+                return _typed(sql, scope, kind)
+            except NotLocal as exc:
+                if refused is None:
+                    raise
+                refused.append(str(exc))
+                return Typed("NULL", kind)
+
         if definition.engine is not None:
             raise NotLocal(f"the engine {definition.spec.engine}")
         spec, layout = definition.spec, definition.layout
@@ -79,20 +94,20 @@ class Forms:
         keys = {}
         for key in spec.keys:
             kind = partials[key_column(key.name)]
-            if kind.name not in _GROUPED:
+            if kind.name not in GROUPED:
                 raise NotLocal(f"the key {key.name} of type {kind.text}")
-            keys[key_column(key.name)] = _same_zero(_typed(key.sql, raw, kind))
+            keys[key_column(key.name)] = same_zero(typed(key.sql, raw, kind))
         return cls(
             columns,
             partials,
-            _typed(spec.where, raw, BOOLEAN).sql if spec.where else "",
+            typed(spec.where, raw, BOOLEAN).sql if spec.where else "",
             keys,
-            {p.name: _typed(p.build, rows, partials[p.name]).sql for p in layout.partials},
-            {p.name: _typed(p.merge, stored, partials[p.name]).sql for p in layout.partials if p.merge is not None}
+            {p.name: typed(p.build, rows, partials[p.name]).sql for p in layout.partials},
+            {p.name: typed(p.merge, stored, partials[p.name]).sql for p in layout.partials if p.merge is not None}
             if layout.is_mergeable
             else {},
-            {name: _typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
-            _typed(layout.having, final, BOOLEAN).sql if layout.having else "",
+            {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
+            typed(layout.having, final, BOOLEAN).sql if layout.having else "",
         )
 
 
@@ -103,6 +118,16 @@ def _typed(sql: str, scope: Scope, kind: Kind) -> Typed:
     return found
 
 
-def _same_zero(key: Typed) -> str:
+def same_zero(key: Typed) -> str:
     """Return a key as Spark groups by it: the two zeros of floating-point numbers are one."""
     return f"CASE WHEN {key.sql} = 0 THEN 0 ELSE {key.sql} END" if key.kind.is_fraction else key.sql
+
+
+def obstacles(definition: Definition) -> tuple[str, ...]:
+    """Return what of a definition has no local form."""
+    refused: list[str] = []
+    try:
+        Forms.of(definition, refused)
+    except NotLocal as exc:
+        refused.append(str(exc))
+    return tuple(dict.fromkeys(refused))

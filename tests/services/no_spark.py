@@ -21,6 +21,7 @@ from materializer.errors import DefinitionError
 from materializer.journal.events import Captured, Repaired, Snapshot
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.local.executor import LocalExecutor
 from materializer.services.commit import lake as commit
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.spark.run.executor import Executor
@@ -150,6 +151,22 @@ class Lake:
     def names(self) -> list[str]:
         """The aggregates that the journal knows."""
         return sorted(s.name for s in self.opened.journal.view().states.values())
+
+
+class LocalLake(Lake):
+    """A lake whose refreshes are computed in the process; an engine that is asked to compute fails."""
+
+    def __init__(self, root: Path, *, rows: int = 1_000, size: int = 1 << 20, config: Config | None = None) -> None:
+        super().__init__(root)
+        local = LocalExecutor(rows, size)
+        self.wired = replace(self.wired, config=config or self.wired.config, local=local)
+        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+
+    def rows_of(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of an output in the order of their buckets."""
+        return sorted(
+            DeltaTable(str(self.root / name / "output")).to_pyarrow_table().to_pylist(), key=lambda r: r["at"]
+        )
 
 
 def view(name: str, bucket: str, source: str = "raw", measure: str = "sum(v) AS v", *, column: str = "at") -> str:

@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.errors import FewerRowsError
-from tests.system.builders import LANES, clean_log
+from tests.system.builders import LANES
 from tests.system.engine_histories import BASE, DEFINITIONS, World
+from tests.tables import clean_log
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

@@ -21,8 +21,9 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import FewerRowsError
 from materializer.spark.describe import analyse
 from tests.oracle.naive import differences
-from tests.system.builders import DAY, LANES, MEASURES, Site, at, clean_log, spark_is_slow
+from tests.system.builders import DAY, LANES, MEASURES, Site, at, spark_is_slow
 from tests.system.lake import HOURLY, Source, literal, published
+from tests.tables import clean_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

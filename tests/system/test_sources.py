@@ -29,10 +29,10 @@ from tests.system.builders import (
     Site,
     Table,
     at,
-    clean_log,
     in_both_lanes,
     spark_is_slow,
 )
+from tests.tables import clean_log
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3), ("02:20", "B", 4), ("04:00", "A", 5)]
 TRADE_TIME = datetime(2024, 3, 1, 1, 40, tzinfo=UTC)

@@ -6,12 +6,14 @@ They are critical: a refresh that fails one of them has not computed what the de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Predicate, total
 from materializer.core.quality.verdict import BUILT_IN, Severity
+from materializer.core.time.spans import SpanSet
 
 UNIQUE: Final = "unique_bucket_and_keys"
 ON_GRID: Final = "buckets_on_grid"
@@ -64,6 +66,27 @@ def counting_column(definition: Definition) -> str | None:
             if call.function == "count" and call.args == ("*",) and call.where is None and not call.distinct:
                 return measure.name
     return None
+
+
+def built_in(definition: Definition, columns: Collection[str], spans: SpanSet, source_rows: int | None) -> list[Check]:
+    """Return the checks of a definition's output rows that need no suite.
+
+    Args:
+        definition: The definition of the output.
+        columns: Columns of the rows.
+        spans: The spans of the rows' buckets.
+        source_rows: Number of source rows in *spans* that count; None if unknown.
+    """
+    spec = definition.spec
+    start = spec.bucket_start
+    by = [n for n in (start or spec.bucket_end, *(k.name for k in spec.keys)) if n]
+    checks = [unique(by)] if definition.engine is None and set(by) <= set(columns) else []
+    if definition.engine is None and start in columns and start is not None:
+        checks.append(on_grid(start, bucket_start_sql(definition.grid, quoted(start), spans)))
+    counting = counting_column(definition)
+    if counting in columns and counting is not None and source_rows is not None:
+        checks.append(adds_up(counting, source_rows))
+    return checks
 
 
 def _about_rows(name: str, kwargs: dict[str, Any], where: str, alike: tuple[str, ...] = ()) -> Check:

@@ -67,6 +67,18 @@ class Check:
             return self.aggregates
         return tuple(self.failing.over(self.failing.copies_sql, sql) for sql in self.aggregates)
 
+    def asked(self, copies: Mapping[tuple[str, ...], str]) -> tuple[str, ...]:
+        """Return :attr:`aggregates` over the frame with a column for each set of columns in *copies*, by their names."""
+        if self.failing is None or not self.failing.alike:
+            return self.aggregates
+        column = quoted(copies[self.failing.alike])
+        return tuple(self.failing.over(column, sql) for sql in self.aggregates)
+
+    def predicate(self, copies: Mapping[tuple[str, ...], str]) -> str:
+        """Return the predicate of the failing rows of such a frame; see :meth:`asked`."""
+        assert self.failing is not None
+        return self.failing.over(quoted(copies[self.failing.alike])) if self.failing.alike else self.failing.sql
+
     def metrics(self, columns: Mapping[str, str]) -> tuple[str, ...]:
         """Return those of :attr:`questions` that a query over the frame can answer on its way.
 
@@ -121,6 +133,12 @@ class Predicate:
 def repeated(columns: Sequence[str], where: str) -> Predicate:
     """Return the predicate of rows, among those that fulfil *where*, whose values another row repeats."""
     return Predicate(f"({where}) AND {COPIES} > 1", tuple(columns))
+
+
+def copies_of(checks: Sequence[Check], prefix: str) -> dict[tuple[str, ...], str]:
+    """Return a name that begins with *prefix* for each set of columns in which some checks count equal rows."""
+    alike = dict.fromkeys(c.failing.alike for c in checks if c.failing is not None and c.failing.alike)
+    return {columns: f"{prefix}{i}" for i, columns in enumerate(alike)}
 
 
 def total(value: Any) -> int:

@@ -12,6 +12,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -33,7 +34,7 @@ from materializer.core.quality.literals import (
     share_of,
     text_sql,
 )
-from materializer.core.quality.suite import Expectation
+from materializer.core.quality.suite import Expectation, Suite
 
 Columns: TypeAlias = Mapping[str, str]
 """Column → Spark type, in the order of the table."""
@@ -342,3 +343,39 @@ _BUILDERS: Final[Mapping[str, _Builder]] = MappingProxyType(
 )
 COMPILABLE: Final = frozenset(_BUILDERS)
 """Types that are compiled when their arguments allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSuite:
+    """A suite that is bound to its parameters and compiled for the columns of some rows.
+
+    Args:
+        suite: The suite, with the values of its parameters.
+        checks: What is compiled.
+        left: What only Great Expectations can evaluate.
+    """
+
+    suite: Suite
+    checks: tuple[Check, ...]
+    left: tuple[Expectation, ...]
+
+    @classmethod
+    def of(
+        cls, suite: Suite | None, parameters: Mapping[str, Any], columns: Mapping[str, str], *, is_compiled: bool = True
+    ) -> CompiledSuite:
+        """Compile *suite*.
+
+        Args:
+            suite: None for no expectation at all.
+            parameters: Values for its parameters.
+            columns: Spark type of each column of the rows.
+            is_compiled: Whether anything is compiled; else Great Expectations evaluates the whole suite.
+
+        Raises:
+            DefinitionError: If a parameter has no value.
+        """
+        aggregate = Suite("", ()) if suite is None else suite.bound(parameters)
+        expectations = [plain(e, columns) for e in aggregate.expectations]
+        found = [(e, compiled(e, columns) if is_compiled else None) for e in expectations]
+        checks = tuple(check for _, check in found if check is not None)
+        return cls(aggregate, checks, tuple(e for e, check in found if check is None))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from materializer.core.quality.verdict import Finding, Severity
+
+MOST_BUCKETS: Final = 10_000
+"""Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class DeltaPorts(SwitchTables):
         self.planner = RunPlanner(self.observation, request, config, spark, local)
         self._local = local
         self._why_moved = ""
+        self._jobs: int | None = 0  # of Spark, for the checks of what this process computed
         self._journal = journal
         self._config = config
         self._library = library
@@ -229,23 +230,17 @@ class DeltaPorts(SwitchTables):
 
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
-        self._why_moved = ""  # of an earlier run of the same request
+        self._why_moved, self._jobs = "", 0  # not of an earlier run of the same request
         if plan.executor is ExecutorKind.LOCAL and self._local is not None:
-            hull = self.observation.hull(plan.source_version)
-            aggregate = self.aggregate
             try:
-                self._computed = self._local.compute(
-                    aggregate.definition, aggregate.source, aggregate.paths["partials"], plan, hull=hull
-                )
+                return self._computed_here(plan, self._local)
             except NotLocal as exc:
                 self._why_moved = str(exc)
                 if (self.planner.request.options.executor or self._config.executor) == "local":
                     raise NotLocalError(
-                        f"'{aggregate.name}' could not be computed without Spark: {exc}",
+                        f"'{self.aggregate.name}' could not be computed without Spark: {exc}",
                         hint="leave the choice to 'auto'",
                     ) from exc
-            else:
-                return self._computed
         spark = self._used = self._spark()
         paths, definition = self.aggregate.paths, self._published()
         hull = self.observation.hull(plan.source_version)
@@ -263,12 +258,22 @@ class DeltaPorts(SwitchTables):
         except DataError as exc:
             where = spans_text(definition.grid, plan.spans)
             raise DataError(f"{exc.message} (buckets {where})", hint=exc.hint, wrote=exc.wrote, **exc.values) from exc
+        self._refuse_fewer(spark, plan, self._computed)
+        return self._computed
+
+    def _computed_here(self, plan: Plan, local: LocalExecutor) -> Computed:
+        aggregate, hull = self.aggregate, self.observation.hull(plan.source_version)
+        paths = aggregate.paths
+        computed = local.compute(aggregate.definition, aggregate.source, paths["partials"], plan, hull=hull)
+        self._refuse_fewer(local, plan, computed)
+        self._computed = computed
+        return computed
+
+    def _refuse_fewer(self, counter: row_loss.RowCounter, plan: Plan, computed: Computed) -> None:
         if not self.planner.request.options.accept_fewer_rows:
             known = self._journal.last_view.all.get(self.aggregate.aggregate_id)
-            row_loss.check(
-                self.aggregate, spark, plan, self._computed, is_build=known is not None and bool(known.builds)
-            )
-        return self._computed
+            is_build = known is not None and bool(known.builds)
+            row_loss.check(self.aggregate, counter, plan, computed, is_build=is_build)
 
     def audit(self, plan: Plan, result: Computed) -> Audit | None:
         """See :class:`Ports`."""
@@ -277,6 +282,8 @@ class DeltaPorts(SwitchTables):
         _, state = self.read()
         planner = self.planner.of_engine
         again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
+        chosen = self._config.canaries.executor
+        is_here = result.is_local if chosen == "auto" else chosen == "local"
         gate = Gate(
             self.aggregate,
             state,
@@ -285,8 +292,12 @@ class DeltaPorts(SwitchTables):
             self._library,
             self.planner.request.options.publish_anyway,
             again,
+            self._local if is_here and result.is_fetched and planner is None else None,
         )
-        return gate(plan, result)
+        audited = gate(plan, result)
+        if result.is_local:
+            self._why_moved, self._jobs = "; ".join(gate.left), gate.jobs(plan)
+        return audited
 
     def report(self, plan: Plan, result: Computed | None) -> RunReport:
         """See :class:`Ports`."""
@@ -302,7 +313,7 @@ class DeltaPorts(SwitchTables):
             rows_read=result.rows_read,
             partials_written=result.rows,
             rows_written=result.output_rows,
-            jobs=(self._used or self._spark()).jobs_of(result) if not result.is_local else 0,
+            jobs=self._jobs if result.is_local else (self._used or self._spark()).jobs_of(result),
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
             executor=ExecutorKind.LOCAL.value if result.is_local else "",

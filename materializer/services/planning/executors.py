@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from materializer.config import Config
-from materializer.core.quality.gates import has_gate
+from materializer.core.compiled.definition import Definition
+from materializer.core.quality.builtin import built_in
+from materializer.core.quality.compiled import CompiledSuite
+from materializer.core.quality.gates import has_gate, is_on
 from materializer.core.refresh.plan import ExecutorKind, Lane, Plan
-from materializer.errors import NotLocalError
+from materializer.core.time.spans import Span, SpanSet
+from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
 from materializer.services.aggregate import Aggregate
-from materializer.services.planning.row_loss import spans_by_gone
+from materializer.services.definitions import suites
 
 
 def chosen(
@@ -52,9 +59,40 @@ def _why_not(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
         return "its result may be larger than what the driver holds"
     if aggregate.source.name:
         return f"its source is read by its name {aggregate.source.name}, which a catalog guards"
-    if has_gate(aggregate.definition.spec, plan.n):
-        return "a gate checks what it computes"
-    if spans_by_gone(plan):
-        return "rows of its source may be gone, and Spark counts them"
-    found = local.why_not(aggregate.definition)
-    return f"the local executor has no form for {found}" if found else ""
+    if found := local.why_not(aggregate.definition):
+        return f"the local executor has no form for {found}"
+    given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
+    return next(_of_gate(aggregate.definition, given, plan.spans), "")
+
+
+def obstacles(aggregate: Aggregate) -> tuple[str, ...]:
+    """Return which parts of an aggregate only Spark can compute or check; none if this process can do what is small."""
+    from materializer.local.forms import obstacles as of_definition  # noqa: PLC0415 (it loads a parser)
+
+    definition, instant = aggregate.definition, Span(0, 1)
+    name = aggregate.source.name
+    by_name = [f"its source is read by its name {name}, which a catalog guards"] if name else []
+    given = suites.values(definition, 1, 1, instant)  # of the kinds that a refresh gives
+    return (*by_name, *of_definition(definition), *_of_gate(definition, given, SpanSet.of(instant)))
+
+
+def _of_gate(definition: Definition, given: Mapping[str, Any], spans: SpanSet) -> Iterator[str]:
+    """Yield which checks of a gate only Spark can make."""
+    spec, columns = definition.spec, dict(definition.output_columns)
+    if not has_gate(spec):
+        return
+    from materializer.local.audit import why_not  # noqa: PLC0415 (it loads a parser)
+
+    known = suites.of(spec)
+    if suites.SOURCE in known:
+        yield "its gate checks rows of the source"
+    try:
+        suite = CompiledSuite.of(known.get(suites.OUTPUT), given, columns)
+    except DefinitionError as exc:
+        yield f"its suite has no form: {exc.message}"
+        return
+    yield from (f"Great Expectations checks {e.type}, over rows of Spark" for e in suite.left)
+    own = built_in(definition, columns, spans, 0) if is_on(spec.property_map, "quality.checks") else []
+    for check in (*own, *suite.checks):
+        if why := why_not(check, columns):
+            yield f"the local executor has no form for {check.type}: {why}"

@@ -8,8 +8,10 @@ an engine reach beyond buckets: there the row counts of all results that begin b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines.base import WindowEngine
 from materializer.core.refresh.invalidation import ANY_ROWS, UNTOLD, Cause
 from materializer.core.refresh.plan import Plan, Recompute
@@ -17,29 +19,40 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import SpanSet
 from materializer.errors import FewerRowsError
+from materializer.lake.computed import Computed, Fewer
 from materializer.services.aggregate import Aggregate
-
-if TYPE_CHECKING:
-    from materializer.lake.computed import Computed
-    from materializer.spark.run.row_counts import Fewer
-    from materializer.spark.run.spark import Spark
 
 MISTRUSTED: Final = frozenset({Cause.DIFFERED, Cause.REPAIRED})
 """Causes by which the stored results of an engine may be wrong anywhere."""
 
 
-def check(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
+class RowCounter(Protocol):
+    """Compares row counts of stored and computed rows: what computed the plan."""
+
+    def fewer_rows(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
+    ) -> Fewer | None:
+        """Return where a computation counts fewer raw rows than the stored partials."""
+
+    def fewer_counted(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
+    ) -> Fewer | None:
+        """Return where an engine's results count fewer rows than the stored ones."""
+
+
+def check(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: Computed, *, is_build: bool = False) -> None:
     """Refuse a computation that counts too few raw rows; reads what is stored of guarded buckets only.
 
     Args:
         aggregate: The aggregate.
-        engine: Spark.
+        engine: What computed it.
         plan: The refresh.
         computed: What it computed, not yet written.
         is_build: Whether it is about a next version, whose history can be given up.
 
     Raises:
         FewerRowsError: If raw rows are missing and no capture saw them go.
+        NotLocal: If only Spark can count them.
     """
     found = (_of_buckets if aggregate.definition.engine is None else _of_results)(aggregate, engine, plan, computed)
     if found is None:
@@ -49,7 +62,7 @@ def check(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed, *
     raise FewerRowsError(words, hint=hint, buckets=fewer.buckets, rows=fewer.rows)
 
 
-def _of_buckets(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+def _of_buckets(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
     guarded = spans_by_gone(plan)
     if not guarded or aggregate.definition.layout.row_count is None:
         return None
@@ -66,7 +79,7 @@ def _of_buckets(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Compu
     return words, fewer
 
 
-def _of_results(aggregate: Aggregate, engine: Spark, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
+def _of_results(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: Computed) -> tuple[str, Fewer] | None:
 
     definition, grid = aggregate.definition, aggregate.definition.grid
     if definition.engine is None:

@@ -1,27 +1,47 @@
-"""Auditing a frame: what can be compiled by one Spark aggregation, what is left by Great Expectations.
+"""Auditing rows: what can be compiled by one aggregation, in Spark or in this process; what is left by Great Expectations.
 
 The library is an adapter that this package does not know; it is looked up by name when a suite needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from materializer.core.quality.checks import Check
-from materializer.core.quality.compiled import compiled, plain
+from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.library import Library
-from materializer.core.quality.suite import Expectation, Suite
-from materializer.core.quality.verdict import Verdict
-from materializer.spark.run import audit as in_spark
-from materializer.spark.run.audit import RowsToCheck
-from materializer.spark.runtime.jvm import refuse_dead
+from materializer.core.quality.suite import Suite
+from materializer.core.quality.verdict import Finding, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 MOST_ROWS: Final = 100
 """Failing rows of one expectation that are fetched."""
+
+
+class Auditable(Protocol):
+    """The rows that checks are about, in Spark or in this process."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Spark type of each column, by name and in order."""
+
+    @property
+    def frame(self) -> Callable[[], DataFrame]:
+        """Returns the rows as a frame of Spark."""
+
+    def audit(self, checks: Sequence[Check]) -> list[Finding]:
+        """Return a finding for each check."""
+
+    def failing(
+        self, checks: Sequence[Check], findings: Sequence[Finding], bucket: str, *, most: int, start_sql: str = ""
+    ) -> Failing:
+        """Return the rows and buckets on which checks failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +60,8 @@ class AuditResult:
     buckets: frozenset[Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledSuite:
-    """A suite that is bound to its parameters and compiled for the columns of some rows.
-
-    Args:
-        suite: The suite, with the values of its parameters.
-        checks: What is compiled.
-        left: What only Great Expectations can evaluate.
-    """
-
-    suite: Suite
-    checks: tuple[Check, ...]
-    left: tuple[Expectation, ...]
-
-    @classmethod
-    def of(
-        cls, suite: Suite | None, parameters: Mapping[str, Any], columns: Mapping[str, str], *, is_compiled: bool = True
-    ) -> CompiledSuite:
-        """Compile *suite*; see :func:`audit`.
-
-        Raises:
-            DefinitionError: If a parameter has no value.
-        """
-        aggregate = Suite("", ()) if suite is None else suite.bound(parameters)
-        expectations = [plain(e, columns) for e in aggregate.expectations]
-        found = [(e, compiled(e, columns) if is_compiled else None) for e in expectations]
-        checks = tuple(check for _, check in found if check is not None)
-        return cls(aggregate, checks, tuple(e for e, check in found if check is None))
-
-
 def audit(
-    rows: RowsToCheck,
+    rows: Auditable,
     suite: Suite | None,
     parameters: Mapping[str, Any] = MappingProxyType({}),
     bucket_column: str = "slice",
@@ -90,7 +80,7 @@ def audit(
         parameters: Values for the suite's parameters.
         bucket_column: Holds the bucket of a row: a date, a timestamp or an integer.
         library: Loads the library that evaluates what is not compiled.
-        built_in: Checks besides the suite's; see :func:`materializer.spark.run.audit.built_in`.
+        built_in: Checks besides the suite's; see :func:`materializer.core.quality.builtin.built_in`.
         is_compiled: Whether what can be compiled is; else Great Expectations answers the whole suite.
         most: Failing rows to fetch of each expectation; 0 where neither rows nor buckets matter, which saves the jobs that
             look for them: a critical failure is then put down to no bucket.
@@ -102,11 +92,13 @@ def audit(
     """
     asked = CompiledSuite.of(suite, parameters, rows.columns, is_compiled=is_compiled)
     checks = [*built_in, *asked.checks]
-    findings = in_spark.audit(rows, checks)
+    findings = rows.audit(checks)
     failing = Failing()
     if most:
-        failing = in_spark.failing(rows, checks, findings, bucket_column, most=most, start_sql=bucket_sql)
+        failing = rows.failing(checks, findings, bucket_column, most=most, start_sql=bucket_sql)
     if asked.left:
+        from materializer.spark.runtime.jvm import refuse_dead  # noqa: PLC0415 (loads Spark)
+
         frame = rows.frame()
         answers, where = library().examine(frame, asked.suite, asked.left, bucket_column, most=most)
         refuse_dead(frame, "auditing")  # the library tells of failures as of expectations that are not met

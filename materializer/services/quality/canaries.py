@@ -28,6 +28,10 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.journal.state import AggregateState
+from materializer.lake.computed import Computed
+from materializer.lake.write.commit import part_of
+from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound
 
@@ -78,12 +82,13 @@ class Sampled:
 def look(
     aggregate: Aggregate,
     state: AggregateState,
-    engine: Spark,
+    engine: Callable[[], Spark],
     plan: Plan,
-    frame: DataFrame,
+    frame: Callable[[], DataFrame],
     hull: Span | None,
     *,
     again: Again | None = None,
+    why_spark: Callable[[str, SpanSet], str] = lambda *_: "nothing else is there",
 ) -> Sampled:
     """Compute some buckets again from their raw rows: of those about to be published, and of published clean ones.
 
@@ -92,9 +97,10 @@ def look(
         state: It, as the journal knows it.
         engine: Starts Spark on first use.
         plan: The refresh.
-        frame: Output rows that it computed.
+        frame: Returns the output rows that it computed.
         hull: Where the source has rows, when known; nothing is sampled elsewhere.
         again: All that an engine has in some slices; None for an aggregate without one.
+        why_spark: Returns why Spark has to compare the buckets of a sample, or "" if this process found them right.
     """
     grid, count = aggregate.definition.grid, int(aggregate.definition.spec.property_map[COUNT])
     inside = grid.cover_set(SpanSet.of(hull) & frozen_bound.raw_spans(state)) if hull else SpanSet()
@@ -108,10 +114,10 @@ def look(
     right, differed = [], SpanSet()
     with _comparing(aggregate, engine, plan, again, SpanSet.union(s for spans in chosen for s in spans)) as compared:
         for name, spans in zip((TOUCHED, UNTOUCHED), chosen, strict=True):
-            published = (
-                engine.read_output(aggregate.paths["output"], plan.output.version) if name == UNTOUCHED else frame
-            )
-            found = compared(published, spans) if spans else None
+            found = None
+            if spans and why_spark(name, spans):
+                published = aggregate.paths["output"], plan.output.version
+                found = compared(frame() if name == TOUCHED else engine().read_output(*published), spans)
             buckets, wrong = sum(grid.count(s) for s in spans), SpanSet()
             if found is not None and found.differing:
                 span_of = aggregate.slice_column("output").span_of
@@ -136,6 +142,43 @@ def look(
     return Sampled(Verdict("", tuple(findings)), tuple(rows), untouched, touched, differed, tuple(dict.fromkeys(shown)))
 
 
+def why_spark(
+    aggregate: Aggregate,
+    local: LocalExecutor,
+    plan: Plan,
+    computed: Computed,
+    sample: str,
+    spans: SpanSet,
+    hull: Span | None,
+) -> str:
+    """Return why Spark has to compare the buckets of a sample; "" if this process computes the same rows again.
+
+    Spark confirms each difference: it knows which inputs were behind a result, so how much a double may differ.
+
+    Args:
+        aggregate: The aggregate.
+        local: Computes the buckets again.
+        plan: The refresh.
+        computed: What it computed, fetched.
+        sample: ``TOUCHED`` for buckets of *computed*, ``UNTOUCHED`` for published ones.
+        spans: The buckets.
+        hull: Where the source has rows.
+    """
+    from materializer.local.comparison import are_equal  # noqa: PLC0415 (it loads a parser)
+
+    definition, column = aggregate.definition, aggregate.slice_column("output")
+    try:
+        expected = local.recomputed(definition, aggregate.source, plan, spans, hull=hull)
+        rows = computed.output
+        if sample == UNTOUCHED:
+            near = column.values_in(spans)
+            names = [name for name, _ in definition.output_columns]
+            rows = local.read(aggregate.paths["output"], plan.output.version, names, near, column.name, column.type)
+        return "" if are_equal(definition, expected, part_of(rows, column, spans)) else "rows that seem to differ"
+    except NotLocal as exc:
+        return str(exc)
+
+
 def _leaves_dirt(state: AggregateState) -> bool:
     """Whether something stays dirty beside the open plan: a change reaches results of an engine in clean slices, too."""
     top = max(state.extent_end, state.threshold)
@@ -155,27 +198,33 @@ def sample(spans: SpanSet, grid: Grid, count: int, draw: random.Random) -> SpanS
 
 @contextmanager
 def _comparing(
-    aggregate: Aggregate, engine: Spark, plan: Plan, again: Again | None, spans: SpanSet
+    aggregate: Aggregate, engine: Callable[[], Spark], plan: Plan, again: Again | None, spans: SpanSet
 ) -> Iterator[Callable[[DataFrame, SpanSet], Comparison]]:
     """Yield what compares output rows of some of the chosen *spans* with plain Spark."""
+    if again is None or not spans:
+
+        def compared(rows: DataFrame, some: SpanSet) -> Comparison:
+            from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
+
+            return gating.compare_buckets(
+                engine(),
+                aggregate.definition,
+                aggregate.source,
+                plan.source_version,
+                rows,
+                some,
+                where=aggregate.predicate("output", some),
+                bucket=aggregate.slice_column("output").name,
+                examples=MOST_EVIDENCE,
+            )
+
+        yield compared
+        return
     from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
 
-    if again is None or not spans:
-        yield lambda rows, some: gating.compare_buckets(
-            engine,
-            aggregate.definition,
-            aggregate.source,
-            plan.source_version,
-            rows,
-            some,
-            where=aggregate.predicate("output", some),
-            bucket=aggregate.slice_column("output").name,
-            examples=MOST_EVIDENCE,
-        )
-        return
     work, stored = again(plan, spans), aggregate.paths["partials"]
     with gating.expected_slices(
-        engine, aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=stored
+        engine(), aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=stored
     ) as expected:
         yield lambda rows, some: gating.compare_slices(
             aggregate.definition,

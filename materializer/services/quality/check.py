@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from materializer.core.quality.builtin import built_in
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite, read
@@ -22,6 +23,7 @@ from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
+from materializer.services.quality.audit import audit
 from materializer.services.quality.gate import summary
 
 if TYPE_CHECKING:
@@ -84,8 +86,7 @@ class Checker:
             UsageError: If *suite* cannot be read, or *docs* is a URL, or given and there is no suite.
             DefinitionError: If *suite* is no suite for these columns.
         """
-        from materializer.services.quality.audit import audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.run.audit import RowsToCheck, built_in, columns_of  # noqa: PLC0415 (only where Spark runs)
+        from materializer.spark.run.audit import RowsToCheck, columns_of  # noqa: PLC0415 (only where Spark runs)
 
         began = time.perf_counter()
         if docs and not places.is_local(docs):

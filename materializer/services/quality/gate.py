@@ -8,18 +8,23 @@ the output, for people; no refresh ever reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.bucket_sql import bucket_start_sql
+from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.quality import builtin
 from materializer.core.quality.canaries import is_due
+from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import is_on
 from materializer.core.quality.library import Library
+from materializer.core.quality.suite import Suite
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, Settle
@@ -28,18 +33,20 @@ from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
 from materializer.journal.state import AggregateState
 from materializer.lake import places
-from materializer.lake.write.commit import append_rows, create_table
+from materializer.lake.write.commit import append_rows, create_table, part_of
+from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 from materializer.services.protocol.process import Audit
 from materializer.services.quality import canaries
+from materializer.services.quality.audit import Auditable, AuditResult, audit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from materializer.core.quality.checks import Check
     from materializer.lake.computed import Computed
-    from materializer.services.quality.audit import AuditResult
     from materializer.spark.run.spark import Spark
 
 MAX_WITHHELD: Final = 64
@@ -61,14 +68,17 @@ class Gate:
     """Audits the runs of one aggregate.
 
     Args:
-        bound: The aggregate.
+        aggregate: The aggregate.
         state: It, as the journal knows it.
-        engine: Starts Spark on first use; what is audited was computed by it.
+        engine: Starts Spark on first use.
         hull: Where the source has rows at a version, when known.
         library: Loads the library of expectations on first use.
         anyway: Why what fails is published all the same, or "".
         again: All that an engine has in some slices; None for an aggregate without one.
+        local: Computes canaries in this process; None if Spark computes them.
         sampled: What the canaries of the run found, once they have looked.
+        left: What of the checks was left to Spark by this process, and why.
+        asked: Spark, if it was asked something.
     """
 
     aggregate: Aggregate
@@ -78,12 +88,23 @@ class Gate:
     library: Library
     anyway: str = ""
     again: canaries.Again | None = None
+    local: LocalExecutor | None = None
     sampled: list[canaries.Sampled] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    asked: list[Spark] = field(default_factory=list)
 
     def __call__(self, plan: Plan, computed: Computed) -> Audit:
         """Return what of *computed* may be written, and why not the rest."""
-        with self.engine().counted():
-            audited = dict(self._audited(plan, computed))
+        with ExitStack() as counting:
+
+            def spark() -> Spark:
+                engine = self.engine()
+                if not self.asked:
+                    counting.enter_context(engine.counted(computed.group or plan.id))
+                    self.asked.append(engine)
+                return engine
+
+            audited = dict(self._audited(plan, computed, spark))
         failed = [(kind, f) for kind, a in audited.items() for f in a.verdict.failed if f.severity is Severity.CRITICAL]
         withheld = self._withheld(plan, audited) if failed and not self.anyway else SpanSet()
         verdict: dict[str, Any] = {kind: summary(a.verdict) for kind, a in audited.items()}
@@ -100,30 +121,24 @@ class Gate:
         verdict["held"] = withheld.as_json()
         return Audit(self._without(plan, computed, withheld), withheld, verdict)
 
-    def _audited(self, plan: Plan, computed: Computed) -> Iterator[tuple[str, AuditResult]]:
-        from materializer.core.compiled.bucket_sql import bucket_start_sql  # noqa: PLC0415 (only where Spark runs)
-        from materializer.services.quality.audit import AuditResult, CompiledSuite, audit  # noqa: PLC0415 (loads Spark)
-        from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (only where Spark runs)
+    def jobs(self, plan: Plan) -> int | None:
+        """Return how many Spark jobs were run for the checks of a plan that this process computed."""
+        return self.asked[0].jobs_in(plan.id) if self.asked else 0
 
+    def _audited(self, plan: Plan, computed: Computed, spark: Callable[[], Spark]) -> Iterator[tuple[str, AuditResult]]:
         aggregate, spec = self.aggregate, self.aggregate.definition.spec
         known = suites.of(spec)
         given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
-        column = aggregate.slice_column("output").name
-        frame = cache(lambda: self._output(plan, computed))
+        frame = cache(lambda: self._output(plan, computed, spark()))
         only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
         checks = _built_in(aggregate.definition, plan, computed.rows_read if only_raw else None)
         if suites.OUTPUT in known or checks:
-            columns = dict(aggregate.definition.output_columns)
-            asked = [*checks, *CompiledSuite.of(known.get(suites.OUTPUT), given, columns).checks]
-            answers = answers_of(computed, asked, columns) if plan.replaced == plan.spans else {}
-            rows = RowsToCheck(columns, frame, answers)
-            yield (
-                suites.OUTPUT,
-                audit(rows, known.get(suites.OUTPUT), given, column, library=self.library, built_in=checks),
-            )
+            yield suites.OUTPUT, self._of_output(plan, computed, known.get(suites.OUTPUT), given, checks, frame)
         if suites.SOURCE in known:
+            from materializer.spark.run.audit import RowsToCheck  # noqa: PLC0415 (only where Spark runs)
+
             hull = self.hull(plan.source_version)
-            raw = self.engine().source_rows(aggregate.definition, aggregate.source, plan, hull=hull).persist()
+            raw = spark().source_rows(aggregate.definition, aggregate.source, plan, hull=hull).persist()
             inside = plan.spans & SpanSet.of(hull) if hull else plan.spans
             start = bucket_start_sql(aggregate.definition.grid, quoted(spec.time_column), inside)
             try:
@@ -141,16 +156,60 @@ class Gate:
             finally:
                 raw.unpersist()
         if is_due(spec.property_map, plan.n):
-            hull = self.hull(plan.source_version)
-            found = canaries.look(aggregate, self.state, self.engine(), plan, frame(), hull, again=self.again)
+            found = self._sampled(plan, computed, spark, frame)
             self.sampled.append(found)
             yield "canaries", AuditResult(found.verdict, found.rows, None if found.differed else frozenset())
 
-    def _output(self, plan: Plan, computed: Computed) -> DataFrame:
+    def _of_output(
+        self,
+        plan: Plan,
+        computed: Computed,
+        suite: Suite | None,
+        given: Mapping[str, Any],
+        checks: Sequence[Check],
+        frame: Callable[[], DataFrame],
+    ) -> AuditResult:
+        columns = dict(self.aggregate.definition.output_columns)
+
+        def answered(rows: Auditable) -> AuditResult:
+            column = self.aggregate.slice_column("output").name
+            return audit(rows, suite, given, column, library=self.library, built_in=checks)
+
+        if computed.is_local:
+            from materializer.local.audit import LocalRows  # noqa: PLC0415 (it loads a parser)
+
+            rows = part_of(computed.output, self.aggregate.slice_column("output"), plan.spans)
+            try:
+                return answered(LocalRows(columns, rows, frame))
+            except NotLocal as exc:
+                self.left.append(f"its gate: {exc}")
+        from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (only where Spark runs)
+
+        asked = [*checks, *CompiledSuite.of(suite, given, columns).checks]
+        answers = answers_of(computed, asked, columns) if plan.replaced == plan.spans else {}
+        return answered(RowsToCheck(columns, frame, answers))
+
+    def _sampled(
+        self, plan: Plan, computed: Computed, spark: Callable[[], Spark], frame: Callable[[], DataFrame]
+    ) -> canaries.Sampled:
+        hull = self.hull(plan.source_version)
+
+        def why_spark(sample: str, spans: SpanSet) -> str:
+            if self.local is None:
+                return "the settings say so"
+            why = canaries.why_spark(self.aggregate, self.local, plan, computed, sample, spans, hull)
+            self.left.extend([f"its canaries: {why}"] if why else [])
+            return why
+
+        return canaries.look(
+            self.aggregate, self.state, spark, plan, frame, hull, again=self.again, why_spark=why_spark
+        )
+
+    def _output(self, plan: Plan, computed: Computed, spark: Spark) -> DataFrame:
         where = None if plan.replaced == plan.spans else self.aggregate.predicate("output", plan.spans)
         from materializer.spark.run.gating import output_frame  # noqa: PLC0415 (loads Spark)
 
-        return output_frame(self.engine(), self.aggregate.definition, computed, where)
+        return output_frame(spark, self.aggregate.definition, computed, where)
 
     def _withheld(self, plan: Plan, audited: Mapping[str, AuditResult]) -> SpanSet | None:
         """Return the buckets that must not be published; None for all of them."""
@@ -167,11 +226,23 @@ class Gate:
         return withheld if withheld and len(withheld) <= MAX_WITHHELD else None
 
     def _without(self, plan: Plan, computed: Computed, withheld: SpanSet) -> Computed:
-        from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
-
         spans = plan.replaced - withheld
-        columns = self.aggregate.slice_column("partials"), self.aggregate.slice_column("output")
-        return part(self.engine(), computed, spans, *columns)
+        of_partials, of_output = (self.aggregate.slice_column(table) for table in ("partials", "output"))
+        if not computed.is_fetched:
+            from materializer.spark.run.gating import part  # noqa: PLC0415 (loads Spark)
+
+            return part(self.engine(), computed, spans, of_partials, of_output)
+        partials = part_of(computed.partials, of_partials, spans)
+        output = part_of(computed.output, of_output, spans)
+        return replace(
+            computed,
+            partials=partials,
+            output=output,
+            rows=partials.num_rows,
+            output_rows=output.num_rows,
+            buckets=pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0,
+            spans=spans,
+        )
 
     def _refusal(
         self, plan: Plan, audited: Mapping[str, AuditResult], failed: list[tuple[str, Finding]]
@@ -232,8 +303,6 @@ def metrics(definition: Definition, plan: Plan) -> tuple[str, ...]:
 
     There are none where the gate looks at a part of the computed rows, or where the suite cannot be bound: the gate says so.
     """
-    from materializer.services.quality.audit import CompiledSuite  # noqa: PLC0415 (loads Spark)
-
     if plan.lane is not Lane.DRIVER or plan.replaced != plan.spans:
         return ()
     given = suites.values(definition, plan.n, plan.source_version, plan.window)
@@ -248,11 +317,9 @@ def metrics(definition: Definition, plan: Plan) -> tuple[str, ...]:
 
 def _built_in(definition: Definition, plan: Plan, source_rows: int | None) -> list[Check]:
     """Return the built-in checks, where the definition asks for them."""
-    from materializer.spark.run.audit import built_in  # noqa: PLC0415 (loads Spark)
-
     if not is_on(definition.spec.property_map, "quality.checks"):
         return []
-    return built_in(definition, dict(definition.output_columns), plan.spans, source_rows)
+    return builtin.built_in(definition, dict(definition.output_columns), plan.spans, source_rows)
 
 
 def summary(verdict: Verdict) -> dict[str, Any]:

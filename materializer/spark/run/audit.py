@@ -6,7 +6,7 @@ predicate selects them. Adaptive execution is off during the checks, because it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,21 +17,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
-from materializer.core.compiled.definition import Definition, quoted
-from materializer.core.quality import builtin
-from materializer.core.quality.checks import COPIES, Check
-from materializer.core.quality.failing import Failing, FailingRow
+from materializer.core.compiled.bucket_sql import instant_of_sql
+from materializer.core.compiled.definition import quoted
+from materializer.core.quality.checks import COPIES, Check, copies_of
+from materializer.core.quality.failing import MOST_BUCKETS, Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import SpanSet
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
     from materializer.lake.computed import Computed
 
-MOST_BUCKETS: Final = 10_000
-"""Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _COPIES: Final = "materializer copies "
 _CHECK: Final = "materializer check"
@@ -65,6 +61,62 @@ class RowsToCheck:
         """Return the rows of a frame, of which nothing is known."""
         return cls(columns_of(frame), lambda: frame)
 
+    def audit(self, checks: Sequence[Check]) -> list[Finding]:
+        """Return a finding for each check, from one Spark job; from none if all answers are known.
+
+        Raises:
+            DataError: If a row makes an expression fail.
+            SparkError: If Spark refuses an expression, such as a pattern that Java does not understand.
+        """
+        left = [check for check in checks if not self.answers.keys() >= set(check.questions)]
+        found = dict(self.answers)
+        if any(check.aggregates for check in left):
+            frame = self.frame()
+            seen, windows = _windowed(frame, left)
+            wanted = {q: sql for c in left for q, sql in zip(c.questions, c.asked(windows), strict=True)}
+            names = {sql: f"a_{i}" for i, sql in enumerate(sorted(set(wanted.values())))}
+            with spoken("auditing"), _one_job(frame):
+                row = seen.agg(*[sf.expr(sql).alias(name) for sql, name in names.items()]).collect()[0]
+            found |= {question: row[names[sql]] for question, sql in wanted.items()}
+        return [check.finding([found[question] for question in check.questions]) for check in checks]
+
+    def failing(
+        self, checks: Sequence[Check], findings: Sequence[Finding], bucket: str, *, most: int, start_sql: str = ""
+    ) -> Failing:
+        """Return the rows and buckets on which checks failed; this takes two Spark jobs, or none if nothing failed.
+
+        Args:
+            checks: The checks.
+            findings: The findings of *checks*, in the same order.
+            bucket: Column that holds the bucket of a row: a date, a timestamp or an integer.
+            most: Maximum number of rows to fetch for each check.
+            start_sql: Start of a row's bucket, in the type of *bucket*. It is needed where *bucket* holds times inside buckets,
+                because there are more of those times than can be fetched.
+        """
+        failed = [check for check, finding in zip(checks, findings, strict=True) if not finding.success]
+        buckets: dict[tuple[int, str], frozenset[Any] | None] = {(c.index, c.type): None for c in failed}
+        about_rows = [(i, c) for i, c in enumerate(failed) if c.failing is not None]
+        if not about_rows:
+            return Failing((), buckets)
+        frame = self.frame()
+        seen, windows = _windowed(frame, [c for _, c in about_rows])
+        tests = [(i, sf.expr(c.predicate(windows))) for i, c in about_rows]
+        with spoken("looking for the rows that failed"), _one_job(frame):
+            parts = [
+                seen.where(test).limit(most).select(*map(_column, frame.columns), sf.lit(i).alias(_CHECK))
+                for i, test in tests
+            ]
+            examples = reduce(DataFrame.unionAll, parts).collect()
+            place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(self.columns[bucket]))))
+            found_at = ((i, sf.collect_set(sf.when(test, place))) for i, test in tests)
+            sets = [sf.slice(places, 1, MOST_BUCKETS + 1).alias(f"s_{i}") for i, places in found_at]
+            held = seen.agg(*sets).collect()[0]
+        for i, check in about_rows:
+            if len(held[f"s_{i}"]) <= MOST_BUCKETS:
+                buckets[check.index, check.type] = frozenset(entry[0] for entry in held[f"s_{i}"])
+        found = [(failed[r[_CHECK]], {n: r[n] for n in frame.columns}) for r in examples]
+        return Failing(tuple(FailingRow(c.index, c.type, values) for c, values in found), buckets)
+
 
 def answers_of(computed: Computed, checks: Sequence[Check], columns: Mapping[str, str]) -> dict[str, Any]:
     """Return the answers to questions of checks that a computation holds, without Spark.
@@ -97,112 +149,12 @@ def _is_distinct(rows: pa.Table, names: Sequence[str], columns: Mapping[str, str
     return bool(rows.select(list(names)).group_by(list(names)).aggregate([]).num_rows == rows.num_rows)
 
 
-def audit(rows: RowsToCheck, checks: Sequence[Check]) -> list[Finding]:
-    """Return a finding for each check of some rows, from one Spark job; from none if all answers are known.
-
-    Raises:
-        DataError: If a row makes an expression fail.
-        SparkError: If Spark refuses an expression, such as a pattern that Java does not understand.
-    """
-    left = [check for check in checks if not rows.answers.keys() >= set(check.questions)]
-    found = dict(rows.answers)
-    if any(check.aggregates for check in left):
-        frame = rows.frame()
-        seen, windows = _windowed(frame, left)
-        wanted = {q: sql for c in left for q, sql in zip(c.questions, _aggregates(c, windows), strict=True)}
-        names = {sql: f"a_{i}" for i, sql in enumerate(sorted(set(wanted.values())))}
-        with spoken("auditing"), _one_job(frame):
-            row = seen.agg(*[sf.expr(sql).alias(name) for sql, name in names.items()]).collect()[0]
-        found |= {question: row[names[sql]] for question, sql in wanted.items()}
-    return [check.finding([found[question] for question in check.questions]) for check in checks]
-
-
-def failing(
-    rows: RowsToCheck,
-    checks: Sequence[Check],
-    findings: Sequence[Finding],
-    bucket: str,
-    *,
-    most: int,
-    start_sql: str = "",
-) -> Failing:
-    """Return the rows and buckets on which checks failed; this takes two Spark jobs, or none if nothing failed.
-
-    Args:
-        rows: The audited rows.
-        checks: The checks.
-        findings: The findings of *checks*, in the same order.
-        bucket: Column that holds the bucket of a row: a date, a timestamp or an integer.
-        most: Maximum number of rows to fetch for each check.
-        start_sql: Start of a row's bucket, in the type of *bucket*. It is needed where *bucket* holds times inside buckets,
-            because there are more of those times than can be fetched.
-    """
-    failed = [check for check, finding in zip(checks, findings, strict=True) if not finding.success]
-    buckets: dict[tuple[int, str], frozenset[Any] | None] = {(c.index, c.type): None for c in failed}
-    about_rows = [(i, c) for i, c in enumerate(failed) if c.failing is not None]
-    if not about_rows:
-        return Failing((), buckets)
-    frame = rows.frame()
-    seen, windows = _windowed(frame, [c for _, c in about_rows])
-    tests = [(i, sf.expr(_predicate(c, windows))) for i, c in about_rows]
-    with spoken("looking for the rows that failed"), _one_job(frame):
-        parts = [
-            seen.where(test).limit(most).select(*map(_column, frame.columns), sf.lit(i).alias(_CHECK))
-            for i, test in tests
-        ]
-        examples = reduce(DataFrame.unionAll, parts).collect()
-        place = sf.struct(sf.expr(instant_of_sql(start_sql or quoted(bucket), TimeType(rows.columns[bucket]))))
-        found_at = ((i, sf.collect_set(sf.when(test, place))) for i, test in tests)
-        sets = [sf.slice(places, 1, MOST_BUCKETS + 1).alias(f"s_{i}") for i, places in found_at]
-        held = seen.agg(*sets).collect()[0]
-    for i, check in about_rows:
-        if len(held[f"s_{i}"]) <= MOST_BUCKETS:
-            buckets[check.index, check.type] = frozenset(entry[0] for entry in held[f"s_{i}"])
-    found = [(failed[r[_CHECK]], {n: r[n] for n in frame.columns}) for r in examples]
-    return Failing(tuple(FailingRow(c.index, c.type, values) for c, values in found), buckets)
-
-
-def built_in(definition: Definition, columns: Collection[str], spans: SpanSet, source_rows: int | None) -> list[Check]:
-    """Return the checks of a definition's output rows that need no suite.
-
-    Args:
-        definition: The definition of the output.
-        columns: Columns of the frame.
-        spans: The spans of the frame's buckets.
-        source_rows: Number of source rows in *spans* that count; None if unknown.
-    """
-    spec = definition.spec
-    start = spec.bucket_start
-    by = [n for n in (start or spec.bucket_end, *(k.name for k in spec.keys)) if n]
-    checks = [builtin.unique(by)] if definition.engine is None and set(by) <= set(columns) else []
-    if definition.engine is None and start in columns and start is not None:
-        checks.append(builtin.on_grid(start, bucket_start_sql(definition.grid, quoted(start), spans)))
-    counting = builtin.counting_column(definition)
-    if counting in columns and counting is not None and source_rows is not None:
-        checks.append(builtin.adds_up(counting, source_rows))
-    return checks
-
-
 def _windowed(frame: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, dict[tuple[str, ...], str]]:
     """Return the frame with one column for each set of columns that rows are compared by, and the names of these columns."""
-    alike = dict.fromkeys(c.failing.alike for c in checks if c.failing is not None and c.failing.alike)
-    windows = {columns: f"{_COPIES}{i}" for i, columns in enumerate(alike)}
+    windows = copies_of(checks, _COPIES)
     copies = {c.failing.alike: c.failing.copies_sql for c in checks if c.failing is not None and c.failing.alike}
     added = {name: sf.expr(copies[columns]) for columns, name in windows.items()}
     return (frame.withColumns(added) if added else frame), windows
-
-
-def _aggregates(check: Check, windows: Mapping[tuple[str, ...], str]) -> list[str]:
-    if check.failing is None or not check.failing.alike:
-        return list(check.aggregates)
-    copies = quoted(windows[check.failing.alike])
-    return [check.failing.over(copies, sql) for sql in check.aggregates]
-
-
-def _predicate(check: Check, windows: Mapping[tuple[str, ...], str]) -> str:
-    assert check.failing is not None
-    where = check.failing
-    return where.over(quoted(windows[where.alike])) if where.alike else where.sql
 
 
 def _column(name: str) -> Any:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.bucket_sql import slices_sql
@@ -15,7 +14,6 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.work import Work
 from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.write.commit import part_of
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.query import compute as c
 from materializer.spark.query.compare import Comparison, compare
@@ -47,7 +45,7 @@ def part(
     of_partials: SliceColumn,
     of_output: SliceColumn,
 ) -> Computed:
-    """Return the part of a computation that belongs to some buckets, to be written instead of the whole.
+    """Return the part of a computation in Spark that belongs to some buckets, to be written instead of the whole.
 
     Args:
         engine: Spark, which computed the rows and counts the jobs of this call.
@@ -56,18 +54,12 @@ def part(
         of_partials: The column of the partials with the bucket of a row.
         of_output: The same column of the output.
     """
-    if computed.is_fetched:
-        partials = part_of(computed.partials, of_partials, spans)
-        output = part_of(computed.output, of_output, spans)
-        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-        rows, output_rows = partials.num_rows, output.num_rows
-    else:
-        partials = computed.partials.where(slices_sql(of_partials, spans))
-        output = computed.output.where(slices_sql(of_output, spans))
-        with engine.counted():
-            counts = partials.agg(sf.count(sf.lit(1)), sf.count_distinct(SLICE))
-            rows, buckets = counts.collect()[0]
-            output_rows = output.count()
+    partials = computed.partials.where(slices_sql(of_partials, spans))
+    output = computed.output.where(slices_sql(of_output, spans))
+    with engine.counted():
+        counts = partials.agg(sf.count(sf.lit(1)), sf.count_distinct(SLICE))
+        rows, buckets = counts.collect()[0]
+        output_rows = output.count()
     return replace(
         computed,
         partials=partials,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
@@ -12,31 +11,10 @@ from pyspark.sql import functions as sf
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet
-from materializer.lake.computed import Computed
+from materializer.lake.computed import Computed, Fewer
 from materializer.spark.query import compute as c
 
 _N: Final = "n"
-
-
-@dataclass(frozen=True, slots=True)
-class Fewer:
-    """Buckets, or slices of an engine's results, for which a recompute counted too few raw rows.
-
-    Args:
-        buckets: Number of buckets with fewer rows.
-        rows: Number of missing rows in all, beyond the deleted rows that capture has seen.
-        first: Start of the first such bucket.
-        last: Start of the last such bucket; for an engine, the slice up to which most rows are missing.
-        was: Stored row count of the first bucket; for an engine, the stored count of all results up to *last*.
-        now: The recomputed count in place of *was*.
-    """
-
-    buckets: int
-    rows: int
-    first: int
-    last: int
-    was: int
-    now: int
 
 
 def fewer_rows(

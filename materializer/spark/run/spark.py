@@ -29,7 +29,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import DataError, ResultTooLargeError, SparkDiedError, SparkError
 from materializer.journal.events import SourceIdentity
-from materializer.lake.computed import Computed
+from materializer.lake.computed import Computed, Fewer
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
@@ -212,7 +212,7 @@ class Spark:
 
     def fewer_rows(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
-    ) -> row_counts.Fewer | None:
+    ) -> Fewer | None:
         """Return where a computation counts fewer raw rows than the stored partials; see :mod:`.row_counts`.
 
         Args:
@@ -234,7 +234,7 @@ class Spark:
 
     def fewer_counted(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
-    ) -> row_counts.Fewer | None:
+    ) -> Fewer | None:
         """Return where an engine's results count fewer rows than the stored ones; see :mod:`.row_counts`.
 
         The arguments are those of :meth:`fewer_rows`, except *gone*: the number of counts that may be missing.

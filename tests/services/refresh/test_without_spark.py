@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,28 +11,10 @@ from deltalake import DeltaTable
 
 from materializer.config import Config
 from materializer.errors import NotLocalError
-from materializer.local.executor import LocalExecutor
-from materializer.spark.run.executor import Executor
-from tests.services.no_spark import Lake, NoSpark, Opened, each, view
+from tests.services.no_spark import LocalLake, each, view
 
 HOUR = 3_600_000_000
 MEASURES = "sum(v) AS v, count(*) AS n, max(v) AS most, min(v) AS least"
-
-
-class Small(Lake):
-    """A lake whose refreshes are computed in the process; an engine that is asked to compute fails."""
-
-    def __init__(self, root: Path, *, rows: int = 1_000, size: int = 1 << 20, config: Config | None = None) -> None:
-        super().__init__(root)
-        local = LocalExecutor(rows, size)
-        self.wired = replace(self.wired, config=config or self.wired.config, local=local)
-        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
-
-    def rows_of(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of an output in the order of their buckets."""
-        return sorted(
-            DeltaTable(str(self.root / name / "output")).to_pyarrow_table().to_pylist(), key=lambda r: r["at"]
-        )
 
 
 def hours(*rows: tuple[int, int, int, int, int]) -> list[dict[str, Any]]:
@@ -46,7 +27,7 @@ def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
     """
     The first materialization, a late row, a correction and a delete are computed in the process, and no engine is asked.
     """
-    lake = Small(tmp_path)
+    lake = LocalLake(tmp_path)
     lake.add((0, 1), (1, 5), (HOUR, 7))
     lake.apply(view("hourly", each("1 hour"), measure=MEASURES))
 
@@ -75,7 +56,7 @@ def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
         ({"size": 10}, "sum(v) AS v", "", "bytes"),
         ({"config": Config(executor="spark")}, "sum(v) AS v", "", "settings"),
         ({}, "max(soundex(v)) AS v", "", "soundex"),
-        ({}, "sum(v) AS v", "TBLPROPERTIES ('quality.checks' = 'true')\n", "gate"),
+        ({}, "sum(v) AS v", "TBLPROPERTIES ('quality.checks' = 'true', 'quality.canaries' = '2')\n", ""),
         ({}, "sum(v) AS v", "", ""),
     ],
 )
@@ -83,9 +64,9 @@ def test_a_plan_says_what_computes_it_and_why(
     tmp_path: Path, options: dict[str, Any], measure: str, properties: str, reason: str
 ) -> None:
     """
-    What is too large, checked by a gate or outside of the set is left to Spark; the plan has the reason.
+    What is too large or outside of the set is left to Spark; the plan has the reason.
     """
-    lake = Small(tmp_path, **options)
+    lake = LocalLake(tmp_path, **options)
     lake.add((0, 1), (1, 5))
     lake.apply(view("hourly", each("1 hour"), measure=measure).replace("\nAS ", f"\n{properties}AS ", 1))
 
@@ -100,7 +81,7 @@ def test_an_executor_that_was_asked_for_and_cannot_is_an_error(tmp_path: Path) -
     """
     A refresh for which the local executor was asked writes nothing where it cannot compute.
     """
-    lake = Small(tmp_path, rows=1)
+    lake = LocalLake(tmp_path, rows=1)
     lake.add((0, 1), (1, 5))
     lake.apply(view("hourly", each("1 hour")))
 

@@ -17,6 +17,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import builtin
+from materializer.core.quality.builtin import built_in
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import BUILT_IN, Severity
 from materializer.core.spec.spec import GridSpec, TimeType, Width
@@ -29,7 +30,7 @@ from materializer.services.quality.audit import AuditResult, audit
 from materializer.spark.describe.analyse import analyse
 from materializer.spark.query.compute import reference
 from materializer.spark.run import audit as in_spark
-from materializer.spark.run.audit import RowsToCheck, built_in
+from materializer.spark.run.audit import RowsToCheck
 from materializer.spark.runtime.session import work_session
 from tests.adapters.great_expectations.cases import BAD, CASES, frame
 from tests.paths import ROOT

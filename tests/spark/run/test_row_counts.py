@@ -17,9 +17,9 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import build
-from materializer.lake.computed import Computed
+from materializer.lake.computed import Computed, Fewer
 from materializer.spark.query import compute
-from materializer.spark.run.row_counts import Fewer, fewer_counted
+from materializer.spark.run.row_counts import fewer_counted
 from materializer.spark.runtime.session import work_session
 
 if TYPE_CHECKING:
