@@ -157,7 +157,8 @@ def test_columns_with_the_names_of_ours(tmp_path: Path, spark: SparkSession) -> 
 
 def test_what_has_no_local_form_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     """
-    The local executor that was asked for refuses what only Spark can compute, names it, and writes nothing.
+    The local executor that was asked for refuses what only Spark can compute, names it, and writes nothing; the status of the
+    aggregate names it, too, and so it does for an engine.
     """
     world = World(tmp_path, spark, 1)
     world.append()
@@ -170,4 +171,10 @@ def test_what_has_no_local_form_is_refused(tmp_path: Path, spark: SparkSession) 
     with pytest.raises(NotLocalError, match="soundex"):
         lake.refresh("other", executor="local")
     assert [] == lake.history("other", None)
+    lake.apply(
+        "CREATE MATERIALIZED VIEW hops TBLPROPERTIES ('engine' = 'hopping_window', 'end' = 'ts') AS SELECT window.end AS at, sym, count(*) AS n "
+        "FROM trades GROUP BY window(ts, '6 minutes', '3 minutes'), sym"
+    )
+    named = {name: lake.status(name)[0].only_spark for name in ("bars", "other", "hops")}
+    assert {"bars": (), "other": ("the function or form soundex",), "hops": ("the engine hopping_window",)} == named
     assert ["spark"] == [run.plan.executor for run in lake.refresh("other").runs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.policy.policies import has_clock, promise_of
@@ -32,6 +32,7 @@ from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
+from materializer.services.planning import executors
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.source_lateness import SourceLateness, by_source
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
@@ -106,6 +107,7 @@ class Status:
         past_clock: Rows of the source past the clock; None without any.
         table: Name of its output in a catalog; "" without one.
         table_problem: Why the output does not have the name that the definition asks for; "" if it has.
+        only_spark: Parts of it that only Spark can compute or check; None if they were not looked for.
     """
 
     name: str
@@ -146,6 +148,7 @@ class Status:
     past_clock: PastClock | None = None
     table: str = ""
     table_problem: str = ""
+    only_spark: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -165,7 +168,10 @@ class Looker:
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         with one_look():
-            return [self._status(s, view, now) for s in states]
+            found = [self._status(s, view, now) for s in states]
+        if name:
+            found = [replace(s, only_spark=executors.obstacles(Aggregate.of(states[0], self.root))) for s in found]
+        return found
 
     def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
         """Return the lateness of the rows of each source, or of the source of one aggregate."""

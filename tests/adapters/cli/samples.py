@@ -240,6 +240,7 @@ STATUS = Status(
     expired_rows=1_200,
     stuck=((Span(NEG_INF, day(1)), reason_of(Cause.CONFLICT)),),
     past_clock=PastClock(day(30), 12, 1),
+    only_spark=("the aggregate approx_quantile", "its gate checks rows of the source"),
 )
 EXPIRY = Expiry(
     "flights_hourly",

@@ -146,6 +146,35 @@ def test_a_plan_names_the_expectation_that_leaves_it_to_spark(
     assert reason in plan.executor_reason
 
 
+def test_status_names_all_that_leaves_an_aggregate_to_spark(lake: LocalLake) -> None:
+    """
+    The status of one aggregate lists each part of definition and gate without a local form, engines too; that of all has no list.
+    """
+    gated(lake, AT_MOST_10, checks="true", canaries="1")
+    text = "CREATE MATERIALIZED VIEW {} AS SELECT time_bucket('1 hour', ts) AS at, {} FROM raw GROUP BY time_bucket('1 hour', ts);"
+    lake.apply(text.format("some", "max(soundex(v)) AS a, sum(v) AS b, min(crc32(v)) AS c"))
+    stdev = {"type": "expect_column_stdev_to_be_between", "kwargs": {"column": "v", "max_value": 9}}
+    outlier = {"type": "expect_column_values_to_not_be_outliers", "kwargs": {"column": "v", "method": "iqr"}}
+    for name, expectations in (("checked", [stdev, outlier]), ("checked.source", [stdev])):
+        suite = {"name": name, "expectations": expectations}
+        (lake.root / "expectations" / f"{name}.json").write_text(json.dumps(suite))
+    lake.apply(text.format("checked", "sum(v) AS v"))
+
+    def parts(name: str) -> tuple[str, ...] | None:
+        return lake.opened.status(name)[0].only_spark
+
+    assert () == parts("hourly")
+    some, checked = parts("some") or (), parts("checked") or ()
+    assert [True, True] == [word in part for word, part in zip(("soundex", "crc32"), some, strict=True)]
+    words = (
+        "rows of the source",
+        "Great Expectations checks expect_column_values_to_not_be_outliers",
+        "stdev_to_be_between",
+    )
+    assert [True, True, True] == [word in part for word, part in zip(words, checked, strict=True)]
+    assert {None} == {status.only_spark for status in lake.opened.status()}
+
+
 def test_rows_that_are_gone_unseen_are_counted(lake: LocalLake) -> None:
     """
     A recompute from fewer raw rows than before is refused in the process, and done where it is accepted.

@@ -113,6 +113,7 @@ def _status_form(s: Status) -> dict[str, Any]:
         "previous": [asdict(p) for p in s.previous],
         "table": s.table or None,
         "table_problem": s.table_problem or None,
+        "only_spark": None if s.only_spark is None else list(s.only_spark),
     }
 
 
@@ -136,6 +137,8 @@ def _pairs(s: Status) -> Iterator[tuple[str, str]]:
     yield "materialised", "nothing yet" if last is None else f"below {instant(s.threshold, kind)}"
     yield "newest bucket", f"ends {instant(s.newest_bucket_end, kind)}" if last else ""
     yield "dirty", f"{spans(s.dirty, kind)}{keys}"
+    if s.only_spark is not None:
+        yield "computed here", "\n".join(f"no: {part}" for part in s.only_spark) or "yes, what is small"
     yield "log", count(s.entries, "entry", "entries")
     yield "null times", f"{count(s.null_times, 'row')} without a time, left out" if s.null_times else ""
     yield "held back", f"{spans(s.held, kind)} by the gate" if s.held else ""
