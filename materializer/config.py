@@ -80,6 +80,17 @@ class CanaryConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityConfig:
+    """How quality is checked.
+
+    Args:
+        canaries: What computes canaries.
+    """
+
+    canaries: CanaryConfig = field(default_factory=CanaryConfig)
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """How many rows the driver holds at once, whatever the data: for each use its own number, and never more than *rows*.
 
@@ -133,7 +144,7 @@ class Config:
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
-        canaries: What computes canaries.
+        quality: How quality is checked.
         lease_seconds: How long a lease lasts without renewal.
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
@@ -155,7 +166,7 @@ class Config:
     sources: Mapping[str, str] = field(default_factory=dict)
     spark: SparkConfig = field(default_factory=SparkConfig)
     limits: Limits = field(default_factory=Limits)
-    canaries: CanaryConfig = field(default_factory=CanaryConfig)
+    quality: QualityConfig = field(default_factory=QualityConfig)
     lease_seconds: int = 30
     driver_lane_rows: int = 1_000_000
     driver_bytes: int = 256 << 20
@@ -213,8 +224,8 @@ def read(
         {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
         for name in ("spark", "limits", "quality.canaries")
     )
-    made = SparkConfig(**spark), Limits(**limits), CanaryConfig(**canaries)
-    return Config(spark=made[0], limits=made[1], canaries=made[2], file=path, **found)
+    quality = QualityConfig(CanaryConfig(**canaries))
+    return Config(spark=SparkConfig(**spark), limits=Limits(**limits), quality=quality, file=path, **found)
 
 
 def _contradictions(found: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from materializer import config
 from materializer.api import Materializer
-from materializer.config import CanaryConfig, Config, Limits, SparkConfig
+from materializer.config import CanaryConfig, Config, Limits, QualityConfig, SparkConfig
 from materializer.errors import ConfigError
 
 FULL = """
@@ -64,7 +64,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         lake=str(tmp_path / "tables"),
         lease_seconds=45,
         limits=Limits(windows=20_000),
-        canaries=CanaryConfig("spark"),
+        quality=QualityConfig(CanaryConfig("spark")),
         sources={
             "flights": str(tmp_path / "raw/flights"),
             "trades": "bronze.trades",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import Final
 
 import pytest
@@ -91,8 +92,7 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
     variables = {key: name for name, key in config.VARIABLES.items()}
     defaults = {}
     for key in config.KEYS:
-        section, _, name = key.rpartition(".")
-        value = getattr(getattr(Config(), section) if section else Config(), name)
+        value = reduce(getattr, key.split("."), Config())
         defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
         if isinstance(value, int) and not isinstance(value, bool):
             defaults[key] = str(value)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from materializer import Materializer
-from materializer.config import CanaryConfig, Config
+from materializer.config import CanaryConfig, Config, QualityConfig
 from materializer.errors import CanaryError, FewerRowsError, MaterializerError, QualityGateError
 from tests.local.comparing import same
 from tests.tables import clean_log, create
@@ -205,7 +205,8 @@ def test_who_computes_canaries_can_be_chosen(tmp_path: Path, spark: SparkSession
     for chosen in ("spark", "local", "auto"):
         lakes.trade((70, "A", 2.5, 7))
         for name in ("local", "spark"):
-            config = Config(sources={"trades": lakes.source}, canaries=CanaryConfig(chosen))  # type: ignore[arg-type]
+            quality = QualityConfig(CanaryConfig(chosen))  # type: ignore[arg-type]
+            config = Config(sources={"trades": lakes.source}, quality=quality)
             lake = Materializer(tmp_path / name, spark=spark, config=config)
             jobs[chosen, name] = lake.refresh("bars", executor=name).runs[0].report.jobs
             assert lake.status("bars")[0].canaries.clean

@@ -282,7 +282,7 @@ class DeltaPorts(SwitchTables):
         _, state = self.read()
         planner = self.planner.of_engine
         again = None if planner is None else lambda plan, spans: planner.again(state, plan, spans)
-        chosen = self._config.canaries.executor
+        chosen = self._config.quality.canaries.executor
         is_here = result.is_local if chosen == "auto" else chosen == "local"
         gate = Gate(
             self.aggregate,
