@@ -22,8 +22,9 @@ from materializer.local.kinds import BIGINT, BOOLEAN, Kind, NotLocal, kind_of, q
 from materializer.local.typed import Typed
 
 if TYPE_CHECKING:
-    from materializer.local.connection import Connection
     from pyspark.sql import DataFrame
+
+    from materializer.local.connection import Connection
 
 _COPIES: Final = f"{OURS}copies_"
 _AT: Final = f"{OURS}at"
@@ -103,8 +104,8 @@ class LocalRows:
                     FailingRow(check.index, check.type, {n: _fetched(v, kinds[n]) for n, v in row.items()})
                     for row in some.to_pylist()
                 ]
-                places = connection.sql(f"SELECT DISTINCT {place} AS {_PLACE} {seen} LIMIT {MOST_BUCKETS + 1}")
-                found = places.to_arrow_table()[_PLACE].to_pylist()
+                places = connection.query(f"SELECT DISTINCT {place} AS {_PLACE} {seen} LIMIT {MOST_BUCKETS + 1}")
+                found = places[_PLACE].to_pylist()
                 if len(found) <= MOST_BUCKETS:
                     buckets[check.index, check.type] = frozenset(found)
         return Failing(tuple(rows), buckets)
