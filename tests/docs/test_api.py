@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -44,13 +46,11 @@ def classes_in(hint: Any) -> Iterator[type]:
 
 
 def hints_of(owner: Any) -> dict[str, Any]:
-    """Annotations with the names of their module, and of the two that are imported for types alone."""
-    import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
-
-    from materializer.spark.run.spark import Spark
-
-    names = {"pd": pd, "DataFrame": DataFrame, "SparkSession": SparkSession, "Spark": Spark}
+    """Annotations with the names of their module, those included that are imported for types alone."""
+    names: dict[str, Any] = {}
+    for node in ast.parse(inspect.getsource(sys.modules[owner.__module__])).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(node.body, []), owner.__module__, "exec"), names)
     return typing.get_type_hints(owner, localns=names)
 
 
