@@ -71,33 +71,39 @@ class Connection:
             self.duckdb.unregister(self._names.pop())
 
 
-_FREE: Final[dict[int, list[Connection]]] = {}
-"""Connections that are open and free, by process: in a child that was forked, the threads of a database are missing."""
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Connections that are open and free, by process: in a child that was forked, the threads of a database are missing."""
+
+    _free: dict[int, list[Connection]] = field(default_factory=dict)
+
+    @contextmanager
+    def one(self) -> Iterator[Connection]:
+        """Yield a connection for one computation; after an error it is closed, which frees its memory.
+
+        Connections are used again, because opening one takes longer than computing a late row.
+
+        Raises:
+            NotLocal: If the computation fails.
+        """
+        import duckdb
+        import pyarrow as pa
+
+        free = self._free.setdefault(os.getpid(), [])
+        try:
+            connection = free.pop()
+        except IndexError:
+            connection = Connection(connected())
+        try:
+            yield connection
+            connection.clear()
+        except BaseException as exc:
+            connection.duckdb.close()
+            if isinstance(exc, duckdb.Error | pa.ArrowException):
+                raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+            raise
+        free.append(connection)
 
 
-@contextmanager
-def opened() -> Iterator[Connection]:
-    """Yield a connection for one computation; after an error it is closed, which frees its memory.
-
-    Connections are used again, because opening one takes longer than computing a late row.
-
-    Raises:
-        NotLocal: If the computation fails.
-    """
-    import duckdb
-    import pyarrow as pa
-
-    free = _FREE.setdefault(os.getpid(), [])
-    try:
-        connection = free.pop()
-    except IndexError:
-        connection = Connection(connected())
-    try:
-        yield connection
-        connection.clear()
-    except BaseException as exc:
-        connection.duckdb.close()
-        if isinstance(exc, duckdb.Error | pa.ArrowException):
-            raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
-        raise
-    free.append(connection)
+opened: Final = Connections().one
+"""Yields a connection of this process."""

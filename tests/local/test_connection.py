@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from materializer.local.connection import Connections
+from materializer.local.kinds import NotLocal
 
 
 def test_a_connection_is_used_again() -> None:
@@ -44,14 +46,14 @@ def test_threads_have_their_own() -> None:
 
 def test_a_connection_that_failed_is_closed() -> None:
     """
-    After an error, a lack of memory among them, the next computation has a new connection.
+    After an error, a lack of memory among them, Spark is asked, and the next computation has a new connection.
     """
     connections = Connections()
-    with pytest.raises(duckdb.Error, match="nowhere"), connections.one() as failed:
-        failed.execute("SELECT * FROM nowhere")
+    with pytest.raises(NotLocal, match="nowhere"), connections.one() as failed:
+        failed.query("SELECT * FROM nowhere")
 
     with pytest.raises(duckdb.Error, match="closed"):
-        failed.execute("SELECT 1")
+        failed.query("SELECT 1")
     with connections.one() as other:
         assert failed is not other
 
@@ -66,4 +68,17 @@ def test_a_forked_child_opens_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with connections.one() as of_child:
         assert ours is not of_child
-    ours.execute("SELECT 1")
+    assert [{"one": 1}] == ours.query("SELECT 1 AS one").to_pylist()
+
+
+def test_a_connection_forgets_the_tables_of_the_computation_before() -> None:
+    """
+    What one computation registered, the next one does not find.
+    """
+    connections = Connections()
+    with connections.one() as first:
+        first.register("rows", pa.table({"a": [1]}))
+        assert 1 == first.query("SELECT * FROM rows").num_rows
+    with pytest.raises(NotLocal, match="rows does not exist"), connections.one() as second:
+        assert first is second
+        second.query("SELECT * FROM rows")
