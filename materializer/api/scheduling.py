@@ -132,4 +132,5 @@ class Scheduling(OpenedLake):
         """
         from materializer.services.each import each
 
-        return each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))
+        with self.journal.listed_once():
+            return each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))

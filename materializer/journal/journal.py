@@ -8,8 +8,8 @@ two commits leaves these rows in both tables; readers of the history take each r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -99,6 +99,7 @@ class Journal:
         self._is_probed = self._has_no_store
         self._now = now
         self._checkpoint = on_checkpoint
+        self._lists_later = self._is_unlisted = False
         self._probe_row: Row | None = None
         self._view = View(-1, {})
         self._seen: JournalSnapshot | None = None
@@ -218,8 +219,23 @@ class Journal:
         if self._store.commits_since_snapshot() >= self._snapshot_every:
             self._fold()
         view = self.view()
-        catalog.write(self.root, view)
+        if self._lists_later:
+            self._is_unlisted = True
+        else:
+            catalog.write(self.root, view)
         return view
+
+    @contextmanager
+    def listed_once(self) -> Iterator[None]:
+        """Write the list of aggregates once after the block and not after each refresh in it, because it names all of them."""
+        self._lists_later = True
+        try:
+            yield
+        finally:
+            self._lists_later = False
+            if self._is_unlisted:
+                self._is_unlisted = False
+                catalog.write(self.root, self.view())
 
     def gathered(self) -> list[Gathered]:
         """Return size and garbage of the journal and of its history."""

@@ -245,6 +245,26 @@ def _airflow_tasks(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Ba
     yield "airflow-tasks", "A task in Airflow, medians: seconds", rows
 
 
+def _local(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    rows: list[Bar] = []
+    labels = {"one": "one late row, by a command", "idle": "nothing to do, by a command"}
+    labels |= {"warm": "one late row, warm", "many": "late rows in ten hours, warm"}
+    for kind, label in labels.items():
+        for executor, words, style in (("local", label, "ours"), ("spark", "… with Spark", "plain")):
+            value = found[f"{executor}_{kind}"]
+            rows.append((words, value, f"{value:.2f} s", style))
+    yield "local", "Small refreshes without Spark: seconds", rows
+
+
+def _due(found: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Bar]]]:
+    many = f"{found['options']['aggregates']} aggregates"
+    rows: list[Bar] = [
+        ("first materialization of all", found["first"], f"{found['first']:.1f} s", "ours"),
+        ("one late row each", found["due"], f"{found['due']:.1f} s", "ours"),
+    ]
+    yield "due", f"policy run --due over {many}, without Spark: seconds", rows
+
+
 _CHARTS: Final = {
     "trades": _trades,
     "growth": _growth,
@@ -252,6 +272,8 @@ _CHARTS: Final = {
     "journal": _journal,
     "process": _process,
     "connect": _connect,
+    "local": _local,
+    "due": _due,
     "engines": _engines,
     "gate": _gate,
     "dags": _dags,

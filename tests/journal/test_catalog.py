@@ -85,6 +85,21 @@ def test_it_is_worthless_until_it_is_made_again(journal: Journal, tmp_path: Path
     assert catalog.read(tmp_path) == catalog.listed(journal.view())
 
 
+def test_many_changes_are_listed_once(journal: Journal, tmp_path: Path) -> None:
+    """
+    Inside the block the old list is worthless, and after it the list is the newest.
+    """
+    file = tmp_path / "_materializer/listing.json"
+    before = file.read_bytes()
+    with journal.listed_once():
+        for comment in ("daily", "hourly"):
+            write(journal, Described({"comment": comment}))
+            journal.tidy()
+            assert (catalog.read(tmp_path), file.read_bytes()) == (None, before)
+
+    assert catalog.read(tmp_path) == catalog.listed(journal.view())
+
+
 def test_commits_that_do_not_say_what_they_did(journal: Journal, tmp_path: Path) -> None:
     """
     A commit of somebody else may have done anything.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -93,8 +94,9 @@ class CommandCall:
         def one(item: Item) -> None:
             self.show(work(item))
 
-        for item in items:
-            self.attempt(partial(one, item))
+        with self.lake.journal.listed_once() if len(items) > 1 else nullcontext():
+            for item in items:
+                self.attempt(partial(one, item))
 
     def names(self, name: str | None, *, is_all: bool) -> list[str]:
         """Return the aggregates that a name or ``--all`` selects, each after those that it reads.
