@@ -1,10 +1,12 @@
 """Benchmark: ``policy run --due`` over many aggregates with one late row each, by one command and without Spark.
 
-    python -m tests.benchmarks.due [--aggregates 200] [--sources 20] [--rows 20000] [--rounds 3] [--keep]
+    python -m tests.benchmarks.due [--aggregates 200] [--sources 20] [--rows 20000] [--rounds 3] [--airflow] [--keep]
 
 Each source has as many trades and the same number of aggregates, of one minute and more. Before each round one late row is inserted
 in each source, so that one bucket of every aggregate is dirty. Told are the seconds from the command to its exit (the median), its
-largest resident memory, and how many refreshes were computed in the process.
+largest resident memory, and how many refreshes were computed in the process. With ``--airflow`` the same is then done by as many
+tasks of an Airflow with an API server, a scheduler and a pool of its own; told are the seconds from the start of the first task to the
+end of the last one, and the median of a task.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -22,6 +25,8 @@ from typing import Any, Final
 import numpy as np
 from deltalake import write_deltalake
 
+from tests.adapters.airflow.running import Airflow
+from tests.benchmarks import history
 from tests.benchmarks.process import bytecode
 from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
@@ -69,15 +74,44 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     first, _ = timed(lambda: call(folder, "policy", "run", "--due", "--now", now.isoformat(), executor="local"))
     seconds, peaks, told = [], [], {}
     for i in range(options.rounds):
-        for path in sources.values():
-            day = START + int(rng.integers(options.days)) * DAY
-            write_deltalake(str(path), trades(rng, 1, options.symbols, day, DAY), mode="append")
+        insert_late(options, folder, rng)
         at = (now + timedelta(hours=i + 1)).isoformat()
         taken, (peak, told) = timed(lambda at=at: call(folder, "policy", "run", "--due", "--now", at))
         seconds.append(taken)
         peaks.append(peak)
-    found = {"first": first, "due": median(seconds), "due_all": seconds, "peak_mb": max(peaks)}
+    by_airflow = in_airflow(options, folder, rng) if options.airflow else {}
+    found = by_airflow | {"first": first, "due": median(seconds), "due_all": seconds, "peak_mb": max(peaks)}
     return {"options": {k: str(v) for k, v in vars(options).items()}} | found | counted(told)
+
+
+def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> None:
+    """Insert one late row in each source."""
+    for i in range(options.sources):
+        day = START + int(rng.integers(options.days)) * DAY
+        write_deltalake(str(folder / f"trades_{i}"), trades(rng, 1, options.symbols, day, DAY), mode="append")
+
+
+def in_airflow(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> dict[str, float]:
+    """Return the seconds of all tasks, and of one, after one more late row in each source."""
+    insert_late(options, folder, rng)
+    home = folder / "airflow"
+    (home / "dags").mkdir(parents=True)
+    shutil.copy(history.ROOT / "dags" / "materializer_lake.py", home / "dags")
+    airflow = Airflow(home, folder / "lake")
+    asked = "SELECT start_date, end_date FROM task_instance WHERE dag_id LIKE 'bars_%' AND state = 'success'"
+
+    def ended() -> list[tuple[Any, ...]]:
+        found = airflow.rows(asked)
+        return found if len(found) >= options.aggregates else []
+
+    try:
+        airflow.start()
+        times = airflow.until("the end of all tasks", ended, patience=60 + 15 * options.aggregates)
+    finally:
+        airflow.stop()
+    starts, ends = ([datetime.fromisoformat(at).timestamp() for at in column] for column in zip(*times, strict=True))
+    lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+    return {"airflow": max(ends) - min(starts), "airflow_task": median(lengths)}
 
 
 def counted(told: dict[str, Any]) -> dict[str, int]:
@@ -91,6 +125,8 @@ def show(found: dict[str, Any]) -> None:
     """Print what was found."""
     print(f"first materialization of all           {found['first']:7.2f} s")
     print(f"one late row each, policy run --due    {found['due']:7.2f} s, {found['peak_mb']:.0f} MB")
+    if "airflow" in found:
+        print(f"the same by tasks of Airflow           {found['airflow']:7.2f} s, one {found['airflow_task']:.2f} s")
     print(f"refreshes {found['refreshes']}, in the process {found['local']}, rows aggregated {found['rows_read']:,}")
 
 
@@ -107,6 +143,7 @@ def main() -> None:
     }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--airflow", action="store_true", help="do the same with tasks of Airflow, too")
     report(reporting(parser), run, show)
 
 

@@ -156,9 +156,9 @@ class Airflow:
             state,
         )
 
-    def until(self, what: str, found: Callable[[], Any]) -> Any:
-        """Wait until something is found, and return it."""
-        deadline = time.monotonic() + LONGEST
+    def until(self, what: str, found: Callable[[], Any], patience: int = LONGEST) -> Any:
+        """Wait until something is found, at most some seconds, and return it."""
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             with suppress(sqlite3.OperationalError):
                 if result := found():
@@ -166,7 +166,7 @@ class Airflow:
             assert all(p.poll() is None for p in self.processes), self.said()
             time.sleep(0.5)
         states = self.rows("SELECT dag_id, run_id, state, try_number FROM task_instance")
-        pytest.fail(f"{what} did not happen in {LONGEST} s; tasks: {states}\n{self.said()}")
+        pytest.fail(f"{what} did not happen in {patience} s; tasks: {states}\n{self.said()}")
 
     def said(self) -> str:
         """Return the ends of all logs, for a failure."""
