@@ -25,6 +25,7 @@ QUICK: Final[Mapping[str, str]] = {
     "connect": "--rows 50000 --rounds 1",
     "local": "--rows 50000 --rounds 1 --late 1000",
     "due": "--aggregates 6 --sources 2 --rows 2000 --rounds 1",
+    "slopes": "--percent 1 --rounds 1",
     "engines": "--rows 24000 --keys 200 --days 2",
     "gate": "--rows 100000 --late 1000 --rounds 3 --memory 2g",
     "dags": "--aggregates 20 --rounds 1",
