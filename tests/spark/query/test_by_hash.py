@@ -164,6 +164,7 @@ def test_a_group_is_tied_only_if_its_extreme_instant_has_two_values(spark, tmp_p
         ("first(x) AS a", True),
         ("first(n) AS a, last(f) AS b", True),
         ("first(d) AS a, last(b) AS b, any_value(day) AS c", True),
+        ("first(CAST(n AS DECIMAL(19,0))) AS a", False),
         ("sum(x) AS a", False),
         ("first(name) AS a", False),
         ("first(x) AS a, min(name) AS b", False),
@@ -244,6 +245,28 @@ def test_values_that_share_most_bits_of_their_hash_are_tied(spark, tmp_path, low
     (found,) = c.to_arrow(c.build_by_hash(definition, form, frame, ALL)).to_pylist()
 
     assert numbers[0] != numbers[1]
+    assert found[TIED]
+
+
+def test_a_null_and_the_value_with_its_hash_are_tied(spark, tmp_path) -> None:
+    """
+    The hash of a null is 42; the one number whose hash is 42, too, is another value.
+    """
+    number = int.from_bytes(unhashed(42).to_bytes(8, "little"), "little", signed=True)
+    template = drawn(random.Random(6), 1)[0] | {"ts": STARTS[0]}
+    definition = defined(
+        spark,
+        tmp_path,
+        [template | {"n": number}, template | {"n": None}],
+        "SELECT window.start AS at, first(n) AS a FROM t GROUP BY window(ts, '1 minute')",
+    )
+    frame = spark.read.format("delta").load(str(tmp_path / "t"))
+    form = by_hash(definition)
+    assert form is not None
+
+    (found,) = c.to_arrow(c.build_by_hash(definition, form, frame, ALL)).to_pylist()
+
+    assert [42, 42] == [row[0] for row in frame.selectExpr("xxhash64(n)").collect()]
     assert found[TIED]
 
 
