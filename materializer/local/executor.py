@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
+from materializer.core.engines.work import ChangedKeys, Work, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import EVERYTHING, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.local.kinds import Kind, NotLocal, quoted
@@ -51,7 +52,14 @@ class LocalExecutor:
         return found if isinstance(found, str) else ""
 
     def compute(
-        self, definition: Definition, source: SourceIdentity, partials_path: str, plan: Plan, *, hull: Span | None
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        partials_path: str,
+        plan: Plan,
+        *,
+        hull: Span | None,
+        work: Work | None = None,
     ) -> Computed:
         """Return the partials and output rows of all buckets of *plan*, as Spark's ``compute`` does.
 
@@ -61,6 +69,7 @@ class LocalExecutor:
             partials_path: Our partials table; stored rows are read at the version on which the plan was made.
             plan: The plan.
             hull: The span in which the source has rows, if known.
+            work: The work of an engine.
 
         Raises:
             NotLocal: If Spark has to compute it: something has no local form, is larger than was estimated, or fails. Nothing
@@ -72,7 +81,7 @@ class LocalExecutor:
         if isinstance(forms, str):
             raise NotLocal(forms)
         with opened() as connection:
-            return _Run(self, connection, definition, forms, source, partials_path, plan, hull).computed()
+            return _Run(self, connection, definition, forms, source, partials_path, plan, hull, work).computed()
 
     def recomputed(
         self, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet, *, hull: Span | None
@@ -111,9 +120,54 @@ class LocalExecutor:
         missing = sum(rows for _, rows in short.values())
         return Fewer(len(short), missing, first, last, short[first][0], now.get(first, 0))
 
-    def fewer_counted(self, definition: Definition, *_: Any) -> Fewer | None:
-        """Refuse to compare how many rows the results of an engine count."""
-        raise NotLocal(f"the rows that results of {definition.spec.engine} count")
+    def fewer_counted(
+        self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
+    ) -> Fewer | None:
+        """Return where an engine's results count fewer rows than the stored ones, as Spark's ``fewer_counted`` does.
+
+        Raises:
+            NotLocal: If Spark has to count them.
+        """
+        time_type = definition.time_type
+        stored = self.read(path, plan.partials.version, [SLICE, "n"], plan.replaced - plan.discarded, SLICE, time_type)
+        was_at, now_at = (_counts(rows, "n", time_type) for rows in (stored, computed.partials))
+        was = now = short = 0
+        missing: list[tuple[int, int, int, int, int]] = []
+        for at in sorted({*was_at, *now_at}):
+            was, now = was + was_at.get(at, 0), now + now_at.get(at, 0)
+            short += now_at.get(at, 0) < was_at.get(at, 0)
+            if was - now > gone:
+                missing.append((was - now, -at, short, was, now))
+        if not missing:
+            return None
+        most, before, slices, was, now = max(missing)
+        return Fewer(slices, most - gone, -missing[0][1], -before, was, now)
+
+    def rows_as_changes(
+        self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet, most: int
+    ) -> ChangedKeys | None:
+        """Return the rows of some spans as if they had just been inserted, for the planning of an engine.
+
+        Args:
+            definition: The definition.
+            source: The source.
+            version: The version of the source.
+            spans: The spans.
+            most: The most pairs of key and slice; None is returned for more.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.local.connection import opened
+        from materializer.local.engines import Results
+
+        forms = self._forms(definition)
+        if isinstance(forms, str):
+            raise NotLocal(forms)
+        columns, time = list(forms.columns), definition.spec.time_column
+        rows = self.read(source.path, version, columns, spans, time, definition.time_type)
+        with opened() as connection:
+            return Results(connection, definition, forms).changed(rows, most)
 
     def read(
         self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str, time_type: TimeType
@@ -197,6 +251,7 @@ class _Run:
     partials_path: str
     plan: Plan
     hull: Span | None
+    work: Work | None
     rows_read: int = 0
 
     def computed(self) -> Computed:
@@ -209,6 +264,8 @@ class _Run:
     def _parts(self) -> str:
         """Return SQL of all partials of the plan's buckets and of the clean buckets between them."""
         plan, gone = self.plan, self.plan.discarded
+        if self.definition.engine is not None:
+            return self._results(plan.replaced - gone)
         steps = (s for s in plan.steps if isinstance(s, Recompute) and not s.is_discard)
         raw = SpanSet.union(span for step in steps for span in step.spans)
         merges = [step for step in plan.steps if isinstance(step, Merge)]
@@ -225,6 +282,21 @@ class _Run:
             news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
             parts.append(self._merge([stored, *news]) if news else stored)
         return " UNION ALL BY NAME ".join(parts)
+
+    def _results(self, replaced: SpanSet) -> str:
+        """Return SQL of the results of an engine in the slices that the plan replaces."""
+        from materializer.local.engines import Results
+
+        work = self.work
+        if work is None or work.since != NEG_INF:
+            raise NotLocal("results that go on from history that is frozen")
+        stored = self._stored(replaced)
+        if work.parts == ():
+            return stored
+        spans = SpanSet.of(EVERYTHING) if work.parts is None else raw_spans(work.parts, MAX_SPANS, last_long=False)
+        results = Results(self.connection, self.definition, self.forms)
+        sql, self.rows_read = results.computed(self._raw_rows(spans), spans, work, stored, replaced)
+        return sql
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
+from materializer.core.engines.time_series import TimeSeries
 from materializer.local.expressions import Scope, compiled
-from materializer.local.kinds import BOOLEAN, Kind, NotLocal, kind_of
+from materializer.local.kinds import BOOLEAN, VOID, Kind, NotLocal, kind_of
 from materializer.local.typed import Typed
 
 GROUPED: Final = frozenset(
@@ -32,6 +33,30 @@ OURS: Final = "mz_"
 """How names begin that the local executor uses beside those of the source."""
 
 
+ENGINES: Final = frozenset({"session_window", "time_series"})
+RESULT: Final = (
+    *("w_start", "w_end", "label"),
+    *("n", "first_t", "last_t"),
+    *("is_final", "is_shown", "revision"),
+)
+"""The stored columns of a result of an engine beside slice, keys and measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneForms:
+    """What an engine runs whose windows share rows: these are aggregated by pane, and each pane goes into its windows.
+
+    Args:
+        builds: Aggregate over source rows of each partial of a pane.
+        merges: Aggregate over panes of each partial of a window.
+        finals: Expression over the partials of a window of each measure.
+    """
+
+    builds: dict[str, str]
+    merges: dict[str, str]
+    finals: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Forms:
     """What the local executor runs for a definition; all texts are SQL of DuckDB.
@@ -41,10 +66,12 @@ class Forms:
         partials: Type of each column of the partials table.
         where: The condition on source rows, or "".
         keys: Expression over source rows of each key column of the partials.
-        builds: Aggregate over source rows of each partial.
+        builds: Aggregate over source rows of each partial; of an engine, of each measure of a result.
         merges: Aggregate over partial rows of each partial; empty where one cannot be merged.
         finals: Expression over a partial row of each measure.
         having: The condition on partial rows, or "".
+        panes: For an engine whose windows share rows; None where each window is made from rows.
+        fills: What stands in a window without rows, for each measure that gets a constant.
     """
 
     columns: dict[str, Kind]
@@ -55,6 +82,8 @@ class Forms:
     merges: dict[str, str]
     finals: dict[str, str]
     having: str
+    panes: PaneForms | None = None
+    fills: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, definition: Definition, refused: list[str] | None = None) -> Forms:
@@ -67,18 +96,9 @@ class Forms:
         Raises:
             NotLocal: If a part of it has no local form; the message names the part.
         """
-
-        def typed(sql: str, scope: Scope, kind: Kind) -> Typed:
-            try:
-                return _typed(sql, scope, kind)
-            except NotLocal as exc:
-                if refused is None:
-                    raise
-                refused.append(str(exc))
-                return Typed("NULL", kind)
-
-        if definition.engine is not None:
-            raise NotLocal(f"the engine {definition.spec.engine}")
+        typed = _Typing(refused)
+        if definition.engine is not None and (why := _why_not(definition)):
+            raise NotLocal(why)
         spec, layout = definition.spec, definition.layout
         columns = {name: kind_of(kind) for name, kind in spec.read_types}
         if ours := [name for name in columns if name.lower().startswith(OURS)]:
@@ -86,7 +106,6 @@ class Forms:
         partials = {name: kind_of(kind) for name, kind in definition.partial_columns}
         outputs = {name: kind_of(kind) for name, kind in definition.output_columns}
         raw, rows = Scope(columns), Scope(columns, are_rows=True)
-        stored = Scope(partials, are_rows=True)
         named = {key.name: partials[key_column(key.name)] for key in spec.keys}
         named |= {name: partials[SLICE] for name in (spec.bucket_start, spec.bucket_end) if name}
         taken = {name.lower() for name in partials}
@@ -97,18 +116,76 @@ class Forms:
             if kind.name not in GROUPED:
                 raise NotLocal(f"the key {key.name} of type {kind.text}")
             keys[key_column(key.name)] = same_zero(typed(key.sql, raw, kind))
-        return cls(
+        stored = Scope(partials, are_rows=True)
+        forms = cls(
             columns,
             partials,
             typed(spec.where, raw, BOOLEAN).sql if spec.where else "",
             keys,
-            {p.name: typed(p.build, rows, partials[p.name]).sql for p in layout.partials},
+            {p.name: typed(p.build, rows, partials[p.name]).sql for p in layout.partials if p.build},
             {p.name: typed(p.merge, stored, partials[p.name]).sql for p in layout.partials if p.merge is not None}
             if layout.is_mergeable
             else {},
             {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
             typed(layout.having, final, BOOLEAN).sql if layout.having else "",
         )
+        return forms if definition.engine is None else _with_engine(forms, definition.engine, typed, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Typing:
+    """Compiles texts whose type is known.
+
+    Args:
+        refused: Gets what the texts without a local form lack, in place of an exception; or None.
+    """
+
+    refused: list[str] | None
+
+    def __call__(self, sql: str, scope: Scope, kind: Kind | None) -> Typed:
+        try:
+            return compiled(sql, scope) if kind is None else _typed(sql, scope, kind)
+        except NotLocal as exc:
+            if self.refused is None:
+                raise
+            self.refused.append(str(exc))
+            return Typed("NULL", kind or VOID)
+
+
+def _why_not(definition: Definition) -> str:
+    """Return why this process cannot compute what an engine makes, or ""."""
+    spec = definition.spec
+    if spec.engine not in ENGINES:
+        return f"the engine {spec.engine}"
+    if spec.lateness != "recompute":
+        return f"lateness '{spec.lateness}', which goes by the order in which rows came"
+    known = {SLICE, *RESULT, *(key_column(k.name) for k in spec.keys), *(f"v_{m.name}" for m in spec.measures)}
+    others = known ^ {name for name, _ in definition.partial_columns}
+    return f"results with the columns {', '.join(sorted(others))}" if others else ""
+
+
+def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: Scope) -> Forms:
+    """Return forms with those of an engine's measures."""
+    layout, params = engine.layout, engine.params
+    kinds = {name: forms.partials[f"v_{name}"] for name, _ in layout.reference}
+    panes = None
+    if isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable:
+        built = {p.name: typed(p.build, rows, None) for p in layout.partials}
+        scope = Scope({name: found.kind for name, found in built.items()}, are_rows=True)
+        merges = {p.name: typed(str(p.merge), scope, scope.columns[p.name]).sql for p in layout.partials}
+        panes = PaneForms(
+            {name: found.sql for name, found in built.items()},
+            merges,
+            {f"v_{n}": typed(sql, Scope(scope.columns), kinds[n]).sql for n, sql in layout.finals},
+        )
+    fills = {
+        f"v_{name}": typed(f"CAST({literal} AS {kinds[name].text})", Scope({}), kinds[name]).sql
+        for (name, _), (kind, literal) in zip(layout.reference, params.fills, strict=False)
+        if kind == "constant"
+    }
+    plainly = () if panes else layout.reference
+    builds = {f"v_{name}": typed(sql, rows, kinds[name]).sql for name, sql in plainly}
+    return replace(forms, builds=builds, panes=panes, fills=fills)
 
 
 def _typed(sql: str, scope: Scope, kind: Kind) -> Typed:

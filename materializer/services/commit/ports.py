@@ -233,7 +233,7 @@ class DeltaPorts(SwitchTables):
         self._why_moved, self._jobs = "", 0  # not of an earlier run of the same request
         if plan.executor is ExecutorKind.LOCAL and self._local is not None:
             try:
-                return self._computed_here(plan, self._local)
+                return self._computed_here(plan, work, self._local)
             except NotLocal as exc:
                 self._why_moved = str(exc)
                 if (self.planner.request.options.executor or self._config.executor) == "local":
@@ -261,10 +261,10 @@ class DeltaPorts(SwitchTables):
         self._refuse_fewer(spark, plan, self._computed)
         return self._computed
 
-    def _computed_here(self, plan: Plan, local: LocalExecutor) -> Computed:
+    def _computed_here(self, plan: Plan, work: Work | None, local: LocalExecutor) -> Computed:
         aggregate, hull = self.aggregate, self.observation.hull(plan.source_version)
         paths = aggregate.paths
-        computed = local.compute(aggregate.definition, aggregate.source, paths["partials"], plan, hull=hull)
+        computed = local.compute(aggregate.definition, aggregate.source, paths["partials"], plan, hull=hull, work=work)
         self._refuse_fewer(local, plan, computed)
         self._computed = computed
         return computed

@@ -7,11 +7,12 @@ from typing import Any
 
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
+from materializer.core.engines.work import Work
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import has_gate, is_on
 from materializer.core.refresh.plan import ExecutorKind, Lane, Plan
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
 from materializer.services.aggregate import Aggregate
@@ -19,13 +20,14 @@ from materializer.services.definitions import suites
 
 
 def chosen(
-    aggregate: Aggregate, plan: Plan, config: Config, local: LocalExecutor | None, asked: str
+    aggregate: Aggregate, plan: Plan, work: Work | None, config: Config, local: LocalExecutor | None, asked: str
 ) -> tuple[ExecutorKind, str]:
     """Return what computes a plan, and why.
 
     Args:
         aggregate: The aggregate.
         plan: The plan, with its lane.
+        work: The work of an engine.
         config: Settings.
         local: The local executor; None if there is none.
         asked: What the caller asked for, or "" for what the settings say.
@@ -36,7 +38,7 @@ def chosen(
     wanted = asked or config.executor
     if wanted == "spark" or local is None:
         return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
-    reason = _why_not(aggregate, plan, local)
+    reason = _why_not(aggregate, plan, work, local)
     if not reason:
         return (
             ExecutorKind.LOCAL,
@@ -49,7 +51,7 @@ def chosen(
     return ExecutorKind.SPARK, reason
 
 
-def _why_not(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
+def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
     if rows > local.rows:
         return f"it reads {rows:,} rows, and up to {local.rows:,} are computed here"
@@ -59,6 +61,8 @@ def _why_not(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
         return "its result may be larger than what the driver holds"
     if aggregate.source.name:
         return f"its source is read by its name {aggregate.source.name}, which a catalog guards"
+    if work is not None and work.since != NEG_INF:
+        return "results go on from history that is frozen"
     if found := local.why_not(aggregate.definition):
         return f"the local executor has no form for {found}"
     given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)

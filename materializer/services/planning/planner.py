@@ -211,7 +211,7 @@ class RunPlanner:
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, stored))
         executor, reason = executors.chosen(
-            self.observation.aggregate, plan, self._config, self._local, self.request.options.executor
+            self.observation.aggregate, plan, work, self._config, self._local, self.request.options.executor
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}

@@ -1,0 +1,171 @@
+"""The results of a windowing engine: of all raw rows, or of the ranges that a change touched, next to stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql, value_of_sql
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.definition import quoted as spark_quoted
+from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined
+from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.local.connection import Connection
+from materializer.local.expressions import Scope, compiled
+from materializer.local.forms import Forms
+from materializer.local.kinds import BIGINT, quoted
+from materializer.local.windows import KEY, KNOWN, PART, TIME, Windows
+
+_FAR: Final = 2**62
+_IDENTITY: Final = ("w_start", "w_end", "label")
+_PARTS: Final = "mz_parts"
+_RAW: Final = "mz_raw"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Computes results of one engine's aggregate.
+
+    Args:
+        connection: A connection.
+        definition: The definition.
+        forms: Its local forms.
+    """
+
+    connection: Connection
+    definition: Definition
+    forms: Forms
+
+    def changed(self, rows: pa.Table, most: int) -> ChangedKeys | None:
+        """Return source rows as if they had just been inserted; None when they are in too many pairs of key and slice."""
+        assert self.definition.engine is not None
+        self.connection.register("rows", rows)
+        keys = self._keys
+        ticks = self.definition.engine.slice_ticks
+        found = self.connection.query(
+            f"SELECT {', '.join([*keys, f'min({TIME}) AS lo', f'max({TIME}) AS hi', 'count(*) AS n'])} "
+            f"FROM ({self._prepared('rows', SpanSet.of(EVERYTHING))}) "
+            f"GROUP BY {', '.join([*keys, _slice_of(TIME, ticks)])}"
+        )
+        if found.num_rows > most:
+            return None
+        by_key: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        for row in found.to_pylist():
+            by_key.setdefault(frozen([row[k] for k in keys]), []).append((row["lo"], row["hi"]))
+        return ChangedKeys(
+            {key: joined(pieces) for key, pieces in by_key.items()},
+            max((hi for pieces in by_key.values() for _, hi in pieces), default=None),
+            is_insert_only=True,
+            rows=sum(found["n"].to_pylist()),
+        )
+
+    def computed(self, rows: pa.Table, spans: SpanSet, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
+        """Return SQL of all result rows of the slices that a plan replaces, and how many raw rows they were made from.
+
+        Args:
+            rows: The source's rows in *spans*.
+            spans: Where raw rows count.
+            work: The work, above no frozen history.
+            stored: SQL of the stored results of the replaced slices.
+            replaced: These slices.
+        """
+        self.connection.register("rows", rows)
+        prepared = self._prepared("rows", spans)
+        if work.parts is None:
+            sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
+        else:
+            self.connection.register(_PARTS, self._part_rows(work.parts))
+            inside = f"{TIME} >= p.raw_start AND {TIME} < p.raw_end"
+            sql = (
+                f"SELECT r.*, p.{PART}, p.{KNOWN} FROM ({prepared}) r "
+                f"JOIN {_PARTS} p ON {' AND '.join([*self._same_keys('r', self._keys), inside])}"
+            )
+        # the rows that count are made once, because they are counted, too
+        counted = self.connection.query(sql)
+        self.connection.register(_RAW, counted)
+        new, inside = self._stored(work), self._in_slices(replaced)
+        if work.parts is None:
+            return self._revised(f"SELECT * FROM ({new}) WHERE {inside}", stored), counted.num_rows
+        mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
+        new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"
+        names = [quoted(key_column(k.name)) for k in self.definition.spec.keys]
+        touching = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start AND s.w_start < p.stop"])
+        old, clean = (f"SELECT s.* FROM ({stored}) s {kind} JOIN {_PARTS} p ON {touching}" for kind in ("SEMI", "ANTI"))
+        every = f"{self._revised(new, old)} UNION ALL BY NAME {clean}"
+        return f"SELECT * FROM ({every}) WHERE {inside}", counted.num_rows
+
+    @property
+    def _keys(self) -> list[str]:
+        return [f"{KEY}{i}" for i in range(len(self.definition.spec.keys))]
+
+    def _in_slices(self, spans: SpanSet) -> str:
+        scope = Scope({SLICE: self.forms.partials[SLICE]})
+        return compiled(spans_sql(SLICE, spans, self.definition.time_type), scope).sql
+
+    def _prepared(self, rows: str, spans: SpanSet) -> str:
+        """Return SQL of the raw rows that count, with their time and keys."""
+        definition, forms = self.definition, self.forms
+        time = spark_quoted(definition.spec.time_column)
+        scope = Scope(forms.columns)
+        tests = [f"{time} IS NOT NULL"]
+        if spans != SpanSet.of(EVERYTHING):
+            tests.append(spans_sql(time, spans, definition.time_type))
+        found = [compiled(test, scope).sql for test in tests] + ([forms.where] if forms.where else [])
+        at = compiled(instant_of_sql(time, definition.time_type), scope).sql
+        keys = "".join(f", {sql} AS {name}" for name, sql in zip(self._keys, forms.keys.values(), strict=True))
+        inside = f"SELECT * FROM {rows} WHERE {' AND '.join(f'({t})' for t in found)}"
+        return f"SELECT *, CAST({at} AS BIGINT) AS {TIME}{keys} FROM ({inside})"
+
+    def _part_rows(self, parts: Sequence[Part]) -> pa.Table:
+        bounds = {
+            "start": [_clamped(p.start) for p in parts],
+            "stop": [_clamped(p.end) for p in parts],
+            "raw_start": [_clamped(p.raw_start) for p in parts],
+            "raw_end": [_clamped(p.raw_end) for p in parts],
+            KNOWN: [p.known_max for p in parts],
+        }
+        columns = {PART: pa.array(range(len(parts)), pa.int32())}
+        columns |= {name: pa.array(values, pa.int64()) for name, values in bounds.items()}
+        columns |= {f"mz_p_{i}": pa.array([p.key[i] for p in parts]) for i in range(len(self._keys))}
+        return pa.table(columns)
+
+    def _same_keys(self, side: str, names: Sequence[str]) -> list[str]:
+        kinds = [self.forms.partials[key_column(k.name)].duck for k in self.definition.spec.keys]
+        return [
+            f"{side}.{name} IS NOT DISTINCT FROM CAST(p.mz_p_{i} AS {kind})"
+            for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        ]
+
+    def _stored(self, work: Work) -> str:
+        """Return SQL of the new results in their stored form, all with revision 0."""
+        definition, forms = self.definition, self.forms
+        assert definition.engine is not None
+        first = f"(w_start - pmod(w_start, {definition.engine.slice_ticks}L))"
+        at = compiled(value_of_sql(first, definition.time_type), Scope({"w_start": BIGINT})).sql
+        names = dict(zip((key_column(k.name) for k in definition.spec.keys), self._keys, strict=True))
+        columns = {name: names.get(name, quoted(name)) for name in forms.partials} | {SLICE: at, "revision": "0"}
+        typed = [f"CAST({sql} AS {forms.partials[n].duck}) AS {quoted(n)}" for n, sql in columns.items()]
+        return f"SELECT {', '.join(typed)}, {PART} FROM ({Windows(definition, forms, work.at).results(_RAW)})"
+
+    def _revised(self, new: str, old: str) -> str:
+        """Return SQL of *new* rows with the revision of the *old* row that they replace, plus one if that was shown and differs."""
+        keys = [n for n in self.forms.partials if n in _IDENTITY or n in self.definition.group_columns[1:]]
+        content = [n for n in self.forms.partials if n not in {*keys, SLICE, "revision"}]
+        on, same = (
+            " AND ".join(f"n.{quoted(c)} IS NOT DISTINCT FROM o.{quoted(c)}" for c in cs) for cs in (keys, content)
+        )
+        revision = f"CASE WHEN o.revision IS NULL THEN 0 WHEN ({same}) OR NOT o.is_shown THEN o.revision ELSE o.revision + 1 END"
+        columns = [f"n.{quoted(n)}" for n in self.forms.partials if n != "revision"]
+        return f"SELECT {', '.join(columns)}, CAST({revision} AS INTEGER) AS revision FROM ({new}) n LEFT JOIN ({old}) o ON {on}"
+
+
+def _slice_of(instant: str, ticks: int) -> str:
+    return f"{instant} - (CASE WHEN {instant} % {ticks} < 0 THEN {instant} % {ticks} + {ticks} ELSE {instant} % {ticks} END)"
+
+
+def _clamped(instant: int) -> int:
+    """Return the instant as a 64-bit number; infinite instants become numbers beyond every real instant."""
+    return max(-_FAR, min(_FAR, instant))

@@ -1,0 +1,200 @@
+"""Two lakes over one source have the same results of windowing engines, computed in the process and by Spark."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from materializer import Materializer
+from materializer.config import Config
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import FewerRowsError, NotLocalError
+from tests.local.comparing import same
+from tests.tables import clean_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        ("ts", pa.timestamp("us", "UTC")),
+        ("sym", pa.string()),
+        ("ratio", pa.float64()),
+        ("price", pa.float64()),
+        ("volume", pa.int64()),
+        ("fee", pa.decimal128(10, 2)),
+        ("seq", pa.int64()),
+    ]
+)
+START = datetime(2025, 3, 30, tzinfo=UTC)
+MEASURES = {
+    "total": "sum(volume)",
+    "n": "count(*)",
+    "opened": "first(price)",
+    "closed": "last(price)",
+    "mean": "avg(price)",
+    "fees": "sum(fee)",
+    "names": "count(DISTINCT sym)",
+}
+MERGED = {name: sql for name, sql in MEASURES.items() if name != "names"}
+SERIES: dict[str, Any] = {"engine": "time_series", "step": "10 minutes"}
+SESSIONS: dict[str, Any] = {"engine": "session_window", "session_gap": "6 minutes"}
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "sessions": SESSIONS,
+    "sessions that are open": SESSIONS | {"update_time": "0", "keys": ["sym", "ratio"]},
+    "sessions that are forced": SESSIONS | {"force_trigger_time": "20 minutes", "where": "volume > 0 OR sym IS NULL"},
+    "sessions by their end": SESSIONS | {"use_session_start_time": False, "keys": []},
+    "sessions by ingestion": SESSIONS | {"use_system_time": True},
+    "tumbling": SERIES | {"window_size": "10 minutes", "keys": {"name": "upper(sym)"}},
+    "hopping": SERIES | {"window_size": "30 minutes", "closed": "right", "measures": MERGED},
+    "hopping from rows": SERIES | {"window_size": "20 minutes", "use_window_start_time": True},
+    "filled": SERIES
+    | {"window_size": "20 minutes", "fill": ["ffill", "0", "null", "ffill", "1.5", "0"], "measures": MERGED},
+    "sizes": SERIES | {"window_size": ["10 minutes", "30 minutes"], "measure_sizes": "0,1,1,0,1,0", "measures": MERGED},
+    "all sizes": SERIES
+    | {"window_size": ["10 minutes", "30 minutes"], "measure_sizes": "0,1,1,0,1,0,0", "multi_window_rule": "all"},
+    "grids of keys": SERIES | {"window_size": "20 minutes", "grid_origin": "key", "round_time": False, "fill": "ffill"},
+    "inner windows": SERIES | {"window_size": "10 minutes", "sub_window": ["2 minutes", "7 minutes"]},
+    "delayed": SERIES | {"window_size": "10 minutes", "accepted_delay": "4 minutes", "update_time": None},
+    "forced": SERIES | {"window_size": "10 minutes", "force_trigger_time": "7 minutes", "fill": "null"},
+    "by ingestion": SERIES | {"window_size": "10 minutes", "use_system_time": True, "accepted_delay": "3 minutes"},
+    "shown": SERIES | {"window_size": "10 minutes", "update_time": "5 minutes", "slice": "1 day"},
+}
+EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
+FEW = ("sessions", "filled")
+
+
+class World:
+    """One source and two lakes over it, with one aggregate of an engine."""
+
+    def __init__(self, folder: Path, spark: SparkSession, definition: dict[str, Any], seed: int) -> None:
+        self.folder = folder
+        self.choose = random.Random(seed)
+        self.count = 0
+        self.source = str(folder / "trades")
+        DeltaTable.create(self.source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
+        self.lakes = {name: Materializer(folder / name, spark=spark, config=Config()) for name in EXECUTORS}
+        parts = {"keys": ["sym"], "measures": MEASURES, **definition}
+        for lake in self.lakes.values():
+            lake.define("made", self.source, time="ts", sequence="seq", **parts)
+
+    def append(self, first: int, last: int, count: int = 20) -> None:
+        """Append rows between two minutes; some have equal times, and any value may be null."""
+        choose = self.choose
+        rows = [
+            {
+                "ts": None if choose.random() < 0.03 else START + timedelta(minutes=choose.randint(first, last)),
+                "sym": choose.choice(["a", "b", "", None]),
+                "ratio": choose.choice([0.0, -0.0, float("nan"), None]),
+                "price": choose.choice([None, -0.0, choose.randint(-40, 40) / 4]),
+                "volume": choose.choice([None, 0, choose.randint(1, 99)]),
+                "fee": choose.choice([None, Decimal("0.01"), Decimal(choose.randint(-99, 99)).scaleb(-2)]),
+                "seq": self.count + i,
+            }
+            for i in range(count)
+        ]
+        self.count += count
+        write_deltalake(self.source, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
+
+    def some(self) -> str:
+        """Return a predicate of a few rows."""
+        return f"seq IN ({', '.join(str(self.choose.randrange(self.count)) for _ in range(4))})"
+
+    def refresh(self, **options: Any) -> list[str]:
+        """Refresh both lakes; return how the process computed, and compare everything."""
+        reports = {
+            name: [run.report for run in self.lakes[name].refresh("made", executor=name, **options).runs]
+            for name in EXECUTORS
+        }
+        assert {"local"} >= {report.executor for report in reports["local"] if report.strategy != "settle"}
+        fields = ("strategy", "rows_read", "buckets", "partials_written", "rows_written")
+        here, there = ([[getattr(r, f) for f in fields] for r in of] for of in reports.values())
+        assert here == there
+        for table in ("output", "partials"):
+            local, by_spark = self.rows("local", table), self.rows("spark", table)
+            assert len(local) == len(by_spark)
+            assert [] == [(a, b) for a, b in zip(local, by_spark, strict=True) if not same(a, b)][:1]
+        return [report.strategy for report in reports["local"]]
+
+    def rows(self, lake: str, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table in some order that says nothing of what computed them."""
+        folder = self.folder / lake / "made" / table
+        rows = DeltaTable(str(folder if table == "output" else next(folder.iterdir()))).to_pyarrow_table()
+        start = "window_start" if table == "output" else "w_start"
+        keys = [c for c in rows.column_names if c.removeprefix("k_") in {"sym", "name", "ratio"}]
+        found: list[dict[str, Any]] = rows.sort_by([(c, "ascending") for c in (start, *keys)]).to_pylist()
+        return found
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS]
+)
+def test_both_executors_make_the_same_results(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """
+    After the first rows, late ones, ones behind a gap, corrections, moves, deletes, a forced refresh and a clock, both tables of both
+    lakes are equal, row by row, and so are the reports.
+    """
+    world = World(tmp_path, spark, DEFINITIONS[name], seed=len(name))
+    world.append(0, 120, 40)
+    world.refresh()
+    world.append(0, 120, 5)
+    world.refresh()
+    world.append(300, 330, 5)
+    world.refresh()
+    table = DeltaTable(world.source)
+    table.update(updates={"volume": "volume + 1", "price": "1.25"}, predicate=world.some())
+    world.refresh()
+    table.update(updates={"ts": f"'{(START + timedelta(minutes=200)).isoformat()}'"}, predicate=world.some())
+    table.delete(world.some())
+    world.refresh()
+    world.append(0, 400, 3)
+    world.refresh(force=True)
+    if not DEFINITIONS[name].get("fill"):  # which would go on until the clock
+        world.refresh(as_of="2025-03-31 00:00:00")
+
+
+def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    A source that has lost rows stops a refresh; the first and the last slice, and how many rows are missing, are the same.
+    """
+    for name in FEW:
+        (tmp_path / name).mkdir()
+        world = World(tmp_path / name, spark, DEFINITIONS[name], seed=3)
+        world.append(0, 300, 60)
+        world.refresh()
+        world.append(310, 330, 4)
+        DeltaTable(world.source).delete("seq % 3 = 1 AND seq < 60")
+        clean_log(world.source)
+        said = []
+        for executor in EXECUTORS:
+            with pytest.raises(FewerRowsError) as caught:
+                world.lakes[executor].refresh("made", executor=executor)
+            said.append((str(caught.value), caught.value.values))
+        assert said[0] == said[1]
+
+
+def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    Above history that is frozen the plan says Spark, and why; the local executor that was asked for refuses.
+    """
+    world = World(tmp_path, spark, SESSIONS | {"properties": {"source.retention": "2 hours"}}, seed=5)
+    world.append(0, 400, 60)
+    lake = world.lakes["local"]
+    lake.refresh("made")
+    assert lake.status("made")[0].frozen > NEG_INF
+    world.append(390, 420, 3)
+
+    with pytest.raises(NotLocalError, match="frozen"):
+        lake.refresh("made", executor="local")
+    assert ["spark"] == [run.plan.executor for run in lake.refresh("made").runs]
+    assert lake.verify("made").is_equal
