@@ -26,6 +26,7 @@ from materializer.services.commit import lake as commit
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.spark.run.executor import Executor
 
+_OF_RESULTS = {"is_final": "boolean", "is_shown": "boolean", "revision": "int"}
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
 
@@ -61,14 +62,21 @@ class Analysed:
 
     @property
     def partial_schema(self) -> list[Field]:
-        """As the layout names them."""
+        """As the layout names them, or the results of an engine."""
+        if self.spec.is_engine:
+            measures = [f"v_{m.name}" for m in self.spec.measures]
+            names = ["w_start", "w_end", "label", *measures, "n", "first_t", "last_t", *_OF_RESULTS]
+            return [Field(name, Kind(_OF_RESULTS.get(name, "bigint"))) for name in names]
         return [Field(p.name, Kind("bigint")) for p in decompose(self.spec).partials]
 
     @property
     def output_schema(self) -> list[Field]:
         """Keys and the bucket are times."""
         times = {self.spec.bucket_start, self.spec.bucket_end, *(k.name for k in self.spec.keys)}
-        return [Field(name, Kind("timestamp" if name in times else "bigint")) for name in self.spec.columns]
+        if self.spec.is_engine:
+            times |= {"slice", "time", "window_start", "window_end"}
+        kinds = dict.fromkeys(times, "timestamp") | _OF_RESULTS
+        return [Field(name, Kind(kinds.get(name, "bigint"))) for name in self.spec.columns]
 
 
 class NoSpark:

@@ -189,6 +189,7 @@ class World:
         report = made.refresh("made", **options)
         for run in report.runs:
             self.seen[f"strategy {run.plan.strategy}"] += 1
+            self.seen[f"executor {run.report.executor or 'spark'}"] += 1
         verdict = made.verify("made")
         assert verdict.compared, "nothing was compared"
         assert verdict.is_equal, f"{verdict.differing} of {verdict.rows} rows differ: {verdict.examples[:3]}"

@@ -22,11 +22,12 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, Spa
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
+from materializer.services.planning.engine_rows import EngineRows
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 
 if TYPE_CHECKING:
-    from materializer.spark.run.spark import Spark
+    from materializer.lake.engine_rows import StoredResults
 
 ANYWHERE: Final = SpanSet.of(EVERYTHING)
 TOO_MANY: Final = "more kept results than the driver holds"
@@ -35,8 +36,6 @@ NEAR: Final = 2
 WIDER: Final = (32,)
 """Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
-
-Neighbours = dict[Key, list[tuple[StoredResult, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ class EnginePlanner:
     """Plans runs of one engine's aggregate.
 
     Args:
-        bound: The aggregate.
-        engine: Starts Spark on first use.
+        rows: Reads rows of the aggregate's source, and its stored results.
         request: What was asked.
         limit: Counts the windows of a run before they are made.
         most_parts: Maximum number of ranges; more are computed by computing everything.
@@ -69,19 +67,17 @@ class EnginePlanner:
 
     def __init__(
         self,
-        aggregate: Aggregate,
-        engine: Callable[[], Spark],
+        rows: EngineRows,
         request: Request,
         limit: WindowLimit,
         *,
         most_parts: int,
     ) -> None:
-        self._aggregate = aggregate
+        self._rows = rows
         self._limit = limit
         self._most_parts = most_parts
-        self._definition = aggregate.definition
-        self._windows = _windows(aggregate)
-        self._engine = engine
+        self._definition = rows.aggregate.definition
+        self._windows = _windows(rows.aggregate)
         self._request = request
 
     def as_of(self, state: AggregateState) -> int | None:
@@ -205,18 +201,14 @@ class EnginePlanner:
 
     def _changed(self, state: AggregateState, taken: Sequence[Entry], version: int) -> tuple[ChangedKeys | None, str]:
         """Return which keys changed where: by the change feed, all rows above the threshold, all keys of other dirt."""
-        engine, source, too_many = (
-            self._engine().windows,
-            self._aggregate.source,
-            "more keys changed than are told apart",
-        )
+        too_many = "more keys changed than are told apart"
         found: list[ChangedKeys] = []
         known = [e for e in taken if e.after is not None]
         if known:
             after = min(e.after for e in known if e.after is not None)
             spans, last = self._where(state.frozen, SpanSet.union(e.span for e in known))
             try:
-                by_feed = engine.changed_keys(self._definition, source, after, state.cursor, spans, last=last)
+                by_feed = self._rows.changed_keys(after, state.cursor, spans, last=last)
             except ChangeFeedGapError as exc:
                 return None, exc.message
             if by_feed is None:
@@ -225,12 +217,12 @@ class EnginePlanner:
         anew = SpanSet.union(e.span for e in taken if e.after is None)
         below = anew & SpanSet.of(Span(NEG_INF, state.threshold))
         if anew:
-            rows = engine.rows_as_changes(self._definition, source, state.cursor, anew)
+            rows = self._rows.rows_as_changes(state.cursor, anew)
             if rows is None:
                 return None, too_many
             found.append(rows)
         if below:
-            keys = engine.keys_over(self._definition, self._aggregate.paths["partials"], version, below)
+            keys = self._rows.keys_over(version, below)
             if keys is None:
                 return None, too_many
             everyone = {k: [(s.start, s.end - 1) for s in below] for k in {*keys, *found[-1].spans}}
@@ -248,16 +240,16 @@ class EnginePlanner:
     # -- what closes windows ---------------------------------------------------------------------------------------------
 
     def _bounds(self, state: AggregateState, changed: ChangedKeys | None) -> ClosingClock:
-        windows, before, source = self._engine().windows, ClosingClock.of(state.engine), self._aggregate.source
+        before = ClosingClock.of(state.engine)
         origin, newest = before.origin, None
         if origin is None and self._windows.needs_first:
-            origin = windows.first_time(self._definition, source, state.cursor)
+            origin = self._rows.first_time(state.cursor)
         if self._windows.needs_global_max:
             is_told = changed is not None and changed.is_insert_only and self._definition.spec.lateness == "recompute"
             if changed is not None and is_told and before.global_max is not None:
                 newest = max(before.global_max, before.global_max if changed.newest is None else changed.newest)
             else:
-                newest = windows.newest_time(self._definition, source, state.cursor)
+                newest = self._rows.newest_time(state.cursor)
         return ClosingClock(origin, self.as_of(state), newest)
 
     # -- what a change touches -------------------------------------------------------------------------------------------
@@ -271,7 +263,7 @@ class EnginePlanner:
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
         stored = self._kept(version, keys, near, state.frozen) if keys else {}
-        others: Neighbours | None = {}
+        others: StoredResults | None = {}
         if at != ClosingClock.of(state.engine):
             others = self._kept(version, None, SpanSet())
         if stored is None or others is None:
@@ -313,7 +305,7 @@ class EnginePlanner:
 
         return freezing.above(self._windows, ranges, bound, [row for row, _ in stored])
 
-    def _conflicts(self, bound: int, changed: ChangedKeys, stored: Neighbours, changed_in: SpanSet) -> SpanSet:
+    def _conflicts(self, bound: int, changed: ChangedKeys, stored: StoredResults, changed_in: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         params, may_go = self._windows, not changed.is_insert_only
         starts = [
@@ -331,7 +323,7 @@ class EnginePlanner:
         dirty = SpanSet.union(e.span for e in taken) & changed_in & SpanSet.of(Span(state.frozen, POS_INF))
         if state.frozen == NEG_INF or not dirty:
             return SpanSet()
-        across = self._engine().windows.kept_across(self._aggregate.paths["partials"], version, state.frozen)
+        across = self._rows.stored_across(version, state.frozen)
         first = dirty.spans[0].start
         changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
         return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, changed_in)
@@ -347,10 +339,8 @@ class EnginePlanner:
 
     def _kept(
         self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, frozen: int = NEG_INF
-    ) -> Neighbours | None:
-        path = self._aggregate.paths["partials"]
-        windows = self._engine().windows
-        found = windows.kept_rows(self._definition, path, version, keys, since=since, carried=self._carried())
+    ) -> StoredResults | None:
+        found = self._rows.stored_rows(version, keys, since, self._carried())
         if found is None or since is None or frozen == NEG_INF:
             return found
         # one that was frozen while it was open lies anywhere, and says nothing of what lies between
@@ -364,7 +354,9 @@ class EnginePlanner:
 
         return carried_columns(self._definition)
 
-    def _ranges(self, key: Key, changed: ChangedKeys, stored: Neighbours, *, is_complete: bool) -> list[Range] | None:
+    def _ranges(
+        self, key: Key, changed: ChangedKeys, stored: StoredResults, *, is_complete: bool
+    ) -> list[Range] | None:
         rows = [row for row, _ in stored.get(key, [])]
         spans = changed.spans.get(key, [])
         return self._windows.ranges(spans, rows, is_complete=is_complete)

@@ -92,7 +92,7 @@ class RunPlanner:
             request = replace(request, options=replace(request.options, end=None))
         self.observation = observation
         self.request = request
-        self.of_engine = _engine_planner(observation, request, config, engine) if made else None
+        self.of_engine = _engine_planner(observation, request, config, engine, local) if made else None
         """Plans what an engine computes; None for a continuous aggregate."""
         self._config = config
         self._local = local
@@ -303,13 +303,20 @@ class RunPlanner:
 
 
 def _engine_planner(
-    observation: Observation, request: Request, config: Config, engine: Callable[[], Spark]
+    observation: Observation,
+    request: Request,
+    config: Config,
+    engine: Callable[[], Spark],
+    local: LocalExecutor | None,
 ) -> EnginePlanner:
     from materializer.services.planning.engine_planner import EnginePlanner
+    from materializer.services.planning.engine_rows import EngineRows
     from materializer.services.planning.window_limit import WindowLimit
 
     limit = WindowLimit(observation, engine, config.limits.windows)
-    return EnginePlanner(observation.aggregate, engine, request, limit, most_parts=config.budget.listed)
+    by_spark = (request.options.executor or config.executor) == "spark"
+    rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
+    return EnginePlanner(rows, request, limit, most_parts=config.budget.listed)
 
 
 def _likely(stored: Extent, spans: SpanSet) -> float:

@@ -20,14 +20,12 @@ from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.extent import instants_of
-from materializer.lake.local_read import read_small_changes, read_small_kept
+from materializer.lake.engine_rows import StoredResults, by_keys, small_table, stored_columns
 from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 from materializer.spark.query import compute as c
 
-_KEPT: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"
 """SQL of the last instant of an event with a duration."""
 
@@ -45,9 +43,6 @@ def changed_keys(
 ) -> ChangedKeys | None:
     """Return the changed keys of the rows in *spans*, from the change feed of (after, upto]; None when there are too many.
 
-    The driver reads few changes itself and does not apply the filter. The result may then have keys whose changed rows do not
-    count; checking these keys is useless but harmless.
-
     Args:
         spark: A session.
         budget: What the driver holds.
@@ -58,9 +53,6 @@ def changed_keys(
         spans: Only changed rows in these spans count.
         last: Only events that last at least until this instant count.
     """
-    small = _small_changes(budget, definition, source, after, upto, spans, last)
-    if small is not None:
-        return small
     frame = c.read_changes(spark, source, after, upto)
     rows = prepared(definition, frame, spans)
     if last != NEG_INF:
@@ -71,44 +63,6 @@ def changed_keys(
 def lasts_sql(last: int) -> str:
     """Return SQL that tells whether an event lasts at least until an instant; an open event does."""
     return f"({_LAST} >= {_clamped(last)}L)"
-
-
-def _small_changes(
-    budget: Budget,
-    definition: Definition,
-    source: SourceIdentity,
-    after: int,
-    upto: int,
-    spans: SpanSet,
-    least: int,
-) -> ChangedKeys | None:
-    spec = definition.spec
-    names = {name.lower(): name for name in spec.reads}
-    keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
-    end = engine_of(definition).params.end
-    if source.name or not all(keys):
-        return None
-    columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))
-    rows = read_small_changes(source.path, after, upto, columns, max_rows=budget.changed, max_bytes=budget.bytes)
-    if rows is None:
-        return None
-    times = instants_of(rows[spec.time_column], definition.time_type).to_pylist()
-    ends = instants_of(rows[end], definition.time_type).to_pylist() if end else [None] * len(times)
-    by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-    newest, others, count = None, 0, 0
-    columns_of_keys = [rows[k].to_pylist() for k in keys if k]
-    values = zip(*columns_of_keys, strict=True) if columns_of_keys else ((),) * len(times)
-    for key, t, until, kind in zip(values, times, ends, rows["_change_type"].to_pylist(), strict=True):
-        if t is None or t not in spans:
-            continue
-        last = t if not end else POS_INF if until is None else max(t, until - 1)
-        if last < least:
-            continue
-        by_key[frozen(key)].append((t, last))
-        newest = t if newest is None else max(newest, t)
-        others += kind != "insert"
-        count += 1
-    return ChangedKeys({k: joined(p) for k, p in by_key.items()}, newest, not others, count)
 
 
 def rows_as_changes(
@@ -176,7 +130,7 @@ def kept_rows(
     *,
     since: SpanSet | None,
     carried: Sequence[str] = (),
-) -> dict[Key, list[tuple[StoredResult, dict[str, Any]]]] | None:
+) -> StoredResults | None:
     """Return the stored result rows of some keys, in order of time, with the columns that running state carries on.
 
     The result is None when there are more rows than the driver holds.
@@ -191,41 +145,10 @@ def kept_rows(
         since: Only rows in these slices, and rows that are not final; None for all rows.
         carried: Additional columns to return.
     """
-    names = [key_column(k.name) for k in definition.spec.keys]
-    stored = [n for n, _ in definition.partial_columns]
-    order = ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in stored else [])]
-    columns = list(dict.fromkeys([*names, *_KEPT, *order, *carried]))
-    rows = _small_table(budget, definition, path, version, columns, since)
-    if rows is None:
-        frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
-        rows = c.few(frame, budget.stored)
-    if rows is None:
-        return None
-    rows = rows.sort_by([(n, "ascending") for n in order])
-    found: dict[Key, list[tuple[StoredResult, dict[str, Any]]]] = defaultdict(list)
-    wanted = None if keys is None else set(keys)
-    data = {n: rows[n].to_pylist() for n in columns}
-    for i in range(rows.num_rows):
-        key = frozen([data[n][i] for n in names])
-        if wanted is None or key in wanted:
-            kept = StoredResult(*(data[n][i] for n in _KEPT))
-            found[key].append((kept, {n: data[n][i] for n in carried}))
-    return dict(found)
-
-
-def _small_table(
-    budget: Budget, definition: Definition, path: str, version: int, columns: Sequence[str], since: SpanSet | None
-) -> pa.Table | None:
-    """Return the stored results of a small table; None if Spark has to find the wanted rows."""
-    return read_small_kept(
-        path,
-        version,
-        columns,
-        since=since,
-        time_type=definition.time_type,
-        max_rows=budget.passed,
-        max_bytes=budget.bytes,
-    )
+    columns = stored_columns(definition, carried)
+    frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
+    rows = c.few(frame, budget.stored)
+    return None if rows is None else by_keys(definition, rows, keys, carried)
 
 
 def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[StoredResult]:
@@ -262,7 +185,7 @@ def unsettled(
     start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
     calendar = params.calendar if params.fills_by_day else None
     columns = [*(key_column(k.name) for k in definition.spec.keys), "w_start", "w_end", "is_final"]
-    rows = _small_table(budget, definition, path, version, columns, None)
+    rows = small_table(budget, definition, path, version, columns, None)
     if rows is not None:
         kept = _small_progress(rows, start, end, dirty, calendar)
     else:

@@ -1,0 +1,148 @@
+"""Read what planning an engine's refresh needs without Spark, where it is little: changed keys and stored results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from materializer.config import Budget
+from materializer.core.compiled.definition import Definition, key_column
+from materializer.core.engines.ranges import StoredResult
+from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
+from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
+from materializer.lake.extent import instants_of
+from materializer.lake.local_read import read_small_changes, read_small_kept
+
+STORED: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
+"""The columns of a :class:`StoredResult`."""
+StoredResults = dict[Key, list[tuple[StoredResult, dict[str, Any]]]]
+"""Stored results of each key in order of time, with the columns that running state carries on."""
+
+
+def changed_keys(
+    budget: Budget, definition: Definition, path: str, after: int, upto: int, spans: SpanSet, *, last: int = NEG_INF
+) -> ChangedKeys | None:
+    """Return the changed keys of the rows in *spans*, from the change feed of (after, upto]; None if Spark has to.
+
+    The filter is not applied. The result may have keys whose changed rows do not count; checking these keys is useless but
+    harmless.
+
+    Args:
+        budget: What the driver holds.
+        definition: The definition, with its keys.
+        path: The source.
+        after: The version that is known already.
+        upto: The last version.
+        spans: Only changed rows in these spans count.
+        last: Only events that last at least until this instant count.
+    """
+    spec = definition.spec
+    names = {name.lower(): name for name in spec.reads}
+    keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
+    end = definition.engine.params.end if definition.engine else None
+    if not all(keys):
+        return None
+    columns = list(dict.fromkeys([spec.time_column, *([end] if end else []), *(k for k in keys if k)]))
+    rows = read_small_changes(path, after, upto, columns, max_rows=budget.changed, max_bytes=budget.bytes)
+    if rows is None:
+        return None
+    times = instants_of(rows[spec.time_column], definition.time_type).to_pylist()
+    ends = instants_of(rows[end], definition.time_type).to_pylist() if end else [None] * len(times)
+    by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    newest, others, count = None, 0, 0
+    columns_of_keys = [rows[k].to_pylist() for k in keys if k]
+    values = zip(*columns_of_keys, strict=True) if columns_of_keys else ((),) * len(times)
+    for key, t, until, kind in zip(values, times, ends, rows["_change_type"].to_pylist(), strict=True):
+        if t is None or t not in spans:
+            continue
+        until_at_least = t if not end else POS_INF if until is None else max(t, until - 1)
+        if until_at_least < last:
+            continue
+        by_key[frozen(key)].append((t, until_at_least))
+        newest = t if newest is None else max(newest, t)
+        others += kind != "insert"
+        count += 1
+    return ChangedKeys({k: joined(p) for k, p in by_key.items()}, newest, not others, count)
+
+
+def stored_rows(
+    budget: Budget,
+    definition: Definition,
+    path: str,
+    version: int,
+    keys: Sequence[Key] | None,
+    *,
+    since: SpanSet | None,
+    carried: Sequence[str] = (),
+) -> StoredResults | None:
+    """Return the stored result rows of some keys, in order of time; None if Spark has to find them.
+
+    Args:
+        budget: What the driver holds.
+        definition: The definition.
+        path: The partials table of the definition.
+        version: The version of the partials table.
+        keys: The keys; None for all.
+        since: Only rows in these slices, and rows that are not final; None for all rows.
+        carried: Additional columns to return.
+    """
+    rows = small_table(budget, definition, path, version, stored_columns(definition, carried), since)
+    return None if rows is None else by_keys(definition, rows, keys, carried)
+
+
+def stored_columns(definition: Definition, carried: Sequence[str]) -> list[str]:
+    """Return the columns that :func:`by_keys` needs."""
+    names = [key_column(k.name) for k in definition.spec.keys]
+    return list(dict.fromkeys([*names, *STORED, *_order(definition), *carried]))
+
+
+def by_keys(
+    definition: Definition, rows: pa.Table, keys: Sequence[Key] | None, carried: Sequence[str]
+) -> StoredResults:
+    """Return stored result rows by their keys, in order of time; of *keys* only, unless that is None."""
+    names = [key_column(k.name) for k in definition.spec.keys]
+    rows = rows.sort_by([(n, "ascending") for n in _order(definition)])
+    found: StoredResults = defaultdict(list)
+    wanted = None if keys is None else set(keys)
+    data = {n: rows[n].to_pylist() for n in rows.column_names}
+    for i in range(rows.num_rows):
+        key = frozen([data[n][i] for n in names])
+        if wanted is None or key in wanted:
+            row = StoredResult(*(data[n][i] for n in STORED))
+            found[key].append((row, {n: data[n][i] for n in carried}))
+    return dict(found)
+
+
+def keys_over(budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
+    """Return the keys that have stored results in *spans*; None if Spark has to look."""
+    stored = stored_rows(budget, definition, path, version, None, since=None)
+    if stored is None:
+        return None
+    return [
+        key
+        for key, rows in stored.items()
+        if any(r.w_start < s.end and r.w_end >= s.start for r, _ in rows for s in spans)
+    ]
+
+
+def small_table(
+    budget: Budget, definition: Definition, path: str, version: int, columns: Sequence[str], since: SpanSet | None
+) -> pa.Table | None:
+    """Return the stored results of a small table; None if Spark has to find the wanted rows."""
+    return read_small_kept(
+        path,
+        version,
+        columns,
+        since=since,
+        time_type=definition.time_type,
+        max_rows=budget.passed,
+        max_bytes=budget.bytes,
+    )
+
+
+def _order(definition: Definition) -> list[str]:
+    stored = [n for n, _ in definition.partial_columns]
+    return ["w_start", "w_end", *(["x_ordinal"] if "x_ordinal" in stored else [])]
