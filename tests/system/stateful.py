@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest import mock
@@ -162,6 +163,7 @@ class Work(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         Work.seen["examples"] += 1
+        self.executors = cycle(("auto", "spark"))
         self.home = f"{self.folder}/{uuid4().hex}"
         self.closing = ExitStack()
         self.dead = self.closing.enter_context(the_dead())
@@ -221,10 +223,11 @@ class Work(RuleBasedStateMachine):
 
     @rule(commits=MAYBE, name=NAMES, window=WINDOWS, force=st.sampled_from([False, False, False, True]), death=DEATHS)
     def refresh(self, commits: list[Commit], name: str, window: Window, force: bool, death: Death | None) -> None:
-        """Refresh a window, or die in it."""
+        """Refresh a window, or die in it; the executors take turns."""
         self.committed(commits)
         start, end = self.instants(window)
-        self.command("refresh", name, window, death, lambda m: m.refresh(name, start, end, force=force))
+        options = {"force": force, "executor": next(self.executors)}
+        self.command("refresh", name, window, death, lambda m: m.refresh(name, start, end, **options))
 
     @rule(commits=MAYBE, name=NAMES, window=WINDOWS, runs=RUNS, death=DEATHS)
     def backfill(
@@ -410,6 +413,7 @@ class Work(RuleBasedStateMachine):
         for run in report.runs:
             Work.seen[f"strategy {run.report.strategy}"] += 1
             Work.seen[f"lane {run.plan.lane}"] += 1
+            Work.seen[f"executor {run.report.executor or 'spark'}"] += 1
             Work.seen["held back"] += "held" in run.verdict
         [status] = self.materializer.status(name)
         Work.seen["canaries looked"] += bool(status.canaries and status.canaries.clean)

@@ -106,7 +106,14 @@ def test_random_work_and_deaths_leave_the_truth(spark, tmp_path) -> None:
     and a refresh of everything mends the rest. That the dead had written everything happens in the history of retention below.
     """
     wanted = [what for what in HAPPENS if what != "recovered: finished"]
-    until([*wanted, "lane driver"], spark, tmp_path, 2, lane=Lane.DRIVER, seeds=(8, 10))
+    until(
+        [*wanted, "lane driver", "executor local", "executor spark"],
+        spark,
+        tmp_path,
+        2,
+        lane=Lane.DRIVER,
+        seeds=(8, 10),
+    )
 
 
 @pytest.mark.slow
