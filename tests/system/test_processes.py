@@ -253,7 +253,7 @@ def test_second_refresh_is_refused_while_the_first_works(world: World) -> None:
 
     assert (75, "nothing was written") == (caught.value.exit_status, caught.value.wrote)
     assert before == after
-    assert [{"n": 2, "strategy": "merge", "lane": "driver"}] == said["done"][0]["runs"]
+    assert [{"n": 2, "strategy": "merge", "lane": "driver", "executor": "spark"}] == said["done"][0]["runs"]
     assert "up-to-date" == world.lake.refresh("bars").outcome
     world.expect_true()
 

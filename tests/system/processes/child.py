@@ -87,6 +87,7 @@ def main() -> int:
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--folder", type=Path, required=True, help="where suites are, and what handlers get goes")
     parser.add_argument("--driver-lane-rows", type=int, default=200_000)
+    parser.add_argument("--executor", default="spark", help="what computes a refresh")
     parser.add_argument(
         "--wait", action="append", default=[], help="a checkpoint, or the k-th time it is reached: write:2"
     )
@@ -102,7 +103,7 @@ def main() -> int:
     options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     config = Config(
         driver_lane_rows=args.driver_lane_rows,
-        executor="spark",
+        executor=args.executor,
         spark=SparkConfig(memory="700m", options=options),
         expectations=args.folder / "expectations",
     )
@@ -192,7 +193,10 @@ def _patiently(run: Any, *, retry: bool) -> Any:
 def _told(report: Any) -> dict[str, Any]:
     if not isinstance(report, RefreshReport):
         return {}
-    runs = [{"n": run.plan.n, "strategy": run.report.strategy, "lane": run.report.lane} for run in report.runs]
+    runs = [
+        {"n": r.plan.n, "strategy": r.report.strategy, "lane": r.report.lane, "executor": r.report.executor or "spark"}
+        for r in report.runs
+    ]
     return {"outcome": report.outcome, "runs": runs, "recovered": list(report.recovered)}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from materializer.services.delivery.handlers import OutputHandler
+from materializer.services.commit.lake import OutputHandler
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -118,6 +118,7 @@ class World:
         driver_lane_rows: 0 makes every commit Spark's.
         measures: Of the aggregate; by default such that :meth:`insert` changes all of them.
         properties: Of the aggregate.
+        executor: What computes its refreshes, here and in children.
     """
 
     def __init__(
@@ -128,8 +129,10 @@ class World:
         driver_lane_rows: int = 200_000,
         measures: dict[str, str] | None = None,
         properties: dict[str, str] | None = None,
+        executor: str = "spark",
     ) -> None:
         self.folder = folder
+        self.executor = executor
         self.spark = spark
         self.driver_lane_rows = driver_lane_rows
         self.source = Source(str(folder / "source"), has_feed=True)
@@ -138,7 +141,7 @@ class World:
         self._early = 0
         self.measures = measures or MEASURES
         self.properties = properties or {}
-        config = Config(driver_lane_rows=driver_lane_rows, executor="spark", expectations=folder / "expectations")
+        config = Config(driver_lane_rows=driver_lane_rows, executor=executor, expectations=folder / "expectations")
         self.lake = Materializer(self.root, spark=spark, config=config, output_handlers=handlers(folder))
         self.insert(200)
         self.define()
@@ -202,8 +205,8 @@ class World:
     @contextmanager
     def child(self, command: str = "refresh", *options: str) -> Iterator[Child]:
         """Start *command* on the aggregate; see :func:`child_of`."""
-        lane = ["--driver-lane-rows", str(self.driver_lane_rows)]
-        with child_of(str(self.root), "bars", command, *lane, *options, folder=self.folder, spark=self.spark) as child:
+        given = ["--driver-lane-rows", str(self.driver_lane_rows), "--executor", self.executor]
+        with child_of(str(self.root), "bars", command, *given, *options, folder=self.folder, spark=self.spark) as child:
             yield child
 
     def killed_at(self, checkpoint: str, command: str = "refresh", *options: str) -> None:
