@@ -1,0 +1,79 @@
+"""The campaign of random definitions: a scene compares both executors, finds what differs, and the campaign goes on where it stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from materializer.config import Budget
+from materializer.spark.run.spark import Spark
+from tests.local import campaign
+from tests.local.campaign import SCENES, made, run
+from tests.local.scenes import Scene, alike
+from tests.system.campaign import kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+def test_a_scene_is_computed_by_both(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    Of some definitions of a scene both executors compute every plan, with the same tables.
+    """
+    found = Scene(1, tmp_path).compared(Spark(spark, {}, Budget()), range(6))
+
+    assert {} == found.wrong
+    assert found.cases >= 4
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_loose", "expected"),
+    [
+        (float("nan"), float("nan"), False, True),
+        (0.1 + 0.2, 0.3, True, True),
+        (0.1 + 0.2, 0.3, False, False),
+        (1.0, 1.1, True, False),
+        (1, 1.0, True, False),
+        (None, 0, True, False),
+        ({"v": [1.0, None]}, {"v": [1.0, None]}, False, True),
+        ({"v": [1.0, None]}, {"v": [None, 1.0]}, False, False),
+        ({"v": 1}, {"w": 1}, False, False),
+    ],
+)
+def test_values_are_alike(a: Any, b: Any, *, is_loose: bool, expected: bool) -> None:
+    """
+    Only doubles may differ, only up to rounding, and only where that is the law.
+    """
+    assert expected == alike(a, b, is_loose=is_loose)
+
+
+def test_chunks_on_record_are_not_run_again(tmp_path: Path) -> None:
+    """
+    Two workers share the chunks; one that found something ends with status 1, and the next call goes on.
+    """
+    file, ran = tmp_path / "executors.jsonl", list[int]()
+
+    def chunk(first: int) -> dict[str, Any]:
+        ran.append(first)
+        wrong = [{"seed": 100 * first, "wrong": "n of () is 1, in Spark 2"}] if first == SCENES else []
+        return {
+            "first": first, "scenes": SCENES, "cases": 10, "refused": 1, "left": 1, "seconds": 1.0, "seen": {}, "found": wrong,
+        }  # fmt: skip
+
+    def go_on(target: int, worker: str) -> int:
+        return run(argparse.Namespace(minutes=1, target=target, worker=worker, seed=0), chunk, file, lambda: 0.0)
+
+    assert [0, 1, 0] == [go_on(10, "0/2"), go_on(20, "1/2"), go_on(40, "0/2")]
+    assert [0, SCENES, 2 * SCENES, 4 * SCENES] == ran == [entry["first"] for entry in kept(file)]
+    assert f"seed {100 * SCENES}: n of ()" in campaign.table(kept(file))
+
+
+def test_the_page_has_the_cases_on_record() -> None:
+    """
+    `python -m tests.local.campaign --summary` writes the table.
+    """
+    assert campaign.PAGE.read_text(encoding="utf-8") == made()
