@@ -266,9 +266,7 @@ class _Run:
         plan, gone = self.plan, self.plan.discarded
         if self.definition.engine is not None:
             return self._results(plan.replaced - gone)
-        steps = (s for s in plan.steps if isinstance(s, Recompute) and not s.is_discard)
-        raw = SpanSet.union(span for step in steps for span in step.spans)
-        merges = [step for step in plan.steps if isinstance(step, Merge)]
+        raw, merges = plan.recomputed, plan.merges
         if len(raw) > MAX_SPANS:
             raise NotLocal(f"dirt in {len(raw)} places")
         parts = []

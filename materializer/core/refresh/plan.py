@@ -205,6 +205,17 @@ class Plan:
         return SpanSet.union(s for step in steps for s in step.spans)
 
     @property
+    def recomputed(self) -> SpanSet:
+        """The buckets that are computed from raw rows."""
+        steps = (step for step in self.steps if isinstance(step, Recompute) and not step.is_discard)
+        return SpanSet.union(s for step in steps for s in step.spans)
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """The steps that merge new rows into stored partials."""
+        return tuple(step for step in self.steps if isinstance(step, Merge))
+
+    @property
     def replaced(self) -> SpanSet:
         """The spans that one commit replaces: a few that cover :attr:`spans`. Clean buckets between are copied unchanged."""
         return self.spans.at_most(MAX_SPANS)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.base import WindowEngine
 from materializer.core.refresh.invalidation import ANY_ROWS, UNTOLD, Cause
-from materializer.core.refresh.plan import Plan, Recompute
+from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import SpanSet
@@ -100,8 +100,7 @@ def _of_results(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: 
 
 def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
     """Return the guarded buckets of a plan, by how many rows of each were seen to go at most."""
-    steps = (s for s in plan.steps if isinstance(s, Recompute) and not s.is_discard)
-    recomputed = SpanSet.union(span for step in steps for span in step.spans)
+    recomputed = plan.recomputed
     found: dict[int, SpanSet] = {}
     for entry in plan.taken:
         spans = SpanSet.of(entry.span) & recomputed

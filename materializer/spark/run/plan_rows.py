@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
-from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, Recompute
+from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.local_read import read_small_changes
@@ -27,8 +27,7 @@ def parts_of(
     hull: Span | None,
 ) -> tuple[list[DataFrame], list[Observation]]:
     """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
-    raw, gone = _raw_spans(plan), plan.discarded
-    merges = [step for step in plan.steps if isinstance(step, Merge)]
+    raw, merges, gone = plan.recomputed, plan.merges, plan.discarded
     starts = _starts(spark, budget, definition, raw)
     parts, observations = [], []
     if raw:
@@ -62,9 +61,8 @@ def only_raw(
     hull: Span | None,
 ) -> tuple[DataFrame, SpanSet] | None:
     """Return the source rows of a plan, and spans around their times; None if it needs more than raw rows."""
-    raw = _raw_spans(plan)
-    has_more = plan.replaced != raw or any(isinstance(step, Merge) for step in plan.steps)
-    if not raw or has_more or len(raw) > MAX_SPANS:
+    raw = plan.recomputed
+    if not raw or plan.merges or plan.replaced != raw or len(raw) > MAX_SPANS:
         return None
     return _inside(definition, _around(spark, budget, definition, source, plan, raw), raw, None, hull)
 
@@ -118,15 +116,14 @@ def source_rows(
     Shape:
         The columns of the source.
     """
-    raw = _raw_spans(plan)
+    raw = plan.recomputed
     starts = _starts(spark, budget, definition, raw)
     around = raw if starts is None else raw.at_most(MAX_SPANS)
     # a quality suite may also check columns that no measure reads
     every = c.read_version(spark, source, plan.source_version)
     rows, _ = _inside(definition, every, around, starts, hull)
     parts = [rows] if raw else []
-    merges = [step for step in plan.steps if isinstance(step, Merge)]
-    for step in merges:
+    for step in plan.merges:
         inserted = c.read_inserts(spark, source, step.after, plan.source_version)
         parts.append(c.relevant_rows(definition, inserted, step.spans))
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
@@ -165,9 +162,3 @@ def stored_rows(
     """Return the stored partials of some spans, as they were when the plan was made."""
     few = plan.lane is Lane.DRIVER
     return read_small.kept_rows(spark, budget, definition, path, plan.partials.version, spans, few=few)
-
-
-def _raw_spans(plan: Plan) -> SpanSet:
-    """Return the buckets that a plan computes from raw rows."""
-    steps = (step for step in plan.steps if isinstance(step, Recompute) and not step.is_discard)
-    return SpanSet.union(s for step in steps for s in step.spans)
