@@ -35,10 +35,10 @@ from tests.system.builders import MEASURES, SCHEMA, Site, at
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3)]
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory, spark) -> Site:
-    """A lake with a source, an hourly aggregate of it, refreshed, and some things that are no tables."""
-    site = Site(tmp_path_factory.mktemp("bad"), spark, driver_lane_rows=200_000)
+@pytest.fixture(scope="module", params=["spark", "auto"])
+def template(request, tmp_path_factory, spark) -> Site:
+    """A lake with a source, an hourly aggregate of it, refreshed, and some things that are no tables; of either executor."""
+    site = Site(tmp_path_factory.mktemp("bad"), spark, driver_lane_rows=200_000, executor=request.param)
     site.table().trade(*TRADES)
     site.table("maps", pa.schema([("ts", pa.timestamp("us", "UTC")), ("m", pa.map_(pa.string(), pa.string()))]))
     managed = site.table("managed")
