@@ -24,8 +24,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.journal import store
 from materializer.journal.journal import Journal
+from materializer.lake.write import vacuum
 from materializer.services.maintenance import maintain
 from tests.benchmarks.journal import A_DAY, let_a_day_pass
 from tests.benchmarks.trades import report, reporting, timed
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     warm.engine().spark.range(1000).selectExpr("sum(id)").collect()
     with (
         mock.patch.object(maintain, "retention_hours", return_value=0.0),
-        mock.patch.object(store, "retention_of", return_value=0.0),
+        mock.patch.object(vacuum, "retention_of", return_value=0.0),
     ):
         options_given = {"options": {k: str(v) for k, v in vars(options).items()}}
 

@@ -21,7 +21,6 @@ from unittest import mock
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Rejected, RunReport, TableBase
 from materializer.core.time.spans import Span, SpanSet
-from materializer.journal import store
 from materializer.journal.events import (
     Captured,
     Defined,
@@ -33,6 +32,7 @@ from materializer.journal.events import (
     SourceIdentity,
 )
 from materializer.journal.journal import Journal
+from materializer.lake.write import vacuum
 from tests.benchmarks.trades import report, reporting, timed
 
 TOLD: Final = (10, 100, 1_000, 10_000, 100_000)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         seconds.append(took)
         if n % A_DAY == 0:
             let_a_day_pass(folder)
-            with mock.patch.object(store, "retention_of", return_value=0.0):  # the log says when files went: just now
+            with mock.patch.object(vacuum, "retention_of", return_value=0.0):  # the log says when files went: just now
                 journal.clean()
         upto = next((told for told in (*TOLD, options.refreshes) if n <= told < n + A_FOLD), None)
         if upto is not None:

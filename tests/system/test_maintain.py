@@ -149,7 +149,7 @@ def test_files_and_journal_stay_bounded(site, no_retention, monkeypatch, hours):
     """
     Many small refreshes with maintenance leave few files in every table and in the journal, and the whole history.
     """
-    monkeypatch.setattr("materializer.journal.store.retention_of", lambda *_: 0.0)
+    monkeypatch.setattr("materializer.lake.write.vacuum.retention_of", lambda *_: 0.0)
     site.table()
     site.hourly(properties={"maintain.every": "5"})
     most = Counter[str]()

@@ -16,8 +16,7 @@ from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
-"""Most merge groups in one plan. Each group reads its own run of source versions, so many small groups cost more than they
-save."""
+"""Most merge groups in one plan. Each reads its own run of source versions, so many small ones cost more than they save."""
 
 OPENED: Final = 8
 """Number of rows that can be read and skipped at the cost of one row that is aggregated."""
@@ -27,10 +26,7 @@ MAX_SPANS: Final = 64
 
 
 class Lane(StrEnum):
-    """Where the rows of a refresh are computed and written: the driver reads and fetches few, many stay in Spark.
-
-    The driver commits in both lanes.
-    """
+    """Where rows are computed and written: the driver reads and fetches few, many stay in Spark. It commits in both lanes."""
 
     DRIVER = "driver"
     SPARK = "spark"
