@@ -1,9 +1,9 @@
 """Partials of ``first`` and ``last`` from buffers of fixed size, which Spark aggregates by hash instead of by sorting.
 
 The partial of ``first(x)`` is the least struct of the time, the columns that decide among equal times, and *x*. Spark's hash
-aggregation has no place for a struct, so Spark sorts all rows. Where no instant of a group has two different values,
-``min_by(x, time)`` gives the same. So the values are taken that way, and groups in which the extreme instant has different values are
-found at the same time, to be computed from structs.
+aggregation has no place for a struct, so Spark sorts all rows. Where all rows of the first instant of a group are equal in these
+columns, ``min_by(x, time)`` gives the same. So the values are taken that way, and the other groups, which are *tied*, are found at the same
+time, to be computed from structs.
 
 How they are found: a number has the time since the start of the bucket in its upper bits, and bits of the value below. Over the
 rows of a group, ``min(time, bits)`` has the least bits among the rows of the first instant, and ``min(time, mask - bits)`` the

@@ -20,7 +20,7 @@ from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
-from materializer.core.compiled.by_hash import OFFSET, TIED, ByHash
+from materializer.core.compiled.by_hash import TIED
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
@@ -152,44 +152,6 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet, unobserved: D
     again = None if unobserved is None else unobserved.groupBy(*groups)
     built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign, again)
     return built.select(*map(quoted, names), *[p.name for p in partials])
-
-
-def build_by_hash(definition: Definition, form: ByHash, rows: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return the partials of *rows*, which lie inside *spans*, in a form that Spark aggregates by hash.
-
-    Shape:
-        As :func:`build`, and :data:`~materializer.core.compiled.by_hash.TIED`: whether the partials of a group are not right.
-    """
-    time_type, time = definition.time_type, quoted(definition.spec.time_column)
-    grouped = _grouped(definition, rows, spans)
-    offset = f"{instant_of_sql(time, time_type)} - {instant_of_sql(SLICE, time_type)}"
-    found = grouped.withColumn(OFFSET, sf.expr(offset)).groupBy(*definition.group_columns)
-    built = found.agg(*[sf.expr(sql).alias(name) for name, sql in form.aggregates])
-    columns = [*form.partials, (TIED, form.tied)]
-    return built.select(*map(quoted, definition.group_columns), *[sf.expr(sql).alias(name) for name, sql in columns])
-
-
-def build_groups(definition: Definition, rows: DataFrame, spans: SpanSet, groups: DataFrame) -> DataFrame:
-    """Return what :func:`build` returns, of few groups.
-
-    Args:
-        definition: The definition to compute.
-        rows: The source rows that count.
-        spans: Spans that contain the times of the rows.
-        groups: The groups, by the names of the group columns.
-    """
-    names = definition.group_columns
-    others = sf.broadcast(groups.select(*[sf.col(quoted(n)).alias(f"r_{n}") for n in names]))
-    on = sf.expr(" AND ".join(f"{quoted(n)} <=> {quoted('r_' + n)}" for n in names))
-    found = _grouped(definition, rows, spans).join(others, on, "left_semi").groupBy(*names)
-    return found.agg(*[sf.expr(p.build).alias(p.name) for p in definition.layout.partials])
-
-
-def _grouped(definition: Definition, rows: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return rows with the columns of their group."""
-    spec = definition.spec
-    start = sf.expr(bucket_start_sql(definition.grid, quoted(spec.time_column), spans)).alias(SLICE)
-    return rows.select("*", start, *[sf.expr(key.sql).alias(key_column(key.name)) for key in spec.keys])
 
 
 def merge(definition: Definition, parts: Sequence[DataFrame]) -> DataFrame:

@@ -18,9 +18,9 @@ from materializer.core.compiled.by_hash import TIED, by_hash
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.services.aggregate import Aggregate
 from materializer.spark.query import compute as c
+from materializer.spark.query.by_hash import partials_by_hash, partials_of_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -45,6 +45,8 @@ SCHEMA: Final = pa.schema(
         "b": pa.bool_(),
         "day": pa.date32(),
         "name": pa.string(),
+        "i": pa.int32(),
+        "wall": pa.timestamp("us"),
     }
 )
 MEASURES: Final = "first(x) AS a, last(x) FILTER (WHERE n > 0) AS z, count(*) AS rows"
@@ -70,6 +72,8 @@ def drawn(rng: random.Random, count: int, keys: int = 2) -> list[dict[str, Any]]
                 "b": rng.choice([True, False, None]),
                 "day": at.date(),
                 "name": "a",
+                "i": rng.randrange(-25, 25),
+                "wall": at.replace(tzinfo=None),
             }
         )
     return found
@@ -94,38 +98,46 @@ def shown(row: dict[str, Any]) -> str:
     return str({n: v for n, v in row.items() if n != TIED}).replace("-0.0", "0.0")
 
 
-def tied_by_hand(rows: list[dict[str, Any]], values: list[tuple[str, Any, Any]]) -> bool:
-    """Whether the extreme instant of a group's rows has two different values."""
-    for column, extreme, is_given in values:
+def tied_by_hand(rows: list[dict[str, Any]], ends: list[tuple[Any, Any]]) -> bool:
+    """Whether rows of an extreme instant of a group differ in *x*, or in *n*, which decides among equal times."""
+    for extreme, is_given in ends:
         given = [row for row in rows if is_given(row)]
         at = extreme((row["ts"] for row in given), default=None)
-        found = {
-            struct.pack("d", row[column] + 0.0) if row[column] is not None else None for row in given if row["ts"] == at
-        }
-        if len(found) > 1:
+        first = [row for row in given if row["ts"] == at]
+        if len({(r["n"], None if r["x"] is None else struct.pack("d", r["x"] + 0.0)) for r in first}) > 1:
             return True
     return False
 
 
-@pytest.mark.parametrize("window", ["1 minute", "1 hour", "1 day", "1 month"])
-def test_groups_by_hash_are_those_from_structs_where_they_are_not_tied(spark, tmp_path, window) -> None:
+@pytest.mark.parametrize(
+    "bucket",
+    [
+        "time_bucket('1 minute', ts)",
+        "time_bucket('1 hour', ts)",
+        "time_bucket('1 month', ts)",
+        "time_bucket('1 day', ts, 'Europe/Berlin')",
+        "time_bucket('1 month', ts, 'America/New_York')",
+        "time_bucket('7 days', day)",
+        "time_bucket('1 hour', wall)",
+        "time_bucket(10, i)",
+    ],
+)
+def test_groups_by_hash_are_those_from_structs_where_they_are_not_tied(spark, tmp_path, bucket) -> None:
     """
-    A group is tied exactly if its first or last instant has two values; all others have the partials of the struct form.
+    Groups that are not tied have the partials of the struct form, on grids of every kind; the tied ones get them afterwards.
     """
-    rows = drawn(random.Random(window), 400, keys=100)
-    definition = defined(
-        spark, tmp_path, rows, f"SELECT window.start AS at, k, {MEASURES} FROM t GROUP BY window(ts, '{window}'), k"
-    )
+    rows = drawn(random.Random(bucket), 400, keys=100)
+    definition = defined(spark, tmp_path, rows, f"SELECT {bucket} AS at, k, {MEASURES} FROM t GROUP BY {bucket}, k")
     frame = spark.read.format("delta").load(str(tmp_path / "t"))
     form = by_hash(definition)
     assert form is not None
 
-    quick = c.to_arrow(c.build_by_hash(definition, form, frame, ALL))
+    quick = c.to_arrow(partials_by_hash(definition, form, frame, ALL))
     whole = by_group(c.to_arrow(c.build(definition, frame, ALL)), definition)
     tied = quick.filter(quick[TIED])
     types = dict(definition.partial_columns)
     groups = c.frame_of(spark, tied.select(definition.group_columns), {n: types[n] for n in definition.group_columns})
-    again = by_group(c.to_arrow(c.build_groups(definition, frame, ALL, groups)), definition)
+    again = by_group(c.to_arrow(partials_of_groups(definition, frame, ALL, groups)), definition)
 
     found = by_group(quick, definition)
     assert found.keys() == whole.keys()
@@ -135,9 +147,9 @@ def test_groups_by_hash_are_those_from_structs_where_they_are_not_tied(spark, tm
     assert 0 < tied.num_rows < quick.num_rows
 
 
-def test_a_group_is_tied_only_if_its_extreme_instant_has_two_values(spark, tmp_path) -> None:
+def test_a_group_is_tied_only_if_rows_of_its_extreme_instant_differ(spark, tmp_path) -> None:
     """
-    Equal values of one instant are no tie, also if they are null or NaN; a double loop agrees about every group.
+    Equal rows of one instant are no tie, also if their values are null or NaN; a double loop agrees about every group.
     """
     rows = drawn(random.Random(1), 150)
     definition = defined(
@@ -150,12 +162,12 @@ def test_a_group_is_tied_only_if_its_extreme_instant_has_two_values(spark, tmp_p
     form = by_hash(definition)
     assert form is not None
 
-    found = by_group(c.to_arrow(c.build_by_hash(definition, form, frame, ALL)), definition)
+    found = by_group(c.to_arrow(partials_by_hash(definition, form, frame, ALL)), definition)
 
-    values = [("x", min, lambda _: True), ("x", max, lambda row: (row["n"] or 0) > 0)]
+    ends = [(min, lambda _: True), (max, lambda row: (row["n"] or 0) > 0)]
     for (at, key), row in found.items():
         inside = [r for r in rows if r["k"] == key and at <= r["ts"] < at + dt.timedelta(minutes=1)]
-        assert tied_by_hand(inside, values) == row[TIED], (at, key)
+        assert tied_by_hand(inside, ends) == row[TIED], (at, key)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +198,19 @@ def test_only_what_hashing_has_a_place_for_is_aggregated_by_hash(spark, tmp_path
     assert is_there == (by_hash(definition) is not None)
 
 
-def unhashed(value: int) -> int:
-    """Return the 64 bits with a hash: each step of XXH64 for one number, undone."""
-    most, primes = (1 << 64) - 1, (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579)
-    inverse = [pow(p, -1, 1 << 64) for p in primes]
+PRIMES: Final = (
+    11400714785074694791,
+    14029467366897019727,
+    1609587929392839161,
+    9650029242287828579,
+    2870177450012600261,
+)
+MOST: Final = (1 << 64) - 1
+
+
+def unhashed(value: int, size: int = 8) -> int:
+    """Return the bits of a number of *size* bytes, 8 or 4, with a hash: each step of XXH64, undone."""
+    inverse = [pow(p, -1, 1 << 64) for p in PRIMES]
 
     def back(of: int, by: int) -> int:
         found = of
@@ -198,32 +219,77 @@ def unhashed(value: int) -> int:
         return found
 
     def turned(of: int, by: int) -> int:
-        return (of >> by | of << (64 - by)) & most
+        return (of >> by | of << (64 - by)) & MOST
 
-    h = back(value & most, 32) * inverse[2] & most
-    h = back(back(h, 29) * inverse[1] & most, 33)
-    h = turned((h - primes[3]) * inverse[0] & most, 27)
-    h ^= (42 + 2870177450012600261 + 8) & most
-    return turned(h * inverse[0] & most, 31) * inverse[1] & most
-
-
-def hashed_values() -> Iterator[float]:
-    """Yield hard and random numbers."""
-    rng = random.Random(3)
-    yield from (v for v in HARD if v is not None and not (v == 0 and math.copysign(1, v) < 0))
-    yield from (struct.unpack("d", rng.randbytes(8))[0] for _ in range(500))
+    h = back(value & MOST, 32) * inverse[2] & MOST
+    h = back(back(h, 29) * inverse[1] & MOST, 33)
+    if size == 8:
+        h = turned((h - PRIMES[3]) * inverse[0] & MOST, 27) ^ (42 + PRIMES[4] + 8) & MOST
+        return turned(h * inverse[0] & MOST, 31) * inverse[1] & MOST
+    h = turned((h - PRIMES[2]) * inverse[1] & MOST, 23) ^ (42 + PRIMES[4] + 4) & MOST
+    return h * inverse[0] & MOST
 
 
-def test_a_hash_of_a_number_can_be_undone(spark) -> None:
+@pytest.mark.parametrize(
+    ("kind", "size", "bits"),
+    [
+        ("double", 8, None),
+        ("float", 4, None),
+        ("bigint", 8, "x"),
+        ("int", 4, "x"),
+        ("smallint", 4, "CAST(x AS INT)"),
+        ("tinyint", 4, "CAST(x AS INT)"),
+        ("boolean", 4, "CAST(x AS INT)"),
+        ("date", 4, "unix_date(x)"),
+        ("timestamp", 8, "unix_micros(x)"),
+        ("timestamp_ntz", 8, "unix_micros(CAST(x AS TIMESTAMP))"),
+        ("decimal(18,2)", 8, "CAST(x * 100 AS BIGINT)"),
+    ],
+)
+def test_a_hash_can_be_undone(spark, kind, size, bits) -> None:
     """
-    Different numbers have different hashes, because from each hash its number is found again.
+    Different values of a type have different hashes, because from each hash the bits of its value are found again.
     """
-    values = [v for v in hashed_values() if not math.isnan(v)]
-    frame = spark.createDataFrame([(v,) for v in values], "x double")
+    rng, whole = random.Random(3), bits is not None
+    drawn_values = [rng.randrange(-100, 100) for _ in range(50)] + (
+        [] if kind in {"tinyint", "boolean"} else [2**14, -(2**14)]
+    )
+    hard = [v for v in HARD if v and not math.isnan(v)]
+    values: list[Any] = drawn_values if whole else [*map(float, drawn_values), *hard]
+    schema = "v bigint" if whole else "v double"
+    typed = f"CAST(CAST(v AS TIMESTAMP) AS {kind})" if kind in {"date", "timestamp_ntz"} else f"CAST(v AS {kind})"
+    frame = spark.createDataFrame([(v,) for v in values], schema).selectExpr(f"{typed} AS x")
 
-    found = [row[0] for row in frame.selectExpr("xxhash64(x)").collect()]
+    found = frame.selectExpr("xxhash64(x) AS h", f"{bits or 'x'} AS bits").collect()
 
-    assert [struct.pack("d", v) for v in values] == [struct.pack("Q", unhashed(h)) for h in found]
+    code = {8: "<d", 4: "<f"}[size]
+    for row in found:
+        number = row["bits"].to_bytes(size, "little", signed=True) if whole else struct.pack(code, row["bits"])
+        assert int.from_bytes(number, "little") == unhashed(row["h"], size), row
+
+
+@pytest.mark.parametrize("often", [False, True], ids=["few ties", "many ties"])
+def test_columns_of_a_source_may_have_the_names_of_ours(spark, tmp_path, often) -> None:
+    """
+    A source may have columns that are called like those of the partials, and like the scratch columns of the form.
+    """
+    rng, count = random.Random(8), 60_000
+    seconds = 60 if often else 3_600
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    steps = [start + dt.timedelta(milliseconds=rng.randrange(seconds) * (1_000 if often else 1)) for _ in range(count)]
+    names = {"slice": [rng.randrange(3) for _ in range(count)], "K_k": [rng.random() for _ in range(count)]}
+    rows = {"ts": pa.array(steps, pa.timestamp("us", tz="UTC")), "k": [rng.randrange(20) for _ in range(count)]}
+    write_deltalake(str(tmp_path / "t"), pa.table(rows | names | {"a0": names["K_k"]}))
+    config = Config(lake=str(tmp_path / "lake"), sources={"t": str(tmp_path / "t")}, executor="spark")
+    m = Materializer(config=config, spark=spark)
+    measures = "first(K_k) AS a, last(slice) AS z, max(a0) AS most"
+    m.apply(
+        f"CREATE MATERIALIZED VIEW a AS SELECT window.start AS at, k, {measures} FROM t GROUP BY window(ts, '1 minute'), k"
+    )
+
+    m.refresh("a")
+
+    assert m.verify("a").is_equal
 
 
 @pytest.mark.parametrize("lowest", [0, 40, 60])
@@ -242,7 +308,7 @@ def test_values_that_share_most_bits_of_their_hash_are_tied(spark, tmp_path, low
     form = by_hash(definition)
     assert form is not None
 
-    (found,) = c.to_arrow(c.build_by_hash(definition, form, frame, ALL)).to_pylist()
+    (found,) = c.to_arrow(partials_by_hash(definition, form, frame, ALL)).to_pylist()
 
     assert numbers[0] != numbers[1]
     assert found[TIED]
@@ -264,7 +330,7 @@ def test_a_null_and_the_value_with_its_hash_are_tied(spark, tmp_path) -> None:
     form = by_hash(definition)
     assert form is not None
 
-    (found,) = c.to_arrow(c.build_by_hash(definition, form, frame, ALL)).to_pylist()
+    (found,) = c.to_arrow(partials_by_hash(definition, form, frame, ALL)).to_pylist()
 
     assert [42, 42] == [row[0] for row in frame.selectExpr("xxhash64(n)").collect()]
     assert found[TIED]
