@@ -35,7 +35,7 @@ class Checking(OpenedLake):
         """
         from materializer.services.quality.verify import Verifier
 
-        verifier = Verifier(self._lake.root, self.journal, self._lake.engine)
+        verifier = Verifier(self._lake.root, self.journal, self._lake.engine, self._lake.observation)
         return verifier.verify(name, self._part(name, start, end))
 
     def check(

@@ -19,6 +19,7 @@ from materializer.errors.definitions import (
     FrozenHistoryError,
     NotCoveredError,
     Problem,
+    RollupChangedError,
 )
 from materializer.errors.environment import (
     CalendarLibraryMissingError,
@@ -164,6 +165,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "CatalogUnreachableError",
     "CatalogRefusedError",
     "RetryableError",
+    "RollupChangedError",
     "LeaseHeldError",
     "LeaseLostError",
     "JournalConflictError",

@@ -68,6 +68,13 @@ class NotCoveredError(MaterializerError):
     exit_status = 65
 
 
+class RollupChangedError(MaterializerError):
+    """The aggregate that is rolled up no longer has the partials that the roll-up merges; nothing was written."""
+
+    code = "rollup.changed"
+    exit_status = 65
+
+
 class FrozenHistoryError(MaterializerError):
     """The request would compute frozen history again, from the rows that the source still has."""
 

@@ -32,6 +32,7 @@ from materializer.journal.events import (
     LeaseRenewed,
     LeaseTaken,
     Maintained,
+    ParentSwitched,
     Planned,
     PolicyRan,
     Registered,
@@ -63,6 +64,7 @@ class Row:
 KINDS: Final[dict[str, type]] = {
     "defined": Defined,
     "described": Described,
+    "parent_switched": ParentSwitched,
     "lease_taken": LeaseTaken,
     "lease_renewed": LeaseRenewed,
     "lease_released": LeaseReleased,

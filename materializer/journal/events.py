@@ -97,6 +97,22 @@ class Described:
 
 @json_fields(later=())
 @dataclass(frozen=True, slots=True)
+class ParentSwitched:
+    """The aggregate that a roll-up reads has other partials now: everything of the roll-up is dirty.
+
+    Args:
+        spec: The definition of the roll-up, with that of its parent as it is now, as JSON.
+        source: The partials.
+        cursor: Their version from which changes are captured.
+    """
+
+    spec: Mapping[str, Any]
+    source: SourceIdentity
+    cursor: int
+
+
+@json_fields(later=())
+@dataclass(frozen=True, slots=True)
 class LeaseTaken:
     """A process took the lease."""
 
@@ -378,6 +394,7 @@ class Snapshot:
 Event: TypeAlias = (
     Defined
     | Described
+    | ParentSwitched
     | LeaseTaken
     | LeaseRenewed
     | LeaseReleased

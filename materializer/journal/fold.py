@@ -38,6 +38,7 @@ from materializer.journal.events import (
     LeaseRenewed,
     LeaseTaken,
     Maintained,
+    ParentSwitched,
     Planned,
     PolicyRan,
     Registered,
@@ -107,6 +108,18 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
     match event:
         case Described():
             return replace(state, spec=event.spec, source=event.source or state.source)
+        case ParentSwitched():
+            return replace(
+                _without_plan(state, "moves the source of"),
+                spec=event.spec,
+                source=event.source,
+                cursor=event.cursor,
+                log=_everything(state.threshold, state.discarded, Cause.LOST),
+                extent_end=NEG_INF,
+                followed_end=POS_INF,
+                null_times=None,
+                changes=(),
+            )
         case LeaseTaken():
             return replace(state, lease=event.lease)
         case LeaseRenewed():
@@ -353,7 +366,7 @@ def _repaired(state: AggregateState, event: Repaired, source: SourceIdentity | N
         state,
         cursor=state.cursor if event.cursor is None else event.cursor,
         threshold=threshold,
-        log=_everything(threshold, state.discarded),
+        log=_everything(threshold, state.discarded, Cause.REPAIRED),
         extent_end=NEG_INF,
         null_times=None,
         changes=(),
@@ -362,11 +375,18 @@ def _repaired(state: AggregateState, event: Repaired, source: SourceIdentity | N
     )
 
 
-def _everything(threshold: int, discarded: int) -> InvalidationLog:
-    """Return a log in which everything is dirty; below *discarded* the cause is RETIRED, so that rows there are removed."""
+def _everything(threshold: int, discarded: int, cause: Cause) -> InvalidationLog:
+    """Return a log in which everything is dirty; below *discarded* the cause is RETIRED, so that rows there are removed.
+
+    Args:
+        threshold: The end of what was materialised, which is dirty for *cause*.
+        discarded: The first retained edge.
+        cause: Why.
+    """
     entries = []
     if discarded != NEG_INF:
         entries.append(Entry(Span(NEG_INF, discarded), None, Cause.RETIRED))
     if discarded < threshold:
-        entries.append(Entry(Span(discarded, threshold), None, Cause.REPAIRED))
+        gone = ANY_ROWS if cause is Cause.LOST else 0
+        entries.append(Entry(Span(discarded, threshold), None, cause, gone=gone))
     return InvalidationLog((*entries, Entry(Span(max(discarded, threshold), POS_INF))))

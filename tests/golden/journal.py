@@ -142,6 +142,9 @@ def _all_events() -> Iterator[Event]:
     )
     yield DEFINED
     yield events.Described({"name": "bars", "comment": "Hours of trades"})
+    yield events.ParentSwitched(
+        {"name": "days", "rolls_up": {"name": "bars"}}, SourceIdentity("/lake/bars/partials/v2", "table-5"), 17
+    )
     yield events.LeaseTaken(LEASE)
     yield events.LeaseRenewed("owner-1", 1_710_072_060.25)
     yield events.LeaseReleased("owner-1")

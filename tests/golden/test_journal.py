@@ -83,4 +83,4 @@ def test_the_recorded_history_has_what_happens_to_aggregates() -> None:
         json.loads(line)["kind"] for text in RECORDED.values() for line in text.splitlines() if line.startswith('{"agg')
     }
 
-    assert {"build_opened", "delivered", "registered", "retired"} == set(KINDS) - kinds
+    assert {"build_opened", "delivered", "parent_switched", "registered", "retired"} == set(KINDS) - kinds

@@ -28,6 +28,7 @@ OF_KIND: dict[str, st.SearchStrategy[Any]] = {
     "policy_ran": st.builds(events.PolicyRan, NAMES, VERSIONS, VERSIONS, st.booleans()),
     "described": st.builds(events.Described, OBJECTS),
     "lease_taken": st.builds(events.LeaseTaken, some.leases()),
+    "parent_switched": st.builds(events.ParentSwitched, OBJECTS, some.sources(), VERSIONS),
     "lease_renewed": st.builds(events.LeaseRenewed, NAMES, st.floats(0, 1e10)),
     "lease_released": st.builds(events.LeaseReleased, NAMES),
     "captured": st.builds(

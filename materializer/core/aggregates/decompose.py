@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial as bind
 
-from materializer.core.aggregates import moments, ordered, positions, products, ranked, shape, simple, sketches
+from materializer.core.aggregates import moments, ordered, positions, products, ranked, rollup, shape, simple, sketches
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import RowOrder, row_order
 from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
-from materializer.core.aggregates.registry import AggregateFunction, find
+from materializer.core.aggregates.registry import ROLLS_UP, ROLLUP, AggregateFunction, find
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.errors import DefinitionError, Problem
 
@@ -25,14 +25,19 @@ def decompose(spec: AggregateSpec) -> Layout:
     """
     formulas = [(m.name, m.formula) for m in spec.measures]
     having = [("HAVING", spec.having)] if spec.having else []
-    taken = _Taker(row_order(spec), _sums(f for _, f in formulas + having))
+    if spec.rolls_up is None:
+        order, sums, counts = row_order(spec), _sums(f for _, f in formulas + having), simple.row_count()
+        taken = _Taker(lambda call: parts_of(call, order, is_summed=simple.sum_name(call) in sums))
+    else:
+        below, counts = decompose(spec.rolls_up), rollup.row_count()
+        taken = _Taker(bind(_rolled_up, spec.rolls_up, below))
     measures = [(name, formula, taken.apart(name, formula)) for name, formula in formulas]
     filters = [(formula, taken.apart(name, formula)) for name, formula in having]
     taken.refuse_together([(n, c) for n, f in formulas + having for c in f.calls])
     if taken.problems:
         raise DefinitionError(taken.problems)
     every = [p for *_, parts in measures for p in parts] + [p for _, parts in filters for p in parts]
-    counted = () if spec.is_engine else (simple.row_count(),)
+    counted = () if spec.is_engine else (counts,)
     return Layout(
         partials=_once([*(p for parts in every for p in parts.partials), *counted]),
         finals=tuple((n, _filled(f, [p.final for p in parts])) for n, f, parts in measures),
@@ -74,14 +79,8 @@ def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:
 class _Taker:
     """Decomposes formulas and collects their problems."""
 
-    order: RowOrder
-    sums: frozenset[str]
-    problems: list[Problem]
-
-    def __init__(self, order: RowOrder, sums: frozenset[str]) -> None:
-        self.order = order
-        self.sums = sums
-        self.problems = []
+    take: Callable[[Call], Parts]
+    problems: list[Problem] = field(default_factory=list)
 
     def apart(self, name: str, formula: Formula) -> list[Parts]:
         return [p for p in (self._one(name, call) for call in formula.calls) if p is not None]
@@ -99,11 +98,19 @@ class _Taker:
 
     def _one(self, name: str, call: Call) -> Parts | None:
         try:
-            return parts_of(call, self.order, is_summed=simple.sum_name(call) in self.sums)
+            return self.take(call)
         except CallError as error:
             message = f"measure '{name}': {error.message}"
             self.problems.append(Problem(error.code, message, error.hint, about=name))
             return None
+
+
+def _rolled_up(spec: AggregateSpec, layout: Layout, call: Call) -> Parts:
+    if call.function != ROLLUP:
+        message = f"{call.text or call.function} stands beside `rollup`, which reads partials and not rows"
+        raise CallError("definition.rollup-mixed", message, "write rollup(measure), or make two aggregates")
+    _check(call, ROLLS_UP)
+    return rollup.parts_of(call, spec, layout)
 
 
 def _sums(formulas: Iterable[Formula]) -> frozenset[str]:
@@ -238,4 +245,5 @@ _FAMILIES: dict[str, Callable[[Call, RowOrder, bool], Parts]] = {
     "quantile": _alone(ranked.quantile),
     "kth_smallest": _alone(ranked.kth_smallest),
     "distinct_values": _alone(ranked.distinct_values),
+    "rollup": _alone(rollup.refuse),
 }

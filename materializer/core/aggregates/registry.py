@@ -10,6 +10,7 @@ Family: TypeAlias = Literal[
     "same", "count", "sum", "avg", "variance", "comoment", "end", "extreme_by", "list", "hll", "kll", "set", "mode",
     "within_group", "listagg", "percentile", "sem", "shape", "powers", "weighted_sum", "weighted_average", "product",
     "end_but", "at_extreme", "position_of_value", "position_of_extreme", "quantile", "kth_smallest", "distinct_values",
+    "rollup",
 ]  # fmt: skip
 Distinct: TypeAlias = Literal["same", "recompute", "refused"]
 
@@ -48,13 +49,19 @@ def find(name: str) -> AggregateFunction | None:
         True
     """
     folded = name.lower()
+    if folded == ROLLUP:
+        return ROLLS_UP
     return BY_NAME.get(ALIASES.get(folded, folded))
 
 
 def names() -> frozenset[str]:
-    """Return every name that :func:`find` knows, aliases included."""
+    """Return every name of an aggregate of rows, aliases included."""
     return frozenset(BY_NAME) | frozenset(ALIASES)
 
+
+ROLLUP: Final = "rollup"
+ROLLS_UP: Final = AggregateFunction(ROLLUP, "rollup", distinct="refused")
+"""Merges the partials of a measure of another aggregate; see :mod:`materializer.core.aggregates.rollup`."""
 
 ALIASES: Final = MappingProxyType(
     {

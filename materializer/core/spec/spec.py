@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from materializer.core.codec import as_json, from_json, json_fields
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields
 
 CONTINUOUS: Final = "continuous_aggregate"
 
@@ -143,7 +143,17 @@ class Measure:
     formula: Formula
 
 
-@json_fields(order=("name", "source", "time_column", "time_type", "resolution", ...), later=["suites"])
+_SPEC: Final = JsonForm(
+    lambda spec: None if spec is None else as_json(spec),
+    lambda data: None if data is None else AggregateSpec.from_json(data),
+)
+
+
+@json_fields(
+    order=("name", "source", "time_column", "time_type", "resolution", ...),
+    later=["suites", "rolls_up"],
+    omits=["rolls_up"],
+)
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
     """A definition that was read and checked.
@@ -172,6 +182,9 @@ class AggregateSpec:
         lateness: How late rows are treated: ``recompute``, ``strict`` or ``delay``.
         suites: Expectations as (``output`` or ``source``, JSON of the suite); they never change a result.
         sql: The text that the definition was read from, or "".
+        rolls_up: Of a roll-up: the definition of the aggregate whose partials it merges, as that was when this one was
+            applied. Time column, keys and WHERE of a roll-up are about the columns of these partials. None for other
+            definitions.
     """
 
     name: str
@@ -197,6 +210,7 @@ class AggregateSpec:
     lateness: str = "recompute"
     suites: tuple[tuple[str, str], ...] = ()
     sql: str = field(default="", compare=False)
+    rolls_up: Annotated[AggregateSpec | None, _SPEC] = None
 
     @property
     def is_engine(self) -> bool:

@@ -88,7 +88,7 @@ GENERATORS: Final = names_in("""
 
 WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value")
 
-AGGREGATES: Final = registry.names()
+AGGREGATES: Final = registry.names() | {registry.ROLLUP}
 
 UNSUPPORTED_AGGREGATES: Final = names_in("""
     skewness try_sum try_avg regr_avgx regr_avgy regr_count regr_r2 regr_sxx regr_sxy regr_syy histogram_numeric

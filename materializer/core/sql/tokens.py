@@ -24,17 +24,19 @@ _PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SU
 
 
 class DefinitionDialect(Spark):
-    """Spark SQL with `window` as an ordinary name and all function calls kept as written.
+    """Spark SQL with `window` and `rollup` as ordinary names and all function calls kept as written.
 
-    While WINDOW is a keyword, `GROUP BY window(…)` does not parse. The functions that the parser knows lose their name, and
-    sometimes an argument.
+    While WINDOW is a keyword, `GROUP BY window(…)` does not parse; ROLLUP would be a grouping. The functions that the parser
+    knows lose their name, and sometimes an argument.
     """
 
     class Tokenizer(Spark.Tokenizer):
         """Tokens without the keywords that would consume the text after them."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            text: kind for text, kind in Spark.Tokenizer.KEYWORDS.items() if kind != TokenType.WINDOW
+            text: kind
+            for text, kind in Spark.Tokenizer.KEYWORDS.items()
+            if kind not in (TokenType.WINDOW, TokenType.ROLLUP)
         }
         COMMANDS: ClassVar[set[TokenType]] = set()
 

@@ -23,6 +23,7 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import LogGapError, MaterializerError, SourceReplacedError, SourceRolledBackError
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import whole_buckets
+from materializer.lake.capture.changed_spans import changed_spans
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
@@ -287,6 +288,7 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
     counts: list[VersionCount] = []
     frozen = CaptureResult()
     for commit in run:
+        times: list[Span] = []
         added = [f for f in commit.adds if f.data_change]
         removed = [context.original(f) for f in commit.removes if f.data_change]
         for file in (*added, *removed):
@@ -294,17 +296,19 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
                 why = f"{reason}, and a file of version {commit.version} says nothing about its times"
                 return _lost(context, first, last, why, gone=_gone(context, run))
             if file.span is not None:
-                spans.append(file.span)
+                times.append(file.span)
+        changed = changed_spans(commit, context.column.name)
+        spans += times if changed is None else SpanSet.union(times) & changed
         if added or removed:
             inserted, deleted = sum(f.rows or 0 for f in added), sum(f.rows or 0 for f in removed if f)
             nulls = sum(f.nulls or 0 for f in (*added, *removed) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
         frozen += below_frozen.of_files(context, commit, added, [f for f in removed if f])
         context.learn(commit)
-    times = whole_buckets(SpanSet.union(spans) - below_frozen.below(context), context.floor, context.next_edge)
+    dirty = whole_buckets(SpanSet.union(spans) - below_frozen.below(context), context.floor, context.next_edge)
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
-    pieces = (CapturedPiece(times, Rung.FILES, is_insert_only, total, None, first, last),) if times else ()
+    pieces = (CapturedPiece(dirty, Rung.FILES, is_insert_only, total, None, first, last),) if dirty else ()
     return CaptureResult(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + frozen
 
 

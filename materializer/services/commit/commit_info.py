@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from materializer.core.refresh.output_feed import NOTE, is_on, reasons_as_json
-from materializer.core.refresh.plan import Plan
+from materializer.core.refresh.plan import MAX_SPANS, Plan
+from materializer.core.time.slice_column import SliceColumn
+from materializer.core.time.spans import SpanSet
+from materializer.lake.capture.changed_spans import note_of_changes
 from materializer.services.aggregate import Aggregate
 
 
@@ -22,6 +25,16 @@ def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
         "place": place_of(aggregate),
     }
     return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
+
+
+def changed_in(aggregate: Aggregate, column: SliceColumn, spans: SpanSet) -> dict[str, Any]:
+    """Return the part of the commit info by which a reader of the table knows the buckets that a refresh computed.
+
+    The files that it replaced also hold rows of clean buckets. Of an engine nothing is said, nor of a table by ends.
+    """
+    if aggregate.definition.engine is not None or column.holds_end:
+        return {}
+    return note_of_changes(column.name, spans.at_most(MAX_SPANS))
 
 
 def place_of(aggregate: Aggregate) -> list[str]:

@@ -40,7 +40,7 @@ from materializer.lake.write.replace import replace_by_files, replace_spans
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services import processes
-from materializer.services.commit.commit_info import note_of
+from materializer.services.commit.commit_info import changed_in, note_of
 from materializer.services.commit.counters import Counters
 from materializer.services.commit.switch_ports import SwitchTables
 from materializer.services.observe.observe import Observation
@@ -182,6 +182,7 @@ class DeltaPorts(SwitchTables):
             note |= note_of(aggregate, plan)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
         column, order = aggregate.slice_column(which.value), aggregate.order(which.value)
+        note |= changed_in(aggregate, column, plan.spans & spans)
         if is_fetched:
             result = replace_spans(path, rows, column, spans, app_id, plan.n, note, order=order)
         else:

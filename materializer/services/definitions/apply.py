@@ -39,7 +39,7 @@ from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path, partials_path
-from materializer.services.definitions import calendars, impact, lineage, outputs, suites
+from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies
@@ -133,8 +133,12 @@ class Definitions:
         """Return a checked definition whose source was made by the same command since, with the table that this is."""
         if prepared.source.table_id:
             return prepared
-        head = DeltaFolder.at(prepared.source.path).head()
-        source = replace(prepared.source, table_id=head.table_id)
+        source = prepared.source
+        parent = lineage.parent_of(source.path, self._root, self._journal.view().states)
+        if parent is not None and prepared.spec.rolls_up is not None:
+            source = rolled_up.partials_of(parent, self._root)
+        head = DeltaFolder.at(source.path).head()
+        source = replace(source, table_id=head.table_id)
         return replace(prepared, source=source, change=replace(prepared.change, source_version=head.version))
 
     def apply(self, prepared: CheckedDefinition, *, lease: Leases) -> DefinitionChange:
@@ -198,6 +202,8 @@ class Definitions:
         build = None if existing is None else view.build_of(existing)
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source, folder = batch.awaited(spec) or self._source_of(spec)
+        if rolled_up.is_rollup(spec):
+            spec, source, folder = self._rolled_up(spec, source, batch)
         spec = lineage.over_final_rows(spec, source.path, self._root, batch.states)
         spec = calendars.looked_up(spec, self._resolve_source) if spec.is_engine else spec
         if unfit := batch.misfits_of_child(spec, source.path):
@@ -234,6 +240,17 @@ class Definitions:
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
         return CheckedDefinition(replace(change, next=what), checked, source, schemas, existing, build)
+
+    def _rolled_up(
+        self, spec: AggregateSpec, source: SourceIdentity, batch: Batch
+    ) -> tuple[AggregateSpec, SourceIdentity, DeltaFolder | Awaited]:
+        """Return a roll-up over the partials of the aggregate that it names, and these partials."""
+        parent = lineage.parent_of(source.path, self._root, batch.states)
+        spec = rolled_up.over_partials_of(spec, parent)
+        if parent is None or not source.table_id:
+            return spec, source, Awaited([] if parent is None else parent.schemas["partials"])
+        source = rolled_up.partials_of(parent, self._root)
+        return spec, source, DeltaFolder.at(source.path)
 
     def _changed(
         self,

@@ -173,8 +173,9 @@ class Batch:
 
     def misfits_of_parent(self, spec: AggregateSpec) -> list[Problem]:
         """Return why *spec*, resolved, may not divide time as it does: who reads it."""
-        path = self.output(spec.name)
-        readers = [f for s in lineage.readers_of(path, self.view.all) for f in self._forms(s.name) if f.path == path]
+        children = lineage.readers_of(spec.name, self._root, self.view.all)
+        forms = (f for s in children for f in self._forms(s.name))
+        readers = [f for f in forms if lineage.maker_of(f.path, self._root) == spec.name]
         return lineage.misfits_of_parent(spec, readers)
 
     def _forms(self, name: str) -> list[Form]:

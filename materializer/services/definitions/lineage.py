@@ -40,20 +40,28 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 MISFIT: Final = "definition.not-nested"
 
 
+def maker_of(path: str, root: str) -> str:
+    """Return the name of the aggregate of this lake that has its output, or its partials, at *path*; "" without one."""
+    folder = f"{places.resolved(root)}/"
+    name, _, which = path.removeprefix(folder).partition("/")
+    return name if path.startswith(folder) and (which == "output" or which.startswith("partials/")) else ""
+
+
 def parent_of(path: str, root: str, states: States) -> AggregateState | None:
-    """Return the aggregate whose output lies at *path*, or None."""
-    return next((s for s in states.values() if places.resolved(f"{root}/{s.name}/output") == path), None)
+    """Return the aggregate whose output or partials lie at *path*, or None."""
+    name = maker_of(path, root)
+    return next((s for s in states.values() if s.name == name), None) if name else None
 
 
-def readers_of(path: str, states: States) -> list[AggregateState]:
-    """Return the aggregates, and next versions of aggregates, that read the table at *path*, by name."""
-    return sorted((s for s in states.values() if str(s.source.path) == path), key=lambda s: s.name.lower())
+def readers_of(name: str, root: str, states: States) -> list[AggregateState]:
+    """Return the aggregates, and next versions of aggregates, that read an aggregate, by name."""
+    return sorted((s for s in states.values() if maker_of(s.source.path, root) == name), key=lambda s: s.name.lower())
 
 
 def dropped_with(state: AggregateState, root: str, everything: States) -> list[AggregateState]:
     """Return what reads an aggregate, and what reads that, the last first: aggregates and next versions of aggregates."""
     found: dict[str, AggregateState] = {}
-    for reader in readers_of(places.resolved(f"{root}/{state.name}/output"), everything):
+    for reader in readers_of(state.name, root, everything):
         found |= {s.id: s for s in [*dropped_with(reader, root, everything), reader] if s.id not in found}
     return list(found.values()) if not state.builds else []
 
@@ -65,12 +73,11 @@ def is_materialised(state: AggregateState) -> bool:
 
 def parents_first(root: str, states: States) -> list[str]:
     """Return the names of all aggregates, those that others read before these."""
-    outputs = {f"{root}/{s.name}/output": s.name for s in states.values()}
-    parents = {s.name: outputs.get(str(s.source.path)) for s in states.values()}
+    parents = {s.name: maker_of(str(s.source.path), root) for s in states.values()}
 
     def depth(name: str) -> int:
         found, at = 0, parents.get(name)
-        while at is not None and found < len(parents):
+        while at and found < len(parents):
             found, at = found + 1, parents.get(at)
         return found
 
@@ -95,7 +102,7 @@ def problems_of(spec: AggregateSpec, path: str, root: str, states: States) -> li
         message = f"{spec.name}: it would read '{parent.name}', which reads '{spec.name}'"
         return [Problem("definition.cycle", message, "name another source", about=parent.name)]
     made = AggregateSpec.from_json(parent.spec)
-    if spec.is_engine or made.is_engine:
+    if spec.is_engine or made.is_engine or spec.rolls_up is not None:
         return []
     formulas = {m.name.lower(): m.formula for m in made.measures}
     calls = [(m.name, call) for m in spec.measures for call in m.formula.calls]
@@ -125,7 +132,7 @@ def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Fo
             if is_bare and not call.distinct and inner in AGAIN.get(call.function, ()):
                 continue
             message = f"{spec.name}: measure '{name}': {call.function} of '{word}', which is {inner} already"
-            hint = "read the raw source, or aggregate sums and counts of the parent and divide them"
+            hint = f"write rollup({word}), which merges the partials behind it, or read the raw source"
             return Problem("definition.not-again", message, hint, about=name)
     return None
 
@@ -207,7 +214,8 @@ def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | N
     The results of engines are windows of their own, and a child may divide time by another column than a bucket's edge.
     """
     edges = {name.lower() for name in (parent.bucket_start, parent.bucket_end) if name}
-    if child.is_engine or parent.is_engine or child.time_column.lower() not in edges or parent.time_type is None:
+    is_by_edge = child.rolls_up is not None or child.time_column.lower() in edges
+    if child.is_engine or parent.is_engine or not is_by_edge or parent.time_type is None:
         return None
     try:
         return _grid(child, parent.time_type), _grid(parent, parent.time_type)

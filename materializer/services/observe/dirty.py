@@ -17,3 +17,9 @@ def dirty_below_newest(state: AggregateState) -> SpanSet:
 def stuck_spans(state: AggregateState) -> SpanSet:
     """Return what is dirty below the frozen bound and could only be computed from raw rows."""
     return SpanSet.union(e.span for e in state.uncomputable)
+
+
+def dirty_at_cursor(state: AggregateState) -> SpanSet:
+    """Return what the output does not reflect at the cursor: the log and the spans of an unfinished plan."""
+    planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
+    return state.log.spans | planned

@@ -71,6 +71,10 @@ class Observation:
         self._extents: dict[tuple[str, int, str], Extent] = {}
         self._captured: dict[tuple[int, int], Captured | None] = {}
 
+    def of(self, aggregate: Aggregate) -> Observation:
+        """Return an observation of the same tables, over another source."""
+        return Observation(self._journal, aggregate, self._config, self._engine)
+
     def head(self, which: Which) -> OwnTableHead:
         """Return the newest version of one of our tables."""
         table = self._tables[which]

@@ -18,7 +18,9 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.services.aggregate import Aggregate
-from materializer.services.observe import frozen_bound
+from materializer.services.observe import frozen_bound, raw_form
+from materializer.services.observe.dirty import dirty_at_cursor
+from materializer.services.observe.observe import Observation
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -80,6 +82,7 @@ class Verifier:
     root: str
     journal: Journal
     engine: Callable[[], Spark]
+    observe: Callable[[AggregateState], Observation]
 
     def verify(self, name: str, window: Span | None = None, *, examples: int = 5) -> VerifyReport:
         """Compare every clean bucket of *window* (None: all) with the reference form; writes nothing.
@@ -89,12 +92,16 @@ class Verifier:
             SourceDamagedError: If the source can no longer be read at the version that the output reflects.
         """
         began = time.perf_counter()
-        state = self.journal.view().named(name)
+        view = self.journal.view()
+        state = view.named(name)
         if state.switch:
             msg = f"the next version of '{state.name}' is being published"
             raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if whoever did that has died")
         aggregate = Aggregate.of(state, self.root)
         dirty = dirty_at_cursor(state)
+        if aggregate.definition.spec.rolls_up is not None:
+            behind = raw_form.behind(aggregate, state, self.root, view.states, self.observe, newest=False)
+            aggregate, state, dirty = behind.aggregate, behind.state, behind.dirty
         asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid))
         stored = asked & frozen_bound.raw_spans(state)
         compared = stored - dirty if aggregate.definition.engine is None else _clean(state, stored)
@@ -140,9 +147,3 @@ def _clean(state: AggregateState, asked: SpanSet) -> SpanSet:
     top = max(state.extent_end, state.threshold)
     is_dirty = top > state.frozen and dirty_at_cursor(state) & SpanSet.of(Span(state.frozen, top))
     return SpanSet() if is_dirty or state.threshold == NEG_INF else asked
-
-
-def dirty_at_cursor(state: AggregateState) -> SpanSet:
-    """Return what the output does not reflect at the cursor: the log and the spans of an unfinished plan."""
-    planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
-    return state.log.spans | planned

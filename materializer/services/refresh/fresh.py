@@ -22,7 +22,7 @@ from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
-from materializer.services.observe import stored_extent
+from materializer.services.observe import raw_form, stored_extent
 from materializer.services.observe.observe import Observation, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
 from materializer.services.planning.planner import RunPlanner
@@ -173,6 +173,11 @@ class FreshReader:
         """Return the read, and what the aggregates over this one need of it."""
         lake = self.lake
         observation, state, heads, parent = self._observed(name, window, may_merge=may_merge)
+        if observation.aggregate.definition.spec.rolls_up is not None:
+            states = lake.journal.view().states
+            behind = raw_form.behind(observation.aggregate, state, lake.root, states, lake.observation, newest=True)
+            state = behind.state
+            observation = observation.of(behind.aggregate)
         aggregate = observation.aggregate
         is_engine = aggregate.definition.engine is not None
         if is_engine and may_merge and _is_doubtful(state):
@@ -225,8 +230,8 @@ class FreshReader:
         state = view.named(name)
         parent = lineage.parent_of(state.source.path, lake.root, view.states)
         definition = lake.aggregate(state).definition
-        if parent is None or judges_arrival(definition):
-            return None
+        if parent is None or judges_arrival(definition) or definition.spec.rolls_up is not None:
+            return None  # of a roll-up raw rows are read, however many aggregates lie between
         of_parent = lake.aggregate(parent).definition
         if window is not None:
             window = wanted_of(

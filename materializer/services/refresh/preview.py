@@ -10,7 +10,9 @@ from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured
 from materializer.services.commit.lake import Lake
+from materializer.services.definitions import rolled_up
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
+from materializer.services.observe.observe import applied
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import Which
@@ -85,7 +87,10 @@ class Previewer:
     def preview(self, name: str, options: RefreshOptions) -> Preview:
         """Return what :meth:`Refresher.refresh` would do first, as if an open refresh had been given up."""
         lake = self.lake
-        state = lake.journal.view().named(name)
+        view = lake.journal.view()
+        state = view.named(name)
+        event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
+        state = state if event is None else applied(state, event)
         aggregate = lake.aggregate(state)
         planner = lake.planner(state, Request(options))
         observation = planner.observation

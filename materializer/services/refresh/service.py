@@ -24,6 +24,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Event, Frozen
 from materializer.lake.table import one_look
+from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -72,7 +73,7 @@ class Refresher:
         """
         began = time.perf_counter()
         with one_look():
-            state = self.lake.journal.view().named(name)
+            state = self._followed(self.lake.journal.view().named(name))
             was = state.frozen
             handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
             idle = self._nothing_to_do(state, Request(options))
@@ -118,6 +119,19 @@ class Refresher:
             self._deliver(state, handler)
         with one_look():
             return self._ended(name, options, runs, recovered, window, was, began)
+
+    def _followed(self, state: AggregateState) -> AggregateState:
+        """Return *state* after a roll-up went on with the partials that its parent has now."""
+        if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
+            return state
+
+        def decide(view: View) -> list[tuple[str, Event]]:
+            event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
+            return [] if event is None else [(state.id, event)]
+
+        with self.lake.lease(state.name):
+            self.lake.journal.transact(decide)
+        return self.lake.journal.view().named(state.name)
 
     def _ended(
         self,

@@ -27,10 +27,12 @@ from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services.aggregate import Aggregate
+from materializer.services.definitions import rolled_up
 from materializer.services.delivery import registration
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
+from materializer.services.observe.observe import applied
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import executors
 from materializer.services.report.freshness import Freshness, freshness_of
@@ -226,8 +228,13 @@ class Looker:
         return ended
 
     def _status(self, state: AggregateState, view: View, given: str | int | None) -> Status:
-        aggregate = Aggregate.of(state, self.root)
         newest, problem, rows, beside = None, "", None, None
+        try:
+            event = None if state.plan else rolled_up.moved(state, self.root, view.states)
+            state = state if event is None else applied(state, event)
+        except MaterializerError as exc:
+            problem = exc.message
+        aggregate = Aggregate.of(state, self.root)
         with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, view.build_of(state), self.root)
         try:

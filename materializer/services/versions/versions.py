@@ -372,7 +372,7 @@ class Versions:
         state = view.named(name)
         readers = dropped_with(state, self.lake.root, view.all)
         if readers and not cascade:
-            raise _has_readers(state, readers, readers_of(self.lake.aggregate(state).paths["output"], view.all))
+            raise _has_readers(state, readers, readers_of(state.name, self.lake.root, view.all))
         gone = [s.name for s in readers if not s.builds]
         done: list[str] = []
         problems: list[str] = []

@@ -176,7 +176,12 @@ class _Questions:
                 self.problems.append(Problem("definition.wrong-type", message, "write a comparison", about=place.name))
 
     def typed(self, spec: AggregateSpec) -> AggregateSpec:
-        """Return *spec* with the types of all arguments; the type is "" if an argument does not analyse."""
+        """Return *spec* with the types of all arguments; the type is "" if an argument does not analyse.
+
+        A roll-up has no arguments, but names of measures.
+        """
+        if spec.rolls_up is not None:
+            return spec
         texts = [(place, arg) for place, call in _calls(spec) for arg in call.args if arg != "*"]
         found = iter([of.simpleString() if of is not None else "" for of in self.types(texts)])
 
@@ -190,7 +195,12 @@ class _Questions:
         return replace(spec, measures=measures, having=fill(spec.having) if spec.having else None)
 
     def references(self, spec: AggregateSpec, layout: Layout) -> dict[str, st.DataType | None]:
-        """Return the type of each measure's reference form; None if Spark cannot evaluate it as one expression."""
+        """Return the type of each measure's reference form; None if Spark cannot evaluate it as one expression.
+
+        That of a roll-up reads raw rows, which the source does not have.
+        """
+        if spec.rolls_up is not None:
+            return dict.fromkeys(m.name for m in spec.measures)
         known = {m.name: all(find(c.function) is not None for c in m.formula.calls) for m in spec.measures}
         plain = [(n, text) for n, text in layout.reference if known[n]]
         found: dict[str, st.DataType | None] = dict.fromkeys(known)
@@ -318,6 +328,9 @@ def _finals(
         hint = "put it inside an aggregate"
         raise DefinitionError([Problem("definition.not-grouped", message, hint, about=quoted_in(error))]) from error
     if any(not isinstance(of, st.BooleanType) for of in having):
+        if layout.having_reference is None or None in references.values():
+            message = f"HAVING is of type {having[0].simpleString()}, expected boolean"
+            raise DefinitionError([Problem("definition.wrong-type", message, "write a comparison")])
         msg = f"HAVING is final as {having[0].simpleString()}: {layout.having}"
         raise RuntimeError(msg)
     finals = dict(zip([n for n, _ in layout.finals], found, strict=True))

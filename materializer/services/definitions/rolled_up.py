@@ -1,0 +1,108 @@
+"""Roll-ups in a lake: which partials a definition merges, and what happens when these become another table.
+
+The source of a roll-up is the partials table of the aggregate that it names. That table is another one after each switch,
+rollback or repair of that aggregate; :func:`moved` tells so, and everything of the roll-up is computed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.aggregates.rollup import is_rollup
+from materializer.core.compiled.rolled_up import over_partials
+from materializer.core.quality.canaries import COUNT
+from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import DefinitionError, MaterializerError, Problem, RollupChangedError
+from materializer.journal.events import ParentSwitched, SourceIdentity
+from materializer.journal.state import AggregateState, States
+from materializer.lake import places
+from materializer.lake.table import DeltaFolder
+from materializer.services.aggregate import partials_path
+from materializer.services.definitions.lineage import parent_of
+
+__all__ = ["is_rollup", "moved", "over_partials_of", "parents_of", "partials_of"]
+
+
+def over_partials_of(spec: AggregateSpec, parent: AggregateState | None) -> AggregateSpec:
+    """Return a roll-up over the columns of the partials of its parent.
+
+    Raises:
+        DefinitionError: If its source is no aggregate, or cannot be rolled up so.
+    """
+    if parent is None:
+        message = f"{spec.name}: `rollup` merges partials, and '{spec.source}' is no aggregate of this lake"
+        hint = "name an aggregate as the source, or write the aggregate itself"
+        raise DefinitionError([Problem("definition.rollup-source", message, hint, about=spec.source)])
+    if COUNT in spec.property_map:
+        message = (
+            f"{spec.name}: canaries would compare a roll-up with the partials of '{parent.name}', not with raw rows"
+        )
+        hint = "leave 'quality.canaries' away here; 'verify' compares with raw rows"
+        raise DefinitionError([Problem("definition.rollup-canaries", message, hint, about=COUNT)])
+    return over_partials(spec, AggregateSpec.from_json(parent.spec))
+
+
+def partials_of(parent: AggregateState, root: str) -> SourceIdentity:
+    """Return the partials of an aggregate as a source.
+
+    Raises:
+        MaterializerError: If they cannot be read.
+    """
+    path = places.resolved(partials_path(root, parent.name, parent.data_version))
+    return SourceIdentity(path, DeltaFolder.at(path).head().table_id)
+
+
+def moved(state: AggregateState, root: str, states: States) -> ParentSwitched | None:
+    """Return the event by which a roll-up goes on with the partials that its parent has now; None if it reads these.
+
+    Raises:
+        RollupChangedError: If the parent no longer has what is rolled up. Nothing was written.
+        MaterializerError: If the partials cannot be read.
+    """
+    if "rolls_up" not in state.spec:
+        return None
+    parent = parent_of(state.source.path, root, states)
+    if parent is None or state.source.path == places.resolved(partials_path(root, parent.name, parent.data_version)):
+        return None
+    spec, made = AggregateSpec.from_json(state.spec), AggregateSpec.from_json(parent.spec)
+    now = replace(spec, rolls_up=replace(made, sql="", comment="", properties=(), suites=()))
+    if why := _why_not(spec, now, dict(parent.schemas["partials"])):
+        raise RollupChangedError(
+            f"'{state.name}' rolls up '{parent.name}', which was changed since: {why}",
+            hint=f"apply the definition of '{state.name}' again",
+        )
+    source = partials_of(parent, root)
+    return ParentSwitched(now.as_json(), source, DeltaFolder.at(source.path).head().version)
+
+
+def _why_not(before: AggregateSpec, now: AggregateSpec, columns: dict[str, Any]) -> str:
+    """Return why a roll-up cannot go on with what its parent has now, "" if it can."""
+    for name, kind in before.read_types:
+        if columns.get(name) != kind:
+            return f"its partials have no column `{name}` of type {kind}"
+    try:
+        was, new = decompose(before), decompose(now)
+    except DefinitionError as exc:
+        return exc.message
+    is_same = (was.partials, was.finals, was.having) == (new.partials, new.finals, new.having)
+    return "" if is_same else "the measures that are rolled up are computed otherwise"
+
+
+def parents_of(state: AggregateState, root: str, states: States) -> list[AggregateState]:
+    """Return the aggregates below a roll-up, its parent first; the last of them reads raw rows.
+
+    Raises:
+        MaterializerError: If one of them is gone.
+    """
+    found: list[AggregateState] = []
+    at = state
+    while "rolls_up" in at.spec:
+        parent = parent_of(at.source.path, root, states)
+        if parent is None:
+            msg = f"the aggregate that '{at.name}' rolls up is gone"
+            raise MaterializerError(msg, hint=f"apply the definition of '{at.name}' again")
+        found.append(parent)
+        at = parent
+    return found
