@@ -83,6 +83,15 @@ class OpenedLake:
         broken = sorted(b.name or b.id for b in view.broken.values())
         return [*lineage.parents_first(self._lake.root, view.states), *broken]
 
+    def chain(self, name: str) -> list[str]:
+        """Return the names of an aggregate and of what it reads, and of what that reads, down to raw rows; these come first.
+
+        Args:
+            name: The aggregate.
+        """
+        view = self.journal.view()
+        return [s.name for s in lineage.chain_of(view.named(name), self._lake.root, view.states)]
+
     def grid(self, name: str) -> Grid:
         """Return the grid of an aggregate.
 

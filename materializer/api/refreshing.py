@@ -43,6 +43,30 @@ class Refreshing(OpenedLake):
         options = replace(self._options(name, start, end), force=force, strict=strict)
         return Previewer(self._lake).preview(name, options)
 
+    def plan_chain(
+        self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False
+    ) -> list[Preview]:
+        """Return what refreshing an aggregate and before it all that it reads would do, parents first; writes nothing.
+
+        What a parent would compute is dirty in the plan of its child.
+
+        Args:
+            name: The aggregate.
+            start: As in :meth:`plan`.
+            end: As in :meth:`plan`.
+            force: As in :meth:`plan`.
+            strict: As in :meth:`plan`.
+
+        Raises:
+            RefreshWindowTooSmallError: If the window holds no whole bucket of one of them.
+            NotIncrementalError: If *strict* refuses a plan.
+        """
+        from materializer.services.refresh.preview import Previewer
+
+        return Previewer(self._lake).chain(
+            [(n, replace(self._options(n, start, end), force=force, strict=strict)) for n in self.chain(name)]
+        )
+
     def refresh(
         self,
         name: str,

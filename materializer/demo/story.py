@@ -16,7 +16,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from materializer.core.refresh.plan import Estimate, Merge, Plan, Recompute, RunReport, Settle, Step, strategy_of
+from materializer.core.refresh.plan import (
+    Estimate,
+    Merge,
+    Plan,
+    Recompute,
+    RollUp,
+    RunReport,
+    Settle,
+    Step,
+    strategy_of,
+)
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import SpanSet
 
@@ -123,6 +133,8 @@ def planned(step: Step, grid: Grid) -> str:
             why = reason
         case Merge(spans=spans, after=after, estimate=estimate):
             why = f"only inserts since version {after}"
+        case RollUp(spans=spans, reason=reason, parent=parent, estimate=estimate):
+            why = f"{reason}; '{parent}' has partials of the same rows"
         case _:
             assert_never(step)
     # a merge is impossible into buckets that never existed; printing this each time would say nothing

@@ -12,7 +12,7 @@ from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_s
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Work, raw_spans
-from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute
+from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute, RollUp
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
@@ -274,8 +274,9 @@ class _Run:
             parts.append(
                 self._built("raw", self._raw_rows(raw), raw, raw & SpanSet.of(self.hull) if self.hull else raw)
             )
-        if merges or plan.replaced != raw:
-            spans = plan.replaced - raw - gone
+        parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
+        if merges or plan.replaced != plan.remade:
+            spans = plan.replaced - plan.remade - gone
             stored = self._stored(spans)
             news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
             parts.append(self._merge([stored, *news]) if news else stored)
@@ -311,6 +312,18 @@ class _Run:
         inside = self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
         return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
 
+    def _rolled_up(self, name: str, step: RollUp) -> str:
+        """Return SQL of the partials that are merged from those of a finer aggregate."""
+        from materializer.core.compiled.rolled_up import merged_from
+        from materializer.local.forms import Forms
+
+        over = merged_from(self.definition, step.keys)
+        forms = Forms.of(over)
+        if len(step.spans) > MAX_SPANS:
+            raise NotLocal(f"dirt in {len(step.spans)} places")
+        rows = self._read(step.path, step.version, list(forms.columns), step.spans, SLICE)
+        return self._built(name, rows, step.spans, step.spans, over=(over, forms))
+
     def _merged(self, name: str, step: Merge) -> str:
         import pyarrow.compute as pc
 
@@ -340,9 +353,17 @@ class _Run:
 
         return compiled(sql, Scope(columns)).sql
 
-    def _built(self, name: str, rows: pa.Table, spans: SpanSet, inside: SpanSet) -> str:
-        """Return SQL of the partials of the rows that count."""
-        definition, forms = self.definition, self.forms
+    def _built(
+        self,
+        name: str,
+        rows: pa.Table,
+        spans: SpanSet,
+        inside: SpanSet,
+        *,
+        over: tuple[Definition, Forms] | None = None,
+    ) -> str:
+        """Return SQL of the partials of the rows that count; *over* is what computes them if not the definition itself."""
+        definition, forms = over or (self.definition, self.forms)
         time = spark_quoted(definition.spec.time_column)
         self.connection.register(f"all_{name}", rows)
         tests = [self._compiled(f"{time} IS NOT NULL", forms.columns)]

@@ -102,3 +102,29 @@ def test_a_chain_of_rollups_is_plain_spark_over_the_raw_rows(chain: Site) -> Non
         [row[i] for i in exact] for row in published(chain)["days"]
     ]
     assert first != published(chain)
+
+
+def test_coarse_buckets_are_merged_from_the_partials_of_finer_ones(site: Site) -> None:
+    """
+    A definition over raw rows, of which another aggregate has every partial, is computed from these, by fewer keys.
+    """
+    trades = site.table()
+    trades.trade(*TRADES)
+    measures = {**MEASURES, "best": "max_by(price, price)"}
+    site.lake.define("hours", "trades", time="ts", width="1 hour", keys={"symbol": "sym"}, measures=measures)
+    site.lake.define("half", "trades", time="ts", width="12 hours", keys={"s": "sym"}, measures=measures)
+    for name in ("hours", "half"):
+        site.lake.refresh(name)
+    report = site.lake.verify("half")
+    [done] = site.lake.history("half")
+    trades.trade(("02:10", "A", 100), ("02:10", "B", 4))
+    trades.update("price = 9", price=90)
+    for name in ("hours", "half"):
+        site.lake.refresh(name)
+    again = site.lake.verify("half")
+
+    assert "roll-up" in done.report.strategy
+    assert 60 == done.report.rows_read
+    assert report.is_equal, report.examples
+    assert again.is_equal, again.examples
+    assert 6 == report.rows

@@ -70,6 +70,7 @@ NameOrAll: TypeAlias = Annotated[
     str | None, Argument(help="Name of the aggregate, or --all.", metavar="NAME", show_default=False)
 ]
 All: TypeAlias = Annotated[bool, Option("--all", help="Every aggregate of the lake, parents first.")]
+Chain: TypeAlias = Annotated[bool, Option("--chain", help="What it reads first, from the aggregate over raw rows on.")]
 Names: TypeAlias = Annotated[
     list[str] | None, Argument(help="Names of aggregates, or --all.", metavar="NAME", show_default=False)
 ]

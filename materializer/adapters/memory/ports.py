@@ -17,6 +17,7 @@ from materializer.core.refresh.plan import (
     Merge,
     Plan,
     Recompute,
+    RollUp,
     RunReport,
     Settle,
     Step,
@@ -237,6 +238,8 @@ class MemoryPorts(Ports):
                 return [(b, lake.truth(b, v)) for b in buckets]
             case Merge():
                 return [(b, lake.partials.values[b] + lake.changes(b, step.after, v).count("insert")) for b in buckets]
+            case RollUp():
+                return [(b, lake.truth(b, v)) for b in buckets]
             case _:
                 assert_never(step)
 
@@ -261,6 +264,8 @@ def _plain(step: Step) -> Step:
             return Recompute(step.spans, "")
         case Merge():
             return Merge(step.spans, step.after)
+        case RollUp():
+            return RollUp(step.spans, "", step.parent, step.path, step.version, step.keys)
         case _:
             assert_never(step)
 

@@ -10,17 +10,18 @@ keys and WHERE name columns of its partials. The rest of the program then reads 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
-from materializer.core.aggregates.parts import column_of, group
+from materializer.core.aggregates.parts import column_of, group, normal
 from materializer.core.aggregates.registry import ROLLUP, find
 from materializer.core.aggregates.rollup import behind, calls_of, measure_of
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, Key
+from materializer.core.time.nesting import misfit
 from materializer.errors import DefinitionError, Problem
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -99,6 +100,55 @@ def _layout_over_raw_rows(spec: AggregateSpec) -> Layout:
         return layout
     below = {p.name: p for p in _layout_over_raw_rows(spec.rolls_up).partials}
     return replace(layout, partials=tuple(below.get(p.name, p) for p in layout.partials))
+
+
+def merged_from(definition: Definition, keys: Sequence[tuple[str, str]]) -> Definition:
+    """Return a definition that computes the partials of *definition* from those of a finer aggregate over the same rows.
+
+    Args:
+        definition: The definition, over raw rows.
+        keys: (name of a key, name of the same key of the finer aggregate).
+    """
+    spec, layout = definition.spec, definition.layout
+    theirs, types = dict(keys), dict(definition.partial_columns)
+    columns = {SLICE: types[SLICE], **{p.name: types[p.name] for p in layout.partials}}
+    columns |= {key_column(theirs[key.name]): types[key_column(key.name)] for key in spec.keys}
+    over = replace(
+        spec,
+        time_column=SLICE,
+        keys=tuple(Key(key.name, quoted(key_column(theirs[key.name]))) for key in spec.keys),
+        where=None,
+        sequence=None,
+        reads=tuple(sorted(columns)),
+        read_types=tuple(sorted(columns.items())),
+    )
+    partials = tuple(replace(p, build=str(p.merge), pick=None) for p in layout.partials)
+    return replace(definition, spec=over, layout=replace(layout, partials=partials))
+
+
+def finer(ours: Definition, theirs: Definition) -> tuple[tuple[str, str], ...] | None:
+    """Return which of their keys each of our keys is, if our partials can be merged from theirs; else None.
+
+    Both read the same rows in the same order, their buckets lie in ours, and our partials are built as theirs are.
+    """
+    a, b = ours.spec, theirs.spec
+    if a.is_engine or b.is_engine or a.rolls_up is not None or b.rolls_up is not None:
+        return None
+    if _rows_of(a) != _rows_of(b) or ours.time_type is not theirs.time_type:
+        return None
+    by_name = {p.name: p for p in theirs.layout.partials}
+    for partial in ours.layout.partials:
+        other = by_name.get(partial.name)
+        if other is None or partial.merge is None or other.build != partial.build:
+            return None
+    by_text = {normal(key.sql): key.name for key in b.keys}
+    keys = [(key.name, by_text.get(normal(key.sql))) for key in a.keys]
+    found = tuple((name, other) for name, other in keys if other is not None)
+    return found if len(found) == len(keys) and misfit(ours.grid, theirs.grid) is None else None
+
+
+def _rows_of(spec: AggregateSpec) -> tuple[object, ...]:
+    return spec.time_column.lower(), spec.resolution, spec.lateness, normal(spec.where or "")
 
 
 def over_raw_rows(spec: AggregateSpec) -> AggregateSpec:

@@ -133,7 +133,33 @@ class Merge:
     rejected: tuple[Rejected, ...] = ()
 
 
-Step: TypeAlias = Settle | Recompute | Merge
+@json_fields(later=())
+@dataclass(frozen=True, slots=True)
+class RollUp:
+    """Buckets that are merged from the partials of a finer aggregate over the same rows, which is clean there.
+
+    Args:
+        spans: The buckets.
+        reason: Why they are dirty, in words.
+        parent: Name of the finer aggregate.
+        path: Its partials.
+        version: Their version, which reflects the plan's source version in these buckets.
+        keys: (name of our key, name of its key) of each key.
+        estimate: The cost of reading its partials.
+        rejected: The other strategies, each with its reason.
+    """
+
+    spans: SpanSet
+    reason: str
+    parent: str
+    path: str
+    version: int
+    keys: tuple[tuple[str, str], ...]
+    estimate: Estimate = Estimate()
+    rejected: tuple[Rejected, ...] = ()
+
+
+Step: TypeAlias = Settle | Recompute | Merge | RollUp
 
 
 def _step_from_json(data: dict[str, Any]) -> Step:
@@ -142,6 +168,8 @@ def _step_from_json(data: dict[str, Any]) -> Step:
             return from_json(Settle, data)
         case "merge":
             return from_json(Merge, data)
+        case "roll-up":
+            return from_json(RollUp, data)
         case do:
             return replace(from_json(Recompute, data), is_rebuild=do == "rebuild", is_discard=do == "discard")
 
@@ -212,6 +240,16 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, Merge))
 
     @property
+    def rollups(self) -> tuple[RollUp, ...]:
+        """The steps that merge partials of a finer aggregate."""
+        return tuple(step for step in self.steps if isinstance(step, RollUp))
+
+    @property
+    def remade(self) -> SpanSet:
+        """The buckets that are computed without their stored partials."""
+        return self.recomputed | SpanSet.union(s for step in self.rollups for s in step.spans)
+
+    @property
     def replaced(self) -> SpanSet:
         """The spans that one commit replaces: a few that cover :attr:`spans`. Clean buckets between are copied unchanged."""
         return self.spans.at_most(MAX_SPANS)
@@ -243,6 +281,8 @@ def strategy_of(step: Step) -> str:
             return "rebuild" if step.is_rebuild else "recompute"
         case Merge():
             return "merge"
+        case RollUp():
+            return "roll-up"
         case _:
             assert_never(step)
 

@@ -16,7 +16,7 @@ from typing import Final
 from materializer.core.aggregates.parts import group
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.core.time.grid import Grid, build
-from materializer.core.time.instants import render
+from materializer.core.time.instants import DAY, render
 from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
@@ -72,7 +72,10 @@ def is_materialised(state: AggregateState) -> bool:
 
 
 def parents_first(root: str, states: States) -> list[str]:
-    """Return the names of all aggregates, those that others read before these."""
+    """Return the names of all aggregates, those that others read before these, else short buckets before long ones.
+
+    So an aggregate may be computed from the partials of a finer one over the same rows.
+    """
     parents = {s.name: maker_of(str(s.source.path), root) for s in states.values()}
 
     def depth(name: str) -> int:
@@ -81,7 +84,24 @@ def parents_first(root: str, states: States) -> list[str]:
             found, at = found + 1, parents.get(at)
         return found
 
-    return sorted(parents, key=lambda name: (depth(name), name.lower()))
+    lengths = {s.name: _length(s) for s in states.values()}
+    return sorted(parents, key=lambda name: (depth(name), lengths[name], name.lower()))
+
+
+def _length(state: AggregateState) -> float:
+    """Return how long the buckets of an aggregate are, about; 0 for an engine, which no other is computed from."""
+    if state.is_engine:
+        return 0
+    width = AggregateSpec.from_json(state.spec).grid.width
+    return width.micros + width.days * DAY + width.months * 30 * DAY if width.ticks is None else width.ticks
+
+
+def chain_of(state: AggregateState, root: str, states: States) -> list[AggregateState]:
+    """Return an aggregate and what it reads, as far as these are aggregates of the lake; what reads raw rows comes first."""
+    found = [state]
+    while (parent := parent_of(found[-1].source.path, root, states)) is not None and parent not in found:
+        found.append(parent)
+    return found[::-1]
 
 
 def over_final_rows(spec: AggregateSpec, path: str, root: str, states: States) -> AggregateSpec:

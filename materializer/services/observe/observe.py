@@ -23,7 +23,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
 from materializer.lake.log import LogGapError, commits
 from materializer.lake.table import DeltaFolder
@@ -74,6 +74,10 @@ class Observation:
     def of(self, aggregate: Aggregate) -> Observation:
         """Return an observation of the same tables, over another source."""
         return Observation(self._journal, aggregate, self._config, self._engine)
+
+    def others(self) -> tuple[str, States]:
+        """Return the root of the lake, and all its aggregates as the journal was read last."""
+        return self._journal.root, self._journal.last_view.states
 
     def head(self, which: Which) -> OwnTableHead:
         """Return the newest version of one of our tables."""

@@ -18,6 +18,7 @@ from materializer.core.refresh.plan import (
     Merge,
     Plan,
     Recompute,
+    RollUp,
     Settle,
     TableBase,
     decide,
@@ -157,7 +158,7 @@ class RunPlanner:
         changed_in: SpanSet,
         due: _Due,
     ) -> Decision:
-        from materializer.services.planning import executors
+        from materializer.services.planning import automatic_rollup, executors
 
         dirty, outlived = due.dirty, due.outlived
         raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
@@ -179,7 +180,7 @@ class RunPlanner:
         memory: dict[str, Any] = {}
         work: Work | None = None
         if self.of_engine is None:
-            steps = decide(taken, facts)
+            steps = automatic_rollup.chosen(decide(taken, facts), self.observation, state.cursor)
         else:
             made = self.of_engine.run(
                 state,
@@ -284,6 +285,8 @@ class RunPlanner:
                     bound += min(estimate.rows, groups)
                 case Merge(spans=spans, after=after):
                     bound += _likely(stored, spans) + (state.changed_rows(after) or 0)
+                case RollUp(estimate=estimate):
+                    bound += estimate.rows
                 case Settle():
                     continue
                 case _:

@@ -100,7 +100,7 @@ def _of_results(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: 
 
 def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
     """Return the guarded buckets of a plan, by how many rows of each were seen to go at most."""
-    recomputed = plan.recomputed
+    recomputed = plan.remade
     found: dict[int, SpanSet] = {}
     for entry in plan.taken:
         spans = SpanSet.of(entry.span) & recomputed

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from materializer.core.compiled.definition import Definition
+from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Plan, Recompute, Settle, strategy_of
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
-from materializer.journal.events import Captured
+from materializer.core.time.slice_column import SliceColumn
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.journal.events import Captured, Invalidated
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import rolled_up
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -73,6 +77,25 @@ class Preview:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """The buckets of a parent that are refreshed first.
+
+    Args:
+        spans: The buckets.
+        column: The column of its output that they are of.
+    """
+
+    spans: SpanSet
+    column: SliceColumn
+
+    def of_child(self, definition: Definition) -> SpanSet:
+        """Return the buckets of a child that they make dirty: all where it divides another time."""
+        if definition.spec.rolls_up is None and definition.spec.time_column != self.column.name:
+            return SpanSet.of(EVERYTHING) if self.spans else SpanSet()
+        return definition.grid.cover_set(self.spans | self.column.values_in(self.spans))
+
+
 def _spans(spans: SpanSet, time_type: TimeType) -> str:
     shown = [f"[{render(s.start, time_type)}, {render(s.end, time_type)})" for s in spans.spans[:2]]
     return ", ".join(shown) + (f" and {len(spans) - 2} more" if len(spans) > 2 else "")
@@ -84,8 +107,29 @@ class Previewer:
 
     lake: Lake
 
-    def preview(self, name: str, options: RefreshOptions) -> Preview:
-        """Return what :meth:`Refresher.refresh` would do first, as if an open refresh had been given up."""
+    def chain(self, items: Sequence[tuple[str, RefreshOptions]]) -> list[Preview]:
+        """Return the previews of aggregates of which each reads the one before it, as if that had been refreshed.
+
+        Args:
+            items: Name and options of each, the one that reads raw rows first.
+        """
+        found: list[Preview] = []
+        coming: Coming | None = None
+        for name, options in items:
+            preview = self.preview(name, options, coming=coming)
+            column = self.lake.aggregate(self.lake.journal.view().named(name)).slice_column("output")
+            coming = None if preview.plan is None else Coming(preview.plan.spans, column)
+            found.append(preview)
+        return found
+
+    def preview(self, name: str, options: RefreshOptions, *, coming: Coming | None = None) -> Preview:
+        """Return what :meth:`Refresher.refresh` would do first, as if an open refresh had been given up.
+
+        Args:
+            name: The aggregate.
+            options: What is asked.
+            coming: What of its parent is refreshed before it.
+        """
         lake = self.lake
         view = lake.journal.view()
         state = view.named(name)
@@ -97,6 +141,13 @@ class Previewer:
         unfinished = state.plan.n if state.plan else None
         if state.plan is not None:
             state = observation.given_back(state)
+        if coming is not None:
+            observation.coming = coming.of_child(aggregate.definition)
+            entries = tuple(Entry(span, None, Cause.FILES) for span in observation.coming)
+            state = applied(observation.looked(state), Invalidated(entries, "its parent is refreshed first"))
+            hull = observation.coming.hull
+            if hull is not None and hull.is_bounded:
+                state = replace(state, extent_end=max(state.extent_end, hull.end))
         decision = planner.decide(state, {which: observation.head(which) for which in Which})
         note = decision.note
         assert note is not None  # a planner of runs always returns one

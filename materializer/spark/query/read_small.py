@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -41,9 +42,25 @@ def kept_rows(
     spark: SparkSession, budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet, *, few: bool
 ) -> DataFrame:
     """Return at least the stored rows of *spans*; the driver reads them itself if they are *few* in files that are small."""
-    found, types = None, dict(definition.partial_columns)
+    types = dict(definition.partial_columns)
+    return rows_inside(spark, budget, path, version, types, spans, time_type=definition.time_type, few=few)
+
+
+def rows_inside(
+    spark: SparkSession,
+    budget: Budget,
+    path: str,
+    version: int,
+    types: Mapping[str, str],
+    spans: SpanSet,
+    *,
+    time_type: TimeType,
+    few: bool,
+) -> DataFrame:
+    """Return at least the rows of *spans* of a table of partials, with at least the columns of *types*; see :func:`kept_rows`."""
+    found = None
     if few and spans:
-        found = _picked(budget, path, version, list(types), spans, SLICE, definition.time_type, budget.passed)
+        found = _picked(budget, path, version, list(types), spans, SLICE, time_type, budget.passed)
     if found is None:
         return spark.read.format("delta").option("versionAsOf", version).load(path)
     return c.frame_of(spark, found, types)

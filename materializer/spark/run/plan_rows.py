@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from materializer.config import Budget
-from materializer.core.compiled.definition import Definition
-from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan
+from materializer.core.compiled.bucket_sql import spans_sql
+from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.compiled.rolled_up import merged_from
+from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, RollUp
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.local_read import read_small_changes
@@ -34,8 +36,13 @@ def parts_of(
         rows, seen = _raw(spark, budget, definition, source, plan, raw, starts, hull)
         observations.append(seen)
         parts.append(rows)
-    if merges or plan.replaced != raw:
-        spans = plan.replaced - gone if starts is not None else plan.replaced - raw - gone
+    for finer in plan.rollups:
+        rows, seen = _rolled_up(spark, budget, definition, finer, few=plan.lane is Lane.DRIVER)
+        observations.append(seen)
+        parts.append(rows)
+    done = SpanSet.union(s for step in plan.rollups for s in step.spans) | gone
+    if merges or plan.replaced != plan.remade:
+        spans = plan.replaced - done if starts is not None else plan.replaced - raw - done
         stored = stored_rows(spark, budget, definition, partials_path, plan, spans)
         stored = c.kept_partials(definition, stored, spans)
         stored = stored if starts is None else c.except_buckets(definition, stored, starts)
@@ -91,6 +98,29 @@ def _raw(
     rows, inside = _inside(definition, rows, around, starts, hull)
     observed, seen = c.observed(rows, "recompute")
     return c.build(definition, observed, inside, unobserved=rows), seen
+
+
+def _rolled_up(
+    spark: SparkSession, budget: Budget, definition: Definition, step: RollUp, *, few: bool
+) -> tuple[DataFrame, Observation]:
+    """Return the partials that are merged from those of a finer aggregate, and the count of these."""
+    over = merged_from(definition, step.keys)
+    around = step.spans.at_most(MAX_SPANS)
+    rows = read_small.rows_inside(
+        spark,
+        budget,
+        step.path,
+        step.version,
+        dict(over.spec.read_types),
+        around,
+        few=few,
+        time_type=definition.time_type,
+    )
+    observed, seen = c.observed(c.relevant_rows(over, rows, around), "roll_up")
+    built = c.build(over, observed, around)
+    if around != step.spans:
+        built = built.where(spans_sql(SLICE, step.spans, definition.time_type))
+    return built, seen
 
 
 def _inside(

@@ -208,3 +208,25 @@ def test_buckets_must_nest(tmp_path: Path) -> None:
     zone = lake.refused(HOURS.replace("time_bucket('2 hours', at)", each("1 day", "Europe/Berlin").format("at")))
     assert ["definition.not-nested"] == [code for code, _ in zone]
     lake.apply(HOURS.replace("'2 hours'", "'4 hours'"))
+
+
+def test_the_plan_of_a_chain_shows_every_stage(tmp_path: Path) -> None:
+    """
+    Before anything is refreshed, each stage has what the stage before it would compute; and it is what is refreshed then.
+    """
+    lake = filled(tmp_path)
+    lake.add((2, 3), (DAY + 2 * HOUR, 1))
+    assert ["minutes", "hours", "days"] == lake.opened.chain("days")
+    alone = lake.opened.plan("days").plan
+
+    stages = lake.opened.plan_chain("days")
+
+    assert alone is None
+    planned = [[] if stage.plan is None else stage.plan.spans.as_json() for stage in stages]
+    assert [
+        [[0, HOUR], [DAY + 2 * HOUR, DAY + 3 * HOUR]],
+        [[0, 2 * HOUR], [DAY + 2 * HOUR, DAY + 4 * HOUR]],
+        [[0, 2 * DAY]],
+    ] == planned
+    done = [lake.opened.refresh(name).runs[0].plan.spans.as_json() for name in lake.opened.chain("days")]
+    assert planned == done

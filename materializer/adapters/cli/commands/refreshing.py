@@ -11,6 +11,7 @@ from materializer.adapters.cli.options import (
     AllTime,
     AsOf,
     BucketsPerRun,
+    Chain,
     End,
     ExecutorName,
     Force,
@@ -39,9 +40,19 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    call: CommandCall, name: Name, *, start: Start = None, end: End = None, force: Force = False, strict: Strict = False
+    call: CommandCall,
+    name: Name,
+    *,
+    start: Start = None,
+    end: End = None,
+    force: Force = False,
+    strict: Strict = False,
+    chain: Chain = False,
 ) -> None:
     """Print what a refresh would do, and why; write nothing."""
+    if chain:
+        call.each("plans", call.lake.plan_chain(name, start, end, force=force, strict=strict), PlanResult)
+        return
     call.show(PlanResult(call.lake.plan(name, start, end, force=force, strict=strict)))
 
 
@@ -59,6 +70,7 @@ def refresh(
     publish_anyway: PublishAnyway = "",
     accept_fewer_rows: AcceptFewerRows = False,
     executor: ExecutorName = None,
+    chain: Chain = False,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
@@ -81,7 +93,8 @@ def refresh(
             )
         return RefreshResult(report, kind)
 
-    call.each("refreshes", call.names(name, is_all=every), one)
+    names = call.names(name, is_all=every)
+    call.each("refreshes", call.lake.chain(names[0]) if chain and not every else names, one)
 
 
 def backfill(

@@ -17,7 +17,7 @@ from materializer.adapters.cli.render.result import (
     window_form,
 )
 from materializer.adapters.cli.words import count, labelled, number, size, span, spans, wrapped
-from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Recompute, Settle, Step, strategy_of
+from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Recompute, RollUp, Settle, Step, strategy_of
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 
@@ -149,6 +149,8 @@ def _why(step: Step) -> str:
             return reason
         case Merge(after=after):
             return f"rows were only inserted since version {after}"
+        case RollUp(reason=reason, parent=parent):
+            return f"{reason}; '{parent}' has partials of the same rows"
         case _:
             assert_never(step)
 
