@@ -40,8 +40,7 @@ def changed_keys(
         last: Only events that last at least until this instant count.
     """
     spec = definition.spec
-    names = {name.lower(): name for name in spec.reads}
-    keys = [names.get(k.sql.strip().strip("`").lower()) for k in spec.keys]
+    keys = definition.key_sources
     end = definition.engine.params.end if definition.engine else None
     if not all(keys):
         return None

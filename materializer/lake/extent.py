@@ -20,8 +20,9 @@ from deltalake import DeltaTable
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
+from materializer.lake.keys import Within, may_hold
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
-from materializer.lake.table import DeltaFolder
+from materializer.lake.table import DeltaFolder, features_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ class Extent:
         return SpanSet.union(Span(f.start, f.end) for f in _near(self.files, spans)) & spans
 
 
-def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
+def files(path: str, version: int, column: str, time_type: TimeType, within: Within | None = None) -> Extent:
     """Return the time ranges of a table's files at one version.
 
     Args:
@@ -125,13 +126,14 @@ def files(path: str, version: int, column: str, time_type: TimeType) -> Extent:
         version: The version of the table.
         column: Its time column.
         time_type: Type of that column.
+        within: Only files that may have rows with these values.
 
     Raises:
         SourceDamagedError: If the version can no longer be read.
         TableNotFoundError, NotADeltaTableError, StorageError: As for :func:`~materializer.lake.table.open_table`.
     """
     with DeltaFolder.at(path).reading(version) as table:
-        all_files = list(file_bounds(table, time_column(table, column, time_type)))
+        all_files = list(file_bounds(table, time_column(table, column, time_type), within))
     known: list[FileStat] = []
     unknown, null_times = Unknown(), 0
     are_nulls_known = True
@@ -157,13 +159,17 @@ def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn
     return TimeColumn(name, time_type, physical, is_partition=name in table.metadata().partition_columns)
 
 
-def file_bounds(table: DeltaTable, column: TimeColumn) -> Iterator[tuple[str, int, FileRange]]:
-    """Yield path (decoded), bytes and bounds of each file of an open table."""
+def file_bounds(
+    table: DeltaTable, column: TimeColumn, within: Within | None = None
+) -> Iterator[tuple[str, int, FileRange]]:
+    """Yield path (decoded), bytes and bounds of each file of an open table, or of those that may have rows *within*."""
     import pyarrow as pa
 
     with translated(str(table.table_uri), "reading"):
         # pa.table() of a foreign object would import pandas
         actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    if within and not features_of(table).has_column_mapping:  # else statistics may name another column
+        actions = actions.filter(pa.array(may_hold(actions, within, table.metadata().partition_columns), pa.bool_()))
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
     rows = actions["num_records"].to_pylist()
     if column.is_partition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,17 +21,17 @@ from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
+from materializer.lake.keys import Within
 from materializer.lake.log import commits
 from materializer.lake.predicates import inside
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.table import DeltaFolder, features_of, open_table
+from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
@@ -80,6 +79,7 @@ def read_small_rows(
     max_rows: int,
     max_bytes: int,
     is_exact: bool = False,
+    within: Within | None = None,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
 
@@ -93,11 +93,12 @@ def read_small_rows(
         max_rows: Maximum number of rows in these files, by their statistics.
         max_bytes: Maximum size of these files.
         is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
+        within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
     """
     try:
         with DeltaFolder.at(path).reading(version) as table:
             time_of = time_column(table, time, time_type)
-            dataset = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes)
+            dataset = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes, within)
         if dataset is None or any(_has_old_times(f.metadata) for f in dataset.get_fragments()):
             return None
         if is_exact:
@@ -129,12 +130,13 @@ def _files_of(
     time: TimeColumn,
     max_rows: int,
     max_bytes: int,
+    within: Within | None,
 ) -> ds.FileSystemDataset | None:
     """Return the files that may contain rows of *spans* as a dataset; None if Spark has to read them."""
     if features_of(table).obstacle:
         return None
     wanted, rows, size, hull = set(), 0, 0, spans.hull
-    for name, bytes_, bounds in file_bounds(table, time):
+    for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
@@ -142,7 +144,7 @@ def _files_of(
             wanted.add(name)
             rows += bounds.rows
             size += bytes_
-    if rows > max_rows or size > max_bytes or _is_typed_by_others(table, columns):
+    if rows > max_rows or size > max_bytes or is_typed_by_others(table, columns):
         return None
     return _dataset(table, path, wanted)
 
@@ -163,17 +165,6 @@ def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDat
     system = fs.LocalFileSystem() if places.is_local(path) else None
     fragments = [form.make_fragment(file, system) for file in places.all_opened(path, sorted(wanted))]
     return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
-
-
-def _is_typed_by_others(table: DeltaTable, columns: Sequence[str]) -> bool:
-    """Return whether a column needs more than its Arrow type to be read: padded strings, times that are folder names."""
-    folders = set(table.metadata().partition_columns) & set(columns)
-    for field in json.loads(table.schema().to_json())["fields"]:
-        if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
-            return True
-        if field["name"] in columns and _PADDED in field.get("metadata", {}):
-            return True
-    return False
 
 
 def _has_old_times(footer: pq.FileMetaData) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 """Features that do not change how rows have to be read."""
+_PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
 """The block in which tables of a store are looked at once; None outside of one."""
 
@@ -300,3 +302,14 @@ def features_of(table: DeltaTable) -> TableFeatures:
         partition_columns=tuple(metadata.partition_columns),
         names=names,
     )
+
+
+def is_typed_by_others(table: DeltaTable, columns: Collection[str]) -> bool:
+    """Return whether a column needs more than its Arrow type to be read: padded strings, times that are folder names."""
+    folders = set(table.metadata().partition_columns) & set(columns)
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
+            return True
+        if field["name"] in columns and _PADDED in field.get("metadata", {}):
+            return True
+    return False

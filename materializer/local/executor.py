@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,11 +17,13 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
+from materializer.local import row_counts
 from materializer.local.kinds import Kind, NotLocal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.lake.keys import Within
     from materializer.local.connection import Connection
     from materializer.local.forms import Forms
 
@@ -29,6 +31,8 @@ _AT: Final = "mz_slice"
 _KEY: Final = "mz_k_"
 _PASSES: Final = "mz_passes"
 _OUTPUT: Final = "mz_f_"
+_GROUPS: Final = "mz_groups"
+_INSTANT: Final = "mz_instant"
 MOST_FORMS: Final = 1_000
 """Definitions whose forms are remembered."""
 
@@ -102,23 +106,7 @@ class LocalExecutor:
         Raises:
             NotLocal: If Spark has to count them.
         """
-        from materializer.lake.local_read import lies_in
-
-        count, time_type = str(definition.layout.row_count), definition.time_type
-        guarded = SpanSet.union(span for spans in gone.values() for span in spans)
-        stored = self.read(path, plan.partials.version, [SLICE, count], guarded, SLICE, time_type)
-        now = _counts(computed.partials, count, time_type)
-        short = {}
-        for rows, spans in gone.items():
-            inside = stored.filter(lies_in(stored[SLICE], spans, time_type))
-            for at, was in _counts(inside, count, time_type).items():
-                if (missing := was - rows - now.get(at, 0)) > 0:
-                    short[at] = was, missing
-        if not short:
-            return None
-        first, last = min(short), max(short)
-        missing = sum(rows for _, rows in short.values())
-        return Fewer(len(short), missing, first, last, short[first][0], now.get(first, 0))
+        return row_counts.fewer_rows(self.read, definition, path, plan, computed, gone)
 
     def fewer_counted(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
@@ -128,20 +116,7 @@ class LocalExecutor:
         Raises:
             NotLocal: If Spark has to count them.
         """
-        time_type = definition.time_type
-        stored = self.read(path, plan.partials.version, [SLICE, "n"], plan.replaced - plan.discarded, SLICE, time_type)
-        was_at, now_at = (_counts(rows, "n", time_type) for rows in (stored, computed.partials))
-        was = now = short = 0
-        missing: list[tuple[int, int, int, int, int]] = []
-        for at in sorted({*was_at, *now_at}):
-            was, now = was + was_at.get(at, 0), now + now_at.get(at, 0)
-            short += now_at.get(at, 0) < was_at.get(at, 0)
-            if was - now > gone:
-                missing.append((was - now, -at, short, was, now))
-        if not missing:
-            return None
-        most, before, slices, was, now = max(missing)
-        return Fewer(slices, most - gone, -missing[0][1], -before, was, now)
+        return row_counts.fewer_counted(self.read, definition, path, plan, computed, gone)
 
     def rows_as_changes(
         self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet, most: int
@@ -170,7 +145,14 @@ class LocalExecutor:
             return Results(connection, definition, forms).changed(rows, most)
 
     def read(
-        self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str, time_type: TimeType
+        self,
+        path: str,
+        version: int,
+        columns: Sequence[str],
+        spans: SpanSet,
+        at: str,
+        time_type: TimeType,
+        within: Within | None = None,
     ) -> pa.Table:
         """Return the rows of some spans of a table.
 
@@ -181,6 +163,7 @@ class LocalExecutor:
             spans: The spans.
             at: The time column.
             time_type: The type of that column.
+            within: Rows with other values are not wanted, but may be returned.
 
         Raises:
             NotLocal: If Spark has to read them.
@@ -197,6 +180,7 @@ class LocalExecutor:
             max_rows=self.rows,
             max_bytes=self.size,
             is_exact=True,
+            within=within,
         )
         if found is None:
             raise NotLocal("files that only Spark can read, or more rows than were expected")
@@ -228,15 +212,13 @@ class LocalExecutor:
         return found
 
 
-def _counts(partials: pa.Table, count: str, time_type: TimeType) -> dict[int, int]:
-    """Return how many source rows some partials were made from, by the start of their bucket."""
-    import pyarrow as pa
+def _is_of_group(keys: Iterable[str]) -> str:
+    """Return SQL of whether a row of ``found`` is in a group that is computed."""
+    from materializer.lake.keys import FROM, KEY, UPTO
 
-    from materializer.lake.extent import instants_of
-
-    by = pa.table({"at": instants_of(partials[SLICE], time_type), "rows": partials[count]})
-    found = by.group_by("at").aggregate([("rows", "sum")])
-    return dict(zip(found["at"].to_pylist(), found["rows_sum"].to_pylist(), strict=True))
+    tests = [f"found.{_INSTANT} >= g.{quoted(FROM)}", f"found.{_INSTANT} < g.{quoted(UPTO)}"]
+    tests += [f"found.{key} IS NOT DISTINCT FROM g.{quoted(f'{KEY}{i}')}" for i, key in enumerate(keys)]
+    return f"EXISTS (SELECT 1 FROM {_GROUPS} AS g WHERE {' AND '.join(tests)})"
 
 
 @dataclass(slots=True)
@@ -266,18 +248,18 @@ class _Run:
         plan, gone = self.plan, self.plan.discarded
         if self.definition.engine is not None:
             return self._results(plan.replaced - gone)
-        raw, merges = plan.recomputed, plan.merges
+        raw, keyed, merges = plan.recomputed, plan.keyed, plan.merges
         if len(raw) > MAX_SPANS:
             raise NotLocal(f"dirt in {len(raw)} places")
         parts = []
         if raw:
-            parts.append(
-                self._built("raw", self._raw_rows(raw), raw, raw & SpanSet.of(self.hull) if self.hull else raw)
-            )
+            parts.append(self._built("raw", self._raw_rows(raw), raw, self._in_hull(raw)))
+        if keyed:
+            parts.append(self._of_groups(keyed.at_most(MAX_SPANS)))
         parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
         if merges or plan.replaced != plan.remade:
             spans = plan.replaced - plan.remade - gone
-            stored = self._stored(spans)
+            stored = self._stored(spans, without_groups=bool(keyed))
             news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
             parts.append(self._merge([stored, *news]) if news else stored)
         return " UNION ALL BY NAME ".join(parts)
@@ -299,18 +281,45 @@ class _Run:
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
-    def _raw_rows(self, spans: SpanSet) -> pa.Table:
-        spec = self.definition.spec
-        return self._read(self.source.path, self.plan.source_version, list(self.forms.columns), spans, spec.time_column)
+    def _raw_rows(self, spans: SpanSet, within: Within | None = None) -> pa.Table:
+        spec, columns = self.definition.spec, list(self.forms.columns)
+        return self._read(self.source.path, self.plan.source_version, columns, spans, spec.time_column, within)
 
-    def _read(self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str) -> pa.Table:
-        return self.executor.read(path, version, columns, spans, at, self.definition.time_type)
+    def _read(
+        self, path: str, version: int, columns: Sequence[str], spans: SpanSet, at: str, within: Within | None = None
+    ) -> pa.Table:
+        return self.executor.read(path, version, columns, spans, at, self.definition.time_type, within)
 
-    def _stored(self, spans: SpanSet) -> str:
+    def _in_hull(self, spans: SpanSet) -> SpanSet:
+        return spans & SpanSet.of(self.hull) if self.hull else spans
+
+    def _stored(self, spans: SpanSet, *, without_groups: bool = False) -> str:
+        """Return SQL of stored partials, if asked for without those of the groups that are computed."""
         rows = self._read(self.partials_path, self.plan.partials.version, list(self.forms.partials), spans, SLICE)
+        tests = [
+            self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
+        ]
+        if without_groups:
+            rows = self._placed(rows, SLICE)
+            tests.append(f"NOT {_is_of_group(quoted(key_column(k.name)) for k in self.definition.spec.keys)}")
         self.connection.register("stored", rows)
-        inside = self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
-        return f"SELECT {self._partial_list()} FROM stored WHERE {inside}"
+        return f"SELECT {self._partial_list()} FROM stored AS found WHERE {' AND '.join(f'({t})' for t in tests)}"
+
+    def _of_groups(self, around: SpanSet) -> str:
+        """Return SQL of the partials of the groups whose keys changed."""
+        from materializer.lake.keys import table_of, wanted
+
+        groups = self.plan.groups
+        self.connection.register(_GROUPS, table_of(groups, self.definition.key_types))
+        rows = self._raw_rows(around, wanted(self.definition, [key for _, key in groups]))
+        rows = self._placed(rows, self.definition.spec.time_column)
+        return self._built("keyed", rows, around, self._in_hull(around), of_groups=True)
+
+    def _placed(self, rows: pa.Table, time: str) -> pa.Table:
+        """Return rows with the instant of a time of them."""
+        from materializer.lake.extent import instants_of
+
+        return rows.append_column(_INSTANT, instants_of(rows[time], self.definition.time_type))
 
     def _rolled_up(self, name: str, step: RollUp) -> str:
         """Return SQL of the partials that are merged from those of a finer aggregate."""
@@ -360,9 +369,19 @@ class _Run:
         spans: SpanSet,
         inside: SpanSet,
         *,
+        of_groups: bool = False,
         over: tuple[Definition, Forms] | None = None,
     ) -> str:
-        """Return SQL of the partials of the rows that count; *over* is what computes them if not the definition itself."""
+        """Return SQL of the partials of the rows that count.
+
+        Args:
+            name: A name for the rows.
+            rows: The rows.
+            spans: Where they count.
+            inside: The part of it that has rows.
+            of_groups: Whether only the rows of the groups count that are computed.
+            over: What computes them, if not the definition itself.
+        """
         definition, forms = over or (self.definition, self.forms)
         time = spark_quoted(definition.spec.time_column)
         self.connection.register(f"all_{name}", rows)
@@ -374,7 +393,11 @@ class _Run:
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         # the rows that count are made once, because they are counted, too
         inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
-        counted = self.connection.query(f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})")
+        grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})"
+        if of_groups:
+            keys = (f"{_KEY}{i}" for i in range(len(forms.keys)))
+            grouped = f"SELECT * FROM ({grouped}) AS found WHERE {_is_of_group(keys)}"
+        counted = self.connection.query(grouped)
         self.rows_read += counted.num_rows
         self.connection.register(name, counted)
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())

@@ -24,6 +24,7 @@ QUICK: Final[Mapping[str, str]] = {
     "process": "--rows 50000 --rounds 1",
     "connect": "--rows 50000 --rounds 1",
     "local": "--rows 50000 --rounds 1 --late 1000",
+    "keys": "--devices 500",
     "due": "--aggregates 6 --sources 2 --rows 2000 --rounds 1",
     "slopes": "--percent 1 --rounds 1",
     "engines": "--rows 24000 --keys 200 --days 2",

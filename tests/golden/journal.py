@@ -95,6 +95,7 @@ PLAN: Final = Plan(
             SpanSet.of(LATER), "rows changed", ESTIMATE, (Rejected("merge", "rows were updated"),), changed_rows=3
         ),
         Recompute(SpanSet.of(SPAN), "never materialised", is_rebuild=True),
+        Recompute(SpanSet.of(SPAN), "rows changed", Estimate(40, 900, 3, 12), keys=2),
         Recompute(SpanSet.of(Span(NEG_INF, 0)), "older than output.retention", is_discard=True, windows=4),
         Settle(SpanSet.of(Span(3 * DAY, POS_INF))),
     ),

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from materializer.adapters.memory.ports import MemoryPorts
-from materializer.core.refresh import plan as planning
+from materializer.core.refresh import strategies
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -70,8 +70,8 @@ def _join_after(patch: pytest.MonkeyPatch) -> None:
 
 
 def _merge_deletes(patch: pytest.MonkeyPatch) -> None:
-    why_not = planning.why_not_merge
-    patch.setattr(planning, "why_not_merge", lambda entry, facts: why_not(replace(entry, is_insert_only=True), facts))
+    why_not = strategies.why_not_merge
+    patch.setattr(strategies, "why_not_merge", lambda entry, facts: why_not(replace(entry, is_insert_only=True), facts))
 
 
 def _remerge(patch: pytest.MonkeyPatch) -> None:

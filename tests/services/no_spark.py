@@ -164,11 +164,19 @@ class Lake:
 class LocalLake(Lake):
     """A lake whose refreshes are computed in the process; an engine that is asked to compute fails."""
 
-    def __init__(self, root: Path, *, rows: int = 1_000, size: int = 1 << 20, config: Config | None = None) -> None:
-        super().__init__(root)
+    def __init__(
+        self,
+        root: Path,
+        *,
+        rows: int = 1_000,
+        size: int = 1 << 20,
+        config: Config | None = None,
+        engine: NoSpark | None = None,
+    ) -> None:
+        super().__init__(root, engine)
         local = LocalExecutor(rows, size)
         self.wired = replace(self.wired, config=config or self.wired.config, local=local)
-        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=engine or NoSpark()))  # type: ignore[arg-type]
 
     def rows_of(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of an output in the order of their buckets."""

@@ -15,7 +15,8 @@ from materializer.adapters.cli.app import main
 from materializer.api import Materializer
 from materializer.config import Budget, Config
 from materializer.core.refresh.invalidation import Cause
-from materializer.core.refresh.plan import reason_of, strategy_of
+from materializer.core.refresh.plan import strategy_of
+from materializer.core.refresh.strategies import reason_of
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     DefinitionError,

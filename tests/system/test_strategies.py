@@ -82,7 +82,7 @@ def test_inserts_of_several_commits_are_merged_once(busy):
 
 def test_updates_are_recomputed_beside_merged_inserts(busy):
     """
-    One plan merges the bucket that only grew and computes the other again, with the reason.
+    One plan merges the bucket that only grew and computes the changed group of the other again, with the reason.
     """
     busy.tables["trades"].trade(("03:30", "A", 1))
     busy.tables["trades"].update("price = 105 AND sym = 'A'", price=11)
@@ -91,10 +91,13 @@ def test_updates_are_recomputed_beside_merged_inserts(busy):
     assert ["Merge", "Recompute"] == sorted(type(step).__name__ for step in steps)
     [recompute] = [step for step in steps if isinstance(step, Recompute)]
     assert "rows changed" == recompute.reason
-    assert [("merge", "rows were updated or deleted, not only inserted")] == reasons(recompute)
+    assert [
+        ("merge", "rows were updated or deleted, not only inserted"),
+        ("recompute", "would aggregate about 120 of 120 raw rows"),
+    ] == reasons(recompute)
 
-    [run] = busy.expect_refresh(strict=True).runs
-    assert 1 + 120 == run.report.rows_read
+    [run] = busy.expect_refresh(strict=True, strategy="merge+recompute-keys").runs
+    assert 1 + 60 == run.report.rows_read
     busy.expect_true()
 
 
@@ -109,7 +112,7 @@ def reasons(step):
 
 def test_an_aggregate_that_does_not_merge_is_recomputed(busy):
     """
-    The plan names what cannot be merged; only the bucket's own rows are read.
+    The plan names what cannot be merged; only the rows of the late row's group are read, in both files of its bucket.
     """
     busy.hourly("medians", measures={"middle": "median(price)"})
     busy.expect_refresh("medians", strategy="rebuild")
@@ -117,14 +120,36 @@ def test_an_aggregate_that_does_not_merge_is_recomputed(busy):
 
     [step] = worked(busy.lake.plan("medians", strict=True))
     assert isinstance(step, Recompute)
-    [(strategy, reason)] = reasons(step)
+    [(strategy, reason), *_] = reasons(step)
     assert "merge" == strategy
     assert "median" in reason
-    [run] = busy.expect_refresh("medians", strategy="recompute", strict=True).runs
+    [run] = busy.expect_refresh("medians", strategy="recompute-keys", strict=True).runs
 
-    assert 121 == run.report.rows_read
-    assert (121, 2) == (step.estimate.rows, step.estimate.files)
+    assert 61 == run.report.rows_read
+    assert 121 + 8 == step.estimate.rows  # the stored groups are read, too
     assert busy.lake.verify("medians").is_equal
+
+
+@pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
+def test_corrections_of_few_keys_compute_their_groups(site):
+    """
+    In both lanes only the groups of the keys that changed are aggregated; what a key moved to is a group like any other.
+    """
+    trades = site.table()
+    trades.trade(
+        *[(f"{hour:02}:{m:02}", sym, 100 * hour + m) for hour in range(2) for m in range(60) for sym in "ABCDEFGHIJ"]
+    )
+    site.hourly()
+    site.lake.refresh("hourly")
+    trades.update("price = 5 AND sym = 'A'", sym="new")
+    trades.update("price = 105 AND sym = 'B'", price=11)
+    [step] = worked(site.lake.plan("hourly"))
+    assert 3 == step.keys
+
+    [run] = site.expect_refresh(strategy="recompute-keys", strict=True).runs
+
+    assert 59 + 1 + 60 == run.report.rows_read
+    site.expect_true()
 
 
 def test_few_rows_are_not_worth_a_merge(site):

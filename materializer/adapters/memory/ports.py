@@ -8,11 +8,10 @@ from typing import Any, Final, assert_never
 
 from materializer.adapters.memory.lake import AGGREGATE, WIDTH, MemoryLake, MemoryTable, appended, spans_of
 from materializer.core.engines.work import Work
-from materializer.core.refresh import plan as planning
+from materializer.core.refresh import strategies
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import (
     Estimate,
-    Facts,
     Lane,
     Merge,
     Plan,
@@ -212,14 +211,14 @@ class MemoryPorts(Ports):
             ]
             return spans - spans_of(empty)
 
-        facts = Facts(
+        facts = strategies.Facts(
             lambda spans: Estimate(rows=9 if set(lake.inside(spans)) & set(self.merging) else 0),
             lambda _, __: Estimate(rows=1),
             lambda _: Estimate(),
             present,
             feed_from=0,
         )
-        return tuple(_plain(step) for step in planning.decide(taken, facts))
+        return tuple(_plain(step) for step in strategies.decide(taken, facts))
 
     # -- computing -------------------------------------------------------------------------------------------------------
 

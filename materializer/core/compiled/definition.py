@@ -74,6 +74,18 @@ class Definition:
         return self.spec.time_type
 
     @property
+    def key_sources(self) -> list[str | None]:
+        """The source column of each key, None for a key that is an expression."""
+        columns = {name.lower(): name for name in self.spec.reads}
+        return [columns.get(key.sql.strip().strip("`").lower()) for key in self.spec.keys]
+
+    @property
+    def key_types(self) -> list[str]:
+        """The Spark type of each key."""
+        types = dict(self.partial_columns)
+        return [types[key_column(key.name)] for key in self.spec.keys]
+
+    @property
     def group_columns(self) -> list[str]:
         """The columns of the partials that identify a group: ``slice`` and the key columns."""
         return [SLICE, *(key_column(k.name) for k in self.spec.keys)]

@@ -21,7 +21,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum, unique
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_methods
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
@@ -61,7 +61,9 @@ class Cause(IntEnum):
 
 UNTOLD: Final = frozenset({Cause.FORCED, Cause.INVALIDATED, Cause.LOST})
 """Causes that do not show which rows were removed. After ``DIFFERED`` and ``REPAIRED`` the stored counts may be wrong."""
-Keys = frozenset[tuple[Any, ...]]
+Key: TypeAlias = tuple[Any, ...]
+"""A value for each key of the definition, as JSON holds it exactly; :mod:`materializer.lake.keys` says how."""
+Keys: TypeAlias = frozenset[Key]
 _KEYS: Final = JsonForm(lambda keys: sorted(map(list, keys), key=repr), lambda data: frozenset(map(tuple, data)))
 _CAUSE: Final = JsonForm(lambda cause: cause.name.lower(), lambda name: Cause[name.upper()])
 _OPTIONAL: Final = ("after", "keys", "is_insert_only", "gone")

@@ -1,25 +1,24 @@
 """A refresh as data: what is read, how each dirty bucket is computed, and why the other strategies were rejected.
 
-:func:`decide` makes a plan from facts that its caller gathered. The explainer prints the plan and the executor runs it, both
-from the same value. A step is one of a closed union, handled with ``match`` and ``assert_never``.
+The explainer prints the plan and the executor runs it, both from the same value. A step is one of a closed union, handled with
+``match`` and ``assert_never``. :mod:`materializer.core.refresh.strategies` chooses the steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
-from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-
-MAX_MERGES: Final = 8
-"""Most merge groups in one plan. Each reads its own run of source versions, so many small ones cost more than they save."""
+from materializer.core.refresh.invalidation import Entry, Key
+from materializer.core.time.spans import Span, SpanSet
 
 OPENED: Final = 8
 """Number of rows that can be read and skipped at the cost of one row that is aggregated."""
+
+BY_KEY: Final = "recompute-keys"
+"""The strategy that computes only the groups whose keys changed."""
 
 MAX_SPANS: Final = 64
 """Most spans that one commit replaces; a predicate with thousands of spans takes longer than copying the rows between them."""
@@ -87,10 +86,10 @@ class Settle:
     spans: SpanSet
 
 
-@json_fields(order=("spans", "reason", "estimate", "rejected"), later=())
+@json_fields(order=("spans", "reason", "estimate", "rejected", "keys"), later=("keys",), omits=("keys",))
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Buckets that are computed from all their raw rows at the pinned source version.
+    """Buckets that are computed from raw rows at the pinned source version: all of a bucket, or the groups of some keys.
 
     Args:
         spans: The buckets.
@@ -103,6 +102,8 @@ class Recompute:
         is_discard: Whether the buckets become empty without reading a row, because they are older than
             ``output.retention``. The partials of an engine stay as they are.
         windows: Upper bound of the windows that an engine makes; None when there are no more windows than rows.
+        keys: How many different keys changed, when only the groups of the keys are computed that the entries of the plan
+            record; all other groups are stored partials. None when whole buckets are computed.
     """
 
     spans: SpanSet
@@ -113,6 +114,7 @@ class Recompute:
     changed_rows: int | None = None
     is_discard: bool = False
     windows: int | None = None
+    keys: int | None = None
 
 
 @json_fields(later=())
@@ -230,9 +232,27 @@ class Plan:
 
     @property
     def recomputed(self) -> SpanSet:
-        """The buckets that are computed from raw rows."""
+        """The buckets that are computed from all their raw rows."""
         steps = (step for step in self.steps if isinstance(step, Recompute) and not step.is_discard)
+        return SpanSet.union(s for step in steps if step.keys is None for s in step.spans)
+
+    @property
+    def keyed(self) -> SpanSet:
+        """The buckets of which only the groups of changed keys are computed."""
+        steps = (step for step in self.steps if isinstance(step, Recompute) and step.keys is not None)
         return SpanSet.union(s for step in steps for s in step.spans)
+
+    @property
+    def groups(self) -> tuple[tuple[Span, Key], ...]:
+        """The groups that are computed of :attr:`keyed` buckets: the buckets of the span, with the key."""
+        keyed, found = self.keyed, []
+        for entry in self.taken if keyed else ():
+            for span in SpanSet.of(entry.span) & keyed:
+                if entry.keys is None:
+                    msg = f"the changed keys in [{span.start}, {span.end}) are not known"
+                    raise ValueError(msg)
+                found += [(span, key) for key in sorted(entry.keys, key=repr)]
+        return tuple(found)
 
     @property
     def merges(self) -> tuple[Merge, ...]:
@@ -277,6 +297,8 @@ def strategy_of(step: Step) -> str:
             return "settle"
         case Recompute(is_discard=True):
             return "discard"
+        case Recompute(keys=int()):
+            return BY_KEY
         case Recompute():
             return "rebuild" if step.is_rebuild else "recompute"
         case Merge():
@@ -285,156 +307,6 @@ def strategy_of(step: Step) -> str:
             return "roll-up"
         case _:
             assert_never(step)
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts that :func:`decide` needs; its caller gathers them.
-
-    Args:
-        feed_from: The first version *a* for which the change feed provably covers (a, v]; None when there is none. *v* is the
-            pinned version.
-        not_mergeable: Why partials cannot be merged; empty when they can.
-        partials_are_last: Whether the partials carry the number of the last ended refresh.
-        raw: The cost of reading the raw rows of some buckets at the pinned version.
-        changed: The cost of reading the changes since a version, inside some buckets.
-        stored: The cost of reading the stored partials of some buckets.
-        present: The part of some spans where the source or one of our tables may have rows.
-        is_first: Whether nothing has ever been materialised.
-        no_feed_reason: Why there is no change feed, in words.
-        frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
-    """
-
-    raw: Callable[[SpanSet], Estimate]
-    changed: Callable[[int, SpanSet], Estimate]
-    stored: Callable[[SpanSet], Estimate]
-    present: Callable[[SpanSet], SpanSet]
-    feed_from: int | None = None
-    not_mergeable: tuple[str, ...] = ()
-    partials_are_last: bool = True
-    is_first: bool = False
-    no_feed_reason: str = "the source has no change feed"
-    frozen: int = NEG_INF
-
-
-_REASONS: Final = {
-    Cause.CHANGE: "rows changed",
-    Cause.FILES: "files that may hold rows of these buckets changed (no change feed)",
-    Cause.FORCED: "forced",
-    Cause.INVALIDATED: "invalidated by hand",
-    Cause.DIFFERED: "a canary found it to differ from its raw rows",
-    Cause.LOST: "the source can no longer tell what changed",
-    Cause.NEW: "never materialised",
-    Cause.REPAIRED: "repaired: what the tables hold there is not known",
-    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or a result that begins there has changed, "
-    "or nobody can tell what changed there",
-    Cause.RETIRED: "older than output.retention",
-}
-FROZEN: Final = "below the frozen bound raw rows may be gone"
-
-
-def reason_of(cause: Cause) -> str:
-    """Return why a span is dirty, in words."""
-    return _REASONS[cause]
-
-
-def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
-    """Return one step for each group of dirty buckets with the same treatment, by the cheapest allowed strategy.
-
-    Every instant of *taken* is in exactly one step. Below the frozen boundary, *taken* holds only entries that can be merged or
-    are discarded.
-    """
-    frozen, taken = _split_frozen(taken, facts.frozen)
-    present = facts.present(SpanSet.union(e.span for e in taken))
-    merging: dict[int, list[Entry]] = {}
-    recomputing: dict[tuple[Cause, str], list[Span]] = {}
-    settled: list[Span] = []
-    discarded: list[Span] = []
-    afters: dict[Cause, set[int]] = {}
-    for entry in taken:
-        if entry.after is not None:
-            afters.setdefault(entry.cause, set()).add(entry.after)
-        whole = SpanSet((entry.span,))
-        settled += whole - present
-        for span in whole & present:
-            part = replace(entry, span=span)
-            if entry.cause is Cause.RETIRED:
-                discarded.append(span)
-                continue
-            why_not = why_not_merge(part, facts)
-            if why_not is None and part.after is not None:
-                merging.setdefault(part.after, []).append(part)
-            else:
-                recomputing.setdefault((entry.cause, why_not or ""), []).append(span)
-    steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
-    for count, after in enumerate(sorted(merging, reverse=True)):
-        spans = SpanSet.union(e.span for e in merging[after])
-        merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
-        if count >= MAX_MERGES:
-            reason = f"more than {MAX_MERGES} different versions to merge from"
-        elif merge.cost >= raw.cost:
-            reason = (
-                f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than "
-                f"{raw.likely_rows:,} raw rows out of {raw.rows:,}"
-            )
-        else:
-            steps.append(Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),)))
-            continue
-        recomputing.setdefault((Cause.CHANGE, reason), []).extend(spans)
-    for (cause, why_not), parts in recomputing.items():
-        spans = SpanSet.union(parts)
-        is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
-        changed = facts.changed(min(afters[cause]), spans).rows if cause is Cause.CHANGE and afters.get(cause) else None
-        steps.append(
-            Recompute(spans, _REASONS[cause], facts.raw(spans), (Rejected("merge", why_not),), is_rebuild, changed)
-        )
-    if discarded:
-        steps.append(Recompute(SpanSet.union(discarded), _REASONS[Cause.RETIRED], is_discard=True))
-    if settled:
-        steps.append(Settle(SpanSet.union(settled)))
-    return tuple(steps)
-
-
-def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
-    """Return the spans to merge below the frozen boundary, by the version they reflect, and the entries above or to discard."""
-    frozen: dict[int, SpanSet] = {}
-    free: list[Entry] = []
-    for entry in taken:
-        below = None if entry.cause is Cause.RETIRED or edge == NEG_INF else entry.span & Span(NEG_INF, edge)
-        if below is None:
-            free.append(entry)
-            continue
-        if entry.after is None:
-            msg = f"[{below.start}, {below.end}) lies below the frozen bound and cannot be merged"
-            raise ValueError(msg)
-        frozen[entry.after] = frozen.get(entry.after, SpanSet()) | SpanSet.of(below)
-        if above := entry.span & Span(edge, POS_INF):
-            free.append(replace(entry, span=above))
-    return frozen, tuple(free)
-
-
-def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
-    """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
-    return Merge(spans, after, facts.changed(after, spans) + facts.stored(spans), (Rejected("recompute", FROZEN),))
-
-
-def why_not_merge(entry: Entry, facts: Facts) -> str | None:
-    """Return why the changes of an entry cannot be merged into stored partials; None when they can."""
-    if entry.after is None:
-        return "there are no partials to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
-    if entry.cause is not Cause.CHANGE:
-        return _REASONS[entry.cause]
-    if not entry.is_insert_only:
-        return "rows were updated or deleted, not only inserted"
-    if facts.not_mergeable:
-        return facts.not_mergeable[0]
-    if facts.feed_from is None or entry.after < facts.feed_from:
-        return (
-            f"the change feed does not reach back to version {entry.after}" if facts.feed_from else facts.no_feed_reason
-        )
-    if not facts.partials_are_last:
-        return "the partials do not carry the last ended refresh"
-    return None
 
 
 @json_fields(omits=("executor",))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from materializer.core.refresh.invalidation import MAX_KEYS
 from materializer.core.time.spans import Span, SpanSet
+from materializer.lake.keys import coded, json_value
 
 MAX_PIECES: Final = 200
 """Maximum number of groups of buckets; more groups are joined into coarser ones."""
@@ -68,7 +69,7 @@ def pieces_of(
     others = np.bincount(
         bucket_of[~np.asarray(change.is_insert.to_numpy(zero_copy_only=False), dtype=bool)], minlength=len(starts)
     )
-    keys = _keys(change.keys, bucket_of, len(starts))
+    keys = distinct_keys(change.keys, bucket_of, len(starts))
     groups: dict[tuple[bool, Keys | None], list[int]] = defaultdict(list)
     for i in range(len(starts)):
         groups[bool(others[i] == 0), keys[i]].append(i)
@@ -105,26 +106,23 @@ def whole_buckets(spans: SpanSet, floor: Callable[[int], int], next_edge: Callab
     return SpanSet.union(Span(floor(s.start), next_edge(floor(s.end - 1))) for s in spans)
 
 
-def _keys(keys: pa.Table | None, bucket_of: Any, count: int) -> list[Keys | None]:
-    """Return the distinct keys in each bucket; None if they are many, or of a type that JSON cannot hold."""
-    if keys is None or not all(_is_plain(f.type) for f in keys.schema):
+def distinct_keys(keys: pa.Table | None, bucket_of: Any, count: int) -> list[Keys | None]:
+    """Return the distinct keys in each bucket; None if they are many, or some value of them is not recorded."""
+    columns = None if keys is None else [coded(column) for column in keys.columns]
+    if columns is None or None in columns:
         return [None] * count
-    names = [f"k{i}" for i in range(keys.num_columns)]
-    placed = pa.table([pa.array(bucket_of), *keys.columns], names=["at", *names])
+    names = [f"k{i}" for i in range(len(columns))]
+    placed = pa.table([pa.array(bucket_of), *(c[0] for c in columns if c)], names=["at", *names])
     distinct = placed.group_by(["at", *names]).aggregate([])
-    many = np.bincount(distinct["at"].to_numpy(), minlength=count) > MAX_KEYS
-    few = distinct.filter(pa.array(~many[distinct["at"].to_numpy()]))
+    is_unknown = np.bincount(distinct["at"].to_numpy(), minlength=count) > MAX_KEYS
+    for column in columns:
+        if column is not None and column[1] is not None:
+            is_unknown[bucket_of[column[1].fill_null(False).to_numpy(zero_copy_only=False)]] = True
+    few = distinct.filter(pa.array(~is_unknown[distinct["at"].to_numpy()]))
     by_bucket: list[set[tuple[Any, ...]]] = [set() for _ in range(count)]
     for bucket, *key in zip(few["at"].to_pylist(), *(few[n].to_pylist() for n in names), strict=True):
-        by_bucket[bucket].add(tuple(key))
-    return [None if many[i] else frozenset(by_bucket[i]) for i in range(count)]
-
-
-def _is_plain(kind: Any) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind) or types.is_boolean(kind)
-    )
+        by_bucket[bucket].add(tuple(map(json_value, key)))
+    return [None if is_unknown[i] else frozenset(by_bucket[i]) for i in range(count)]
 
 
 def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bool, Keys | None], list[int]]:

@@ -29,7 +29,7 @@ from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.extent import time_column as column_of
 from materializer.lake.log import Commit, Metadata, read_commit
-from materializer.lake.table import DeltaFolder, open_table
+from materializer.lake.table import DeltaFolder, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
 
 __all__ = [
@@ -137,8 +137,10 @@ def _context_of(
     next_edge: Callable[[int], int],
     frozen_below: int,
 ) -> CaptureContext:
-    column = column_of(table.opened(), name, time_type)
-    return CaptureContext(table, after, column, keys or None, floor, next_edge, frozen=frozen_below)
+    opened = table.opened()
+    column = column_of(opened, name, time_type)
+    known = None if not keys or is_typed_by_others(opened, keys) else keys
+    return CaptureContext(table, after, column, known, floor, next_edge, frozen=frozen_below)
 
 
 def _check_identity(table: DeltaFolder, after: int, upto: int, table_id: str) -> None:

@@ -157,7 +157,7 @@ def _counted(
         if c.version in counts
     ]
     has_time = pc.invert(is_null)
-    keys = rows.select(list(context.keys)).filter(has_time) if context.keys else None
+    keys = _keys(context, rows).filter(has_time) if context.keys else None
     inserted = pc.equal(kinds, _INSERT).filter(has_time)
     lateness = Lateness()
     if not context.column.time_type.is_integer:
@@ -169,6 +169,16 @@ def _counted(
     if context.frozen != NEG_INF:
         change, frozen = _split(context, change, pc.equal(kinds, _DELETE).filter(has_time), versions.filter(has_time))
     return change, frozen, per_version, lateness
+
+
+def _keys(context: CaptureContext, rows: pa.Table) -> pa.Table:
+    """Return the key columns; an empty text in the name of a folder means null."""
+    keys = rows.select(list(context.keys or ()))
+    for name in context.table.features().partition_columns:
+        if name in keys.column_names and pa.types.is_string(keys.schema.field(name).type):
+            values = pc.if_else(pc.equal(keys[name], ""), pa.scalar(None, pa.string()), keys[name])
+            keys = keys.set_column(keys.column_names.index(name), name, values)
+    return keys
 
 
 def _split(

@@ -8,6 +8,7 @@ everything below the threshold.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.codec import as_json
 from materializer.core.policy.table_properties import log_entries_of
-from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
@@ -23,6 +24,7 @@ from materializer.journal.events import Captured
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
 from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment
+from materializer.lake.keys import why_not_recorded
 from materializer.lake.log import LogGapError, read_commit
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
@@ -63,7 +65,7 @@ class Capture:
             table_id=state.source.table_id,
             time_column=aggregate.definition.spec.time_column,
             time_type=aggregate.definition.time_type,
-            keys=self._plain_keys(),
+            keys=self._recorded_keys(),
             max_rows=self._config.budget.opened,
             max_bytes=self._config.budget.bytes,
             floor=grid.floor,
@@ -173,9 +175,15 @@ class Capture:
             lost = [{"version": last, "rung": "lost", "rows": None}]
             everything = CapturedPiece(SpanSet.of(EVERYTHING), Rung.LOST, False, ANY_ROWS, None, first, last)
             return list(self._all_of(state, everything)), lost, [reason], Lateness(), 0
-        spans = SpanSet.union(Span(start, definition.grid.next(start)) for start in found.starts)
+        by_keys: dict[Keys | None, list[Span]] = defaultdict(list)
+        for start in found.starts:
+            by_keys[found.keys.get(start)].append(Span(start, definition.grid.next(start)))
         gone = found.counts["update_preimage"] + found.counts["delete"]
-        entries = [Entry(s, state.cursor, Cause.CHANGE, None, found.is_insert_only, gone) for s in spans]
+        entries = [
+            Entry(span, state.cursor, Cause.CHANGE, keys, found.is_insert_only, gone)
+            for keys, spans in by_keys.items()
+            for span in SpanSet.union(spans)
+        ]
         for starts, is_late in ((found.late, True), (found.conflicts, False)):
             times = SpanSet.union(Span(start, definition.grid.next(start)) for start in starts)
             piece = CapturedPiece(times, Rung.FEED, is_late, 0, None, first, last, is_frozen=True)
@@ -189,12 +197,10 @@ class Capture:
         parts = (replace(piece, times=piece.times - below), replace(piece, times=below, is_frozen=True))
         return self._entries(state, lake.CaptureResult(parts))
 
-    def _plain_keys(self) -> tuple[str, ...] | None:
-        """Return the key columns when every key is a plain column of the source."""
-        spec = self._aggregate.definition.spec
-        columns = {name.lower(): name for name in spec.reads}
-        keys = [columns.get(key.sql.strip().strip("`").lower()) for key in spec.keys]
-        return tuple(k for k in keys if k) if keys and all(keys) else None
+    def _recorded_keys(self) -> tuple[str, ...] | None:
+        """Return the key columns when every key is a column of the source with a type that is recorded."""
+        definition = self._aggregate.definition
+        return None if why_not_recorded(definition) else tuple(k for k in definition.key_sources if k) or None
 
     def _check_schema(self) -> None:
         aggregate = self._aggregate

@@ -21,7 +21,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.engines.base import WindowEngine
 from materializer.core.policy.retention import OUTPUT, PROPERTIES, SOURCE, edge, length
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.plan import reason_of
+from materializer.core.refresh.strategies import reason_of
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render

@@ -25,6 +25,7 @@ from materializer.journal.events import Aborted, Captured, Event, Frozen, Retire
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
+from materializer.lake.keys import wanted
 from materializer.lake.log import LogGapError, commits
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import lineage
@@ -267,6 +268,23 @@ class Observation:
         """Return which files the source has at a version, and where in time their rows lie."""
         spec = self.aggregate.definition.spec
         return self._extent(self.aggregate.source.path, version, spec.time_column)
+
+    def raw_of_keys(self, version: int, entries: Sequence[Entry]) -> Estimate:
+        """Return the cost of reading the raw rows of the changed keys of some entries, without the stored groups.
+
+        Each stored group is taken to have as many rows as any other.
+        """
+        definition, spans = self.aggregate.definition, SpanSet.union(e.span for e in entries)
+        within = wanted(definition, [key for e in entries for key in e.keys or ()])
+        path, column = self.aggregate.source.path, definition.spec.time_column
+        found = estimate_of(files(path, version, column, definition.time_type, within), spans)
+        if not all(e.span.is_bounded for e in entries):
+            return found
+        groups = sum(len(e.keys or ()) * definition.grid.count(e.span) for e in entries)
+        stored = self.partials(self.head(Which.PARTIALS).version)
+        buckets = (replace(f, end=definition.grid.cover(Span(f.start, f.end)).end) for f in stored.files)
+        share = min(1.0, groups / max(replace(stored, files=tuple(buckets)).rows_in(spans), 1))
+        return replace(found, likely_rows=min(found.likely_rows, round(share * self.raw(version).rows_in(spans))))
 
     def ends(self, version: int, column: str) -> Extent:
         """Return the same of the ends of events that last."""

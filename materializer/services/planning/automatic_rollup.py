@@ -62,7 +62,8 @@ def chosen(steps: Sequence[Step], observation: Observation, version: int) -> tup
         observation: Of the aggregate.
         version: The version of the source at which the plan reads.
     """
-    todo = [s for s in steps if isinstance(s, Recompute) and not s.is_discard and s.estimate.likely_rows > FEW]
+    whole = [s for s in steps if isinstance(s, Recompute) and not s.is_discard and s.keys is None]
+    todo = [s for s in whole if s.estimate.likely_rows > FEW]
     if not todo:
         return tuple(steps)
     others = list(_finer(observation, version))

@@ -11,23 +11,13 @@ from uuid import uuid4
 
 from materializer.core.engines.work import Work
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.refresh.plan import (
-    MAX_SPANS,
-    Facts,
-    Lane,
-    Merge,
-    Plan,
-    Recompute,
-    RollUp,
-    Settle,
-    TableBase,
-    decide,
-    reason_of,
-)
+from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Lane, Merge, Plan, Recompute, RollUp, Settle, TableBase
+from materializer.core.refresh.strategies import Facts, decide, reason_of
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
+from materializer.lake.keys import why_not_recorded
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
@@ -248,16 +238,20 @@ class RunPlanner:
         return InvalidationLog((*frozen, *above.cut(window).taken))
 
     def _facts(self, state: AggregateState, raw: Extent, stored: Extent, stale: SpanSet) -> Facts:
+        definition = self.observation.aggregate.definition
+        has_keys = bool(definition.spec.keys) and self.of_engine is None
         return Facts(
             raw=lambda spans: estimate_of(raw, spans),
             changed=lambda after, _: self.observation.changed(state, after),
             stored=lambda spans: estimate_of(stored, spans),
             present=lambda spans: self.observation.present_in(raw, stored, stale, spans),
             feed_from=0 if self.request.may_merge else None,
-            not_mergeable=self.observation.aggregate.definition.layout.not_mergeable,
+            not_mergeable=definition.layout.not_mergeable,
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
             frozen=state.frozen,
+            keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,
+            not_keyed=why_not_recorded(definition) if has_keys else "",
         )
 
     def _run_rows(self, state: AggregateState) -> int:
@@ -338,5 +332,7 @@ def _groups_per_row(state: AggregateState) -> float | None:
     """Return the most groups that a source row made in recent recomputes, None when there were none."""
     since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
     ended = state.ended[since:][-RECENT:]
-    reports = [e.report for e in ended if e.outcome == "done" and "merge" not in e.report.strategy]
+    reports = [
+        e.report for e in ended if e.outcome == "done" and not {"merge", BY_KEY} & {*e.report.strategy.split("+")}
+    ]
     return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)

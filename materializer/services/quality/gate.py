@@ -27,7 +27,7 @@ from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
-from materializer.core.refresh.plan import Lane, Plan, Recompute, Settle
+from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
@@ -130,7 +130,7 @@ class Gate:
         known = suites.of(spec)
         given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
         frame = cache(lambda: self._output(plan, computed, spark()))
-        only_raw = all(isinstance(s, Recompute | Settle) for s in plan.steps) and plan.replaced == plan.spans
+        only_raw = not plan.merges and not plan.keyed and plan.replaced == plan.spans
         checks = _built_in(aggregate.definition, plan, computed.rows_read if only_raw else None)
         if suites.OUTPUT in known or checks:
             yield suites.OUTPUT, self._of_output(plan, computed, known.get(suites.OUTPUT), given, checks, frame)

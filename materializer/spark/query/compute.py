@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
@@ -25,6 +25,7 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column,
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.keys import FROM, KEY, UPTO, Within
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
@@ -36,6 +37,8 @@ AT: Final = "materializer at"
 KEPT: Final = "f_kept"
 """Column of a combined frame: whether HAVING accepts the group."""
 _METRICS: Final = "metrics"
+SKIPPED_BY: Final = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint"})
+"""Types of key columns that are compared with literals, so that Delta skips files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,39 @@ def except_buckets(definition: Definition, partials: DataFrame, starts: DataFram
     """Return the partial rows whose bucket starts at none of *starts*."""
     at = sf.expr(instant_of_sql(SLICE, definition.time_type))
     return partials.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_anti").drop(AT)
+
+
+def only_groups(definition: Definition, rows: DataFrame, groups: DataFrame) -> DataFrame:
+    """Return the source rows of some groups, given as a :func:`materializer.lake.keys.table_of` them."""
+    columns = {AT: instant_of_sql(quoted(definition.spec.time_column), definition.time_type)}
+    columns |= {f"{AT} {i}": key.sql for i, key in enumerate(definition.spec.keys)}
+    placed = rows.select("*", *[sf.expr(sql).alias(name) for name, sql in columns.items()])
+    found = placed.join(sf.broadcast(groups), _is_of_group([f"{AT} {i}" for i in range(len(columns) - 1)]), "left_semi")
+    return found.drop(*columns)
+
+
+def except_groups(definition: Definition, partials: DataFrame, groups: DataFrame) -> DataFrame:
+    """Return the partial rows that are of none of some groups."""
+    placed = partials.withColumn(AT, sf.expr(instant_of_sql(SLICE, definition.time_type)))
+    condition = _is_of_group(definition.group_columns[1:])
+    return placed.join(sf.broadcast(groups), condition, "left_anti").drop(AT)
+
+
+def _is_of_group(keys: Sequence[str]) -> Column:
+    tests = [f"{quoted(AT)} >= {quoted(FROM)}", f"{quoted(AT)} < {quoted(UPTO)}"]
+    tests += [f"{quoted(key)} <=> {quoted(f'{KEY}{i}')}" for i, key in enumerate(keys)]
+    return sf.expr(" AND ".join(tests))
+
+
+def with_values(definition: Definition, rows: DataFrame, within: Within) -> DataFrame:
+    """Return at least the rows with some values; Delta skips files by the predicate."""
+    types = dict(definition.spec.read_types)
+    for name, values in within.items():
+        if types.get(name) in SKIPPED_BY:
+            column = sf.col(quoted(name))
+            is_wanted = column.isin(sorted(v for v in values if v is not None))
+            rows = rows.where(is_wanted | column.isNull() if None in values else is_wanted)
+    return rows
 
 
 def build(definition: Definition, rows: DataFrame, spans: SpanSet, unobserved: DataFrame | None = None) -> DataFrame:

@@ -14,6 +14,7 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.keys import Within
 from materializer.lake.local_read import lies_in, read_small_rows
 from materializer.spark.query import compute as c
 
@@ -25,16 +26,25 @@ FEW: Final = 64
 
 
 def raw_rows(
-    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    version: int,
+    spans: SpanSet,
+    within: Within | None = None,
 ) -> DataFrame:
-    """Return at least the rows of a source that lie in *spans*, with at least the columns that the definition reads."""
+    """Return at least the rows of a source that lie in *spans*, with at least the columns that the definition reads.
+
+    Rows with other values than those of *within* are not wanted.
+    """
     spec = definition.spec
     types = dict(definition.spec.read_types)
     named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
     if source.name or not named <= types.keys() or not all(map(_PLAIN.fullmatch, types.values())):
         return c.read_version(spark, source, version)
     at = spec.time_column
-    found = _picked(budget, source.path, version, list(types), spans, at, definition.time_type, budget.raw)
+    found = _picked(budget, source.path, version, list(types), spans, at, definition.time_type, budget.raw, within)
     return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
 
 
@@ -75,12 +85,21 @@ def _picked(
     at: str,
     time_type: TimeType,
     most: int,
+    within: Within | None = None,
 ) -> pa.Table | None:
     """Return at least the rows of *spans*, but at most *most* rows; None if Spark has to read them."""
     is_picked = len(spans) <= FEW
     max_rows = budget.opened if is_picked else budget.raw
     found = read_small_rows(
-        path, version, columns, spans, time=at, time_type=time_type, max_rows=max_rows, max_bytes=budget.bytes
+        path,
+        version,
+        columns,
+        spans,
+        time=at,
+        time_type=time_type,
+        max_rows=max_rows,
+        max_bytes=budget.bytes,
+        within=within,
     )
     if found is not None and is_picked:
         found = found.filter(lies_in(found[at], spans, time_type))

@@ -13,14 +13,20 @@ from pyspark.sql import functions as sf
 from materializer.config import Budget
 from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.refresh.invalidation import MAX_KEYS, Keys
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.capture.buckets import distinct_keys
 from materializer.lake.capture.lateness import histogram
+from materializer.lake.keys import why_not_recorded
 from materializer.spark.query import compute as c
 from materializer.spark.runtime.failures import feed_gaps
 
 KNOWN: Final = "known"
+KEYS: Final = "keys"
+MAX_LISTED: Final = 1_000
+"""Most buckets whose changed keys are asked for."""
 VERSION: Final = "in version"
 KINDS: Final = ("insert", "update_preimage", "update_postimage", "delete")
 
@@ -38,6 +44,7 @@ class Changes:
         late: Starts of buckets below the frozen boundary with a version that only inserted rows.
         conflicts: Starts of buckets below it with a version whose changes were neither inserts only nor deletes only.
         expired: Number of rows below it that were deleted by versions that did nothing else in their bucket.
+        keys: The changed keys of the buckets in which they are few, by the start of the bucket.
     """
 
     starts: tuple[int, ...] | None
@@ -48,6 +55,7 @@ class Changes:
     late: tuple[int, ...] = ()
     conflicts: tuple[int, ...] = ()
     expired: int = 0
+    keys: Mapping[int, Keys] = field(default_factory=dict)
 
 
 def changes(
@@ -81,14 +89,19 @@ def changes(
         kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
         slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
         known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(KNOWN)
+        recorded = () if why_not_recorded(definition) else definition.spec.keys
+        keys = [sf.expr(key.sql).alias(f"k{i}") for i, key in enumerate(recorded)]
+        distinct = (sf.approx_count_distinct(sf.struct(*keys)) if keys else sf.max(sf.lit(0))).alias(KEYS)
         if frozen == NEG_INF:
-            grouped = frame.groupBy(slice_).agg(*kinds, known)
+            grouped = frame.groupBy(slice_).agg(*kinds, known, distinct)
         else:
-            grouped = _by_version(frame, slice_, [*kinds, known], frozen)
+            grouped = _by_version(frame, slice_, [*kinds, known, distinct], frozen)
         fetched = c.few(grouped, budget.listed)
-    if fetched is None:
-        return Changes(None, False, {}, 0)
-    rows = fetched.to_pylist()
+        if fetched is None:
+            return Changes(None, False, {}, 0)
+        rows = fetched.to_pylist()
+        few = [r[SLICE] for r in rows if r[SLICE] is not None and r[SLICE] >= frozen and r[KEYS] <= 2 * MAX_KEYS]
+        found = _keys(frame.select(slice_, *keys), few, budget.listed) if keys and few else {}
     counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
     waited = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
     expired, late, conflicts, rows = _below(rows, frozen)
@@ -103,7 +116,21 @@ def changes(
         late,
         conflicts,
         expired,
+        found,
     )
+
+
+def _keys(changed: DataFrame, starts: Sequence[int], most: int) -> Mapping[int, Keys]:
+    """Return the changed keys of some buckets, of those in which they are few and recorded exactly."""
+    if len(starts) > MAX_LISTED:
+        return {}
+    pairs = c.few(changed.where(sf.col(SLICE).isin([*starts])).distinct(), most)
+    if pairs is None:
+        return {}
+    index = {start: i for i, start in enumerate(starts)}
+    bucket_of = np.array([index[at] for at in pairs[SLICE].to_pylist()], dtype=np.int64)
+    found = distinct_keys(pairs.drop_columns([SLICE]), bucket_of, len(starts))
+    return {start: keys for start, keys in zip(starts, found, strict=True) if keys is not None}
 
 
 def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], frozen: int) -> DataFrame:
@@ -120,7 +147,7 @@ def _by_version(frame: DataFrame, start: Column, counts: Sequence[Column], froze
         VERSION
     )
     sums = [sf.sum(kind).alias(kind) for kind in KINDS]
-    return found.groupBy(stored, told).agg(*sums, sf.max(KNOWN).alias(KNOWN))
+    return found.groupBy(stored, told).agg(*sums, sf.max(KNOWN).alias(KNOWN), sf.max(KEYS).alias(KEYS))
 
 
 def _below(

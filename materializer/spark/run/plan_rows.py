@@ -14,6 +14,7 @@ from materializer.core.compiled.rolled_up import merged_from
 from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, RollUp
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.keys import FROM, KEY, UPTO, Within, table_of, wanted
 from materializer.lake.local_read import read_small_changes
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
@@ -29,8 +30,9 @@ def parts_of(
     hull: Span | None,
 ) -> tuple[list[DataFrame], list[Observation]]:
     """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
-    raw, merges, gone = plan.recomputed, plan.merges, plan.discarded
+    raw, keyed, merges, gone = plan.recomputed, plan.keyed, plan.merges, plan.discarded
     starts = _starts(spark, budget, definition, raw)
+    groups = _groups(spark, definition, plan) if keyed else None
     parts, observations = [], []
     if raw:
         rows, seen = _raw(spark, budget, definition, source, plan, raw, starts, hull)
@@ -40,12 +42,20 @@ def parts_of(
         rows, seen = _rolled_up(spark, budget, definition, finer, few=plan.lane is Lane.DRIVER)
         observations.append(seen)
         parts.append(rows)
+    if groups is not None:
+        around, values = keyed.at_most(MAX_SPANS), _values(definition, plan)
+        rows = _around(spark, budget, definition, source, plan, around, values)
+        rows, inside = _of_groups(definition, rows, groups, around, values, hull)
+        rows, seen = c.observed(rows, "recompute_keys")
+        observations.append(seen)
+        parts.append(c.build(definition, rows, inside))
     done = SpanSet.union(s for step in plan.rollups for s in step.spans) | gone
     if merges or plan.replaced != plan.remade:
         spans = plan.replaced - done if starts is not None else plan.replaced - raw - done
         stored = stored_rows(spark, budget, definition, partials_path, plan, spans)
         stored = c.kept_partials(definition, stored, spans)
         stored = stored if starts is None else c.except_buckets(definition, stored, starts)
+        stored = stored if groups is None else c.except_groups(definition, stored, groups)
         news = []
         for i, step in enumerate(merges):
             changed = _inserts(spark, budget, definition, source, step, plan.source_version)
@@ -75,11 +85,17 @@ def only_raw(
 
 
 def _around(
-    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    plan: Plan,
+    spans: SpanSet,
+    within: Within | None = None,
 ) -> DataFrame:
-    """Return at least the source rows in *spans*."""
+    """Return at least the source rows in *spans* with the values of *within*."""
     if plan.lane is Lane.DRIVER:
-        return read_small.raw_rows(spark, budget, definition, source, plan.source_version, spans)
+        return read_small.raw_rows(spark, budget, definition, source, plan.source_version, spans, within)
     return c.read_version(spark, source, plan.source_version)
 
 
@@ -132,6 +148,30 @@ def _inside(
     return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
 
 
+def _groups(spark: SparkSession, definition: Definition, plan: Plan) -> DataFrame:
+    """Return the groups that are computed of buckets of which not all are."""
+    rows = table_of(plan.groups, definition.key_types)
+    types = {FROM: "bigint", UPTO: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
+    return c.frame_of(spark, rows, types)
+
+
+def _values(definition: Definition, plan: Plan) -> Within:
+    return wanted(definition, [key for _, key in plan.groups])
+
+
+def _of_groups(
+    definition: Definition,
+    rows: DataFrame,
+    groups: DataFrame,
+    around: SpanSet,
+    values: Within,
+    hull: Span | None,
+) -> tuple[DataFrame, SpanSet]:
+    """Return the source rows of the groups that are computed, and spans around their times."""
+    rows, inside = _inside(definition, rows, around, None, hull)
+    return c.only_groups(definition, c.with_values(definition, rows, values), groups), inside
+
+
 def source_rows(
     spark: SparkSession,
     budget: Budget,
@@ -153,6 +193,9 @@ def source_rows(
     every = c.read_version(spark, source, plan.source_version)
     rows, _ = _inside(definition, every, around, starts, hull)
     parts = [rows] if raw else []
+    if plan.keyed:
+        groups, keyed = _groups(spark, definition, plan), plan.keyed.at_most(MAX_SPANS)
+        parts.append(_of_groups(definition, every, groups, keyed, _values(definition, plan), hull)[0])
     for step in plan.merges:
         inserted = c.read_inserts(spark, source, step.after, plan.source_version)
         parts.append(c.relevant_rows(definition, inserted, step.spans))

@@ -47,8 +47,8 @@ from materializer.core.refresh.plan import (
     RunReport,
     Settle,
     TableBase,
-    reason_of,
 )
+from materializer.core.refresh.strategies import reason_of
 from materializer.core.spec.spec import GridSpec, TimeType, Width
 from materializer.core.time.grid import build
 from materializer.core.time.instants import parse

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from materializer.core.policy.retention import OUTPUT, SOURCE, clock_edge, edge, latest_instant, problems_of
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.plan import Estimate, Facts, Merge, Recompute, Settle, decide, strategy_of
+from materializer.core.refresh.plan import Estimate, Merge, Recompute, Settle, strategy_of
+from materializer.core.refresh.strategies import Facts, decide
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
 from materializer.core.time.grid import build, parse_width
 from materializer.core.time.instants import HOUR, parse

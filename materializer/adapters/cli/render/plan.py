@@ -111,6 +111,7 @@ def step_form(step: Step, kind: TimeType) -> dict[str, Any]:
         "strategy": strategy_of(step),
         "reason": _why(step),
         "spans": spans_form(step.spans, kind),
+        "keys": step.keys if isinstance(step, Recompute) else None,
         "reads": estimate_form(estimate),
         "rejected": [{"strategy": r.strategy, "reason": r.reason} for r in rejected],
     }
@@ -120,7 +121,7 @@ def _step_lines(at: int, step: Step, kind: TimeType, width: int) -> Iterator[str
     yield f"  step {at}: {strategy_of(step)}"
     pairs = [("buckets in", spans(step.spans, kind)), ("because", _why(step))]
     if not isinstance(step, Settle):
-        pairs.append(("reads", reads_text(step.estimate)))
+        pairs += [("keys", _keys(step)), ("reads", reads_text(step.estimate))]
         pairs += [(f"not {r.strategy}", r.reason) for r in step.rejected if r.reason]
     yield from labelled(pairs, width=width, indent=4)
 
@@ -132,7 +133,8 @@ def short_plan_lines(name: str, plan: Plan, kind: TimeType, width: int) -> Itera
         why = _why(step)
         read = against = ""
         if not isinstance(step, Settle):
-            read = f"; reads {reads_text(step.estimate)}"
+            read = f"; {keys}" if (keys := _keys(step)) else ""
+            read += f"; reads {reads_text(step.estimate)}"
             against = "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason not in {"", why})
         if isinstance(step, Recompute) and step.windows:
             read += f"; makes {_makes(step.windows)}"
@@ -153,6 +155,13 @@ def _why(step: Step) -> str:
             return f"{reason}; '{parent}' has partials of the same rows"
         case _:
             assert_never(step)
+
+
+def _keys(step: Step) -> str:
+    """Return which groups of the buckets are computed; "" for all."""
+    if not isinstance(step, Recompute) or step.keys is None:
+        return ""
+    return f"only the groups of {count(step.keys, 'changed key')}; all others are stored partials"
 
 
 def reads_text(estimate: Estimate) -> str:

@@ -1,0 +1,222 @@
+"""The choice of a strategy for each dirty bucket: the cheapest one that is allowed, with the reasons against the others.
+
+:func:`decide` is a function of facts that its caller gathered; it reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry
+from materializer.core.refresh.plan import BY_KEY, Estimate, Merge, Recompute, Rejected, Settle, Step
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+
+MAX_MERGES: Final = 8
+"""Most merge groups in one plan. Each reads its own run of source versions, so many small ones cost more than they save."""
+
+
+BESIDE: Final = 1_000
+"""How many rows a merge may cost more than computing its keys, which is another read beside those of other merges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that :func:`decide` needs; its caller gathers them.
+
+    Args:
+        feed_from: The first version *a* for which the change feed provably covers (a, v]; None when there is none. *v* is the
+            pinned version.
+        not_mergeable: Why partials cannot be merged; empty when they can.
+        partials_are_last: Whether the partials carry the number of the last ended refresh.
+        raw: The cost of reading the raw rows of some buckets at the pinned version.
+        changed: The cost of reading the changes since a version, inside some buckets.
+        stored: The cost of reading the stored partials of some buckets.
+        present: The part of some spans where the source or one of our tables may have rows.
+        is_first: Whether nothing has ever been materialised.
+        no_feed_reason: Why there is no change feed, in words.
+        frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
+        keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
+        not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
+    """
+
+    raw: Callable[[SpanSet], Estimate]
+    changed: Callable[[int, SpanSet], Estimate]
+    stored: Callable[[SpanSet], Estimate]
+    present: Callable[[SpanSet], SpanSet]
+    feed_from: int | None = None
+    not_mergeable: tuple[str, ...] = ()
+    partials_are_last: bool = True
+    is_first: bool = False
+    no_feed_reason: str = "the source has no change feed"
+    frozen: int = NEG_INF
+    keyed: Callable[[Sequence[Entry]], Estimate] | None = None
+    not_keyed: str = ""
+
+
+_REASONS: Final = {
+    Cause.CHANGE: "rows changed",
+    Cause.FILES: "files that may hold rows of these buckets changed (no change feed)",
+    Cause.FORCED: "forced",
+    Cause.INVALIDATED: "invalidated by hand",
+    Cause.DIFFERED: "a canary found it to differ from its raw rows",
+    Cause.LOST: "the source can no longer tell what changed",
+    Cause.NEW: "never materialised",
+    Cause.REPAIRED: "repaired: what the tables hold there is not known",
+    Cause.CONFLICT: "rows were updated or written again below the frozen bound, or a result that begins there has changed, "
+    "or nobody can tell what changed there",
+    Cause.RETIRED: "older than output.retention",
+}
+FROZEN: Final = "below the frozen bound raw rows may be gone"
+
+
+def reason_of(cause: Cause) -> str:
+    """Return why a span is dirty, in words."""
+    return _REASONS[cause]
+
+
+def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
+    """Return one step for each group of dirty buckets with the same treatment, by the cheapest allowed strategy.
+
+    Every instant of *taken* is in exactly one step. Below the frozen boundary, *taken* holds only entries that can be merged or
+    are discarded.
+    """
+    frozen, taken = _split_frozen(taken, facts.frozen)
+    present = facts.present(SpanSet.union(e.span for e in taken))
+    merging: dict[int, list[Entry]] = {}
+    recomputing: dict[tuple[Cause, str], list[Entry]] = {}
+    settled: list[Span] = []
+    discarded: list[Span] = []
+    for entry in taken:
+        whole = SpanSet((entry.span,))
+        settled += whole - present
+        for span in whole & present:
+            part = replace(entry, span=span)
+            if entry.cause is Cause.RETIRED:
+                discarded.append(span)
+                continue
+            why_not = why_not_merge(part, facts)
+            if why_not is None and part.after is not None:
+                merging.setdefault(part.after, []).append(part)
+            else:
+                recomputing.setdefault((entry.cause, why_not or ""), []).append(part)
+    steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
+    for count, after in enumerate(sorted(merging, reverse=True)):
+        merge, why_not = _merge(after, merging[after], facts)
+        if count >= MAX_MERGES:
+            why_not = f"more than {MAX_MERGES} different versions to merge from"
+        if why_not:
+            recomputing.setdefault((Cause.CHANGE, why_not), []).extend(merging[after])
+        else:
+            steps.append(merge)
+    for (cause, why_not), entries in recomputing.items():
+        steps += _recomputes(cause, why_not, entries, facts)
+    if discarded:
+        steps.append(Recompute(SpanSet.union(discarded), _REASONS[Cause.RETIRED], is_discard=True))
+    if settled:
+        steps.append(Settle(SpanSet.union(settled)))
+    return tuple(steps)
+
+
+def _merge(after: int, entries: Sequence[Entry], facts: Facts) -> tuple[Merge, str]:
+    """Return a merge of the rows inserted since a version, and why another strategy is cheaper, or ""."""
+    spans = SpanSet.union(e.span for e in entries)
+    merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
+    found = Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),))
+    costs = f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than"
+    if merge.cost >= raw.cost:
+        return found, f"{costs} {raw.likely_rows:,} raw rows out of {raw.rows:,}"
+    if facts.keyed is not None and all(why_not_keyed(e, facts) is None for e in entries):
+        keyed = facts.keyed(entries) + facts.stored(spans)
+        if merge.cost >= keyed.cost + BESIDE:
+            return found, f"{costs} {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,}"
+    return found, ""
+
+
+def _recomputes(cause: Cause, why_not_merge: str, entries: Sequence[Entry], facts: Facts) -> Iterator[Recompute]:
+    """Yield the recomputes of entries with one cause: of changed keys where that is allowed and cheaper, else of buckets."""
+    by_key: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        by_key.setdefault(why_not_keyed(entry, facts), []).append(entry)
+    for why_not_keys, found in by_key.items():
+        spans = SpanSet.union(e.span for e in found)
+        raw, why_not = facts.raw(spans), why_not_keys
+        rejected = [Rejected("merge", why_not_merge)]
+        after = min((e.after for e in found if e.after is not None), default=None)
+        changed = facts.changed(after, spans).rows if cause is Cause.CHANGE and after is not None else None
+        if why_not_keys is None and facts.keyed is not None:
+            keyed = facts.keyed(found) + facts.stored(spans)
+            if keyed.cost < raw.cost:
+                rejected.append(
+                    Rejected("recompute", f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows")
+                )
+                keys = len(frozenset[object]().union(*(e.keys or () for e in found)))
+                yield Recompute(spans, _REASONS[cause], keyed, tuple(rejected), changed_rows=changed, keys=keys)
+                continue
+            why_not = (
+                f"about {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,} would not be cheaper "
+                f"than {raw.likely_rows:,} raw rows out of {raw.rows:,}"
+            )
+        if why_not:
+            rejected.append(Rejected(BY_KEY, why_not))
+        is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
+        yield Recompute(spans, _REASONS[cause], raw, tuple(rejected), is_rebuild, changed)
+
+
+def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
+    """Return the spans to merge below the frozen boundary, by the version they reflect, and the entries above or to discard."""
+    frozen: dict[int, SpanSet] = {}
+    free: list[Entry] = []
+    for entry in taken:
+        below = None if entry.cause is Cause.RETIRED or edge == NEG_INF else entry.span & Span(NEG_INF, edge)
+        if below is None:
+            free.append(entry)
+            continue
+        if entry.after is None:
+            msg = f"[{below.start}, {below.end}) lies below the frozen bound and cannot be merged"
+            raise ValueError(msg)
+        frozen[entry.after] = frozen.get(entry.after, SpanSet()) | SpanSet.of(below)
+        if above := entry.span & Span(edge, POS_INF):
+            free.append(replace(entry, span=above))
+    return frozen, tuple(free)
+
+
+def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
+    """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
+    return Merge(spans, after, facts.changed(after, spans) + facts.stored(spans), (Rejected("recompute", FROZEN),))
+
+
+def why_not_merge(entry: Entry, facts: Facts) -> str | None:
+    """Return why the changes of an entry cannot be merged into stored partials; None when they can."""
+    if entry.after is None:
+        return "there are no partials to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
+    if entry.cause is not Cause.CHANGE:
+        return _REASONS[entry.cause]
+    if not entry.is_insert_only:
+        return "rows were updated or deleted, not only inserted"
+    if facts.not_mergeable:
+        return facts.not_mergeable[0]
+    if facts.feed_from is None or entry.after < facts.feed_from:
+        return (
+            f"the change feed does not reach back to version {entry.after}" if facts.feed_from else facts.no_feed_reason
+        )
+    if not facts.partials_are_last:
+        return _NOT_LAST
+    return None
+
+
+_NOT_LAST: Final = "the partials do not carry the last ended refresh"
+
+
+def why_not_keyed(entry: Entry, facts: Facts) -> str | None:
+    """Return why the groups of changed keys alone cannot be computed; None when they can.
+
+    The stored partials of all other groups must be exact: they reflect ``after``, and no other row changed since. An empty text
+    means that there is no such choice: nothing is stored, or a bucket is one group.
+    """
+    if facts.keyed is None or facts.is_first or entry.after is None or entry.cause is not Cause.CHANGE:
+        return ""
+    if entry.keys is None:
+        return facts.not_keyed or f"more than {MAX_KEYS} keys changed, or some changed key is not known"
+    return None if facts.partials_are_last else _NOT_LAST
